@@ -1,0 +1,61 @@
+# Two commands for users: `make run` (the main job: suites, load, report) and `make test` (everything CI checks).
+# Both set themselves up in .venv; nothing outside this folder is touched.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+ARGS   ?=
+
+.PHONY: run test lint types contract own-tests suites docs lock clean help
+
+help:
+	@echo "make run    suites, load and sign-off report on the embedded cluster (ARGS='...' goes to seatrial run)"
+	@echo "make test   lint, types, import contract, our own tests, the suites in virtual time"
+	@echo "make lock   resolve the dependencies anew and write the lock files (needs uv)"
+	@echo "make clean  remove what the other commands made"
+
+run: $(VENV)/.run
+	$(BIN)/seatrial run $(ARGS)
+
+test: lint types contract own-tests suites
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+contract: $(VENV)/.dev
+	$(BIN)/lint-imports
+
+own-tests: $(VENV)/.dev
+	$(BIN)/pytest -n auto
+
+suites: $(VENV)/.dev
+	$(BIN)/pytest suites --subject=inprocess
+
+$(VENV)/.base:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "seatrial needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3"; exit 2; }
+	@$(PYTHON) -m venv $(VENV) \
+		|| { echo "Python's venv module is missing; on Debian: apt-get install python3-venv"; exit 2; }
+	@touch $@
+
+$(VENV)/.run: $(VENV)/.base requirements.lock pyproject.toml
+	$(BIN)/python -m pip install --quiet --require-hashes --only-binary :all: -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --require-hashes --only-binary :all: -r requirements-dev.lock
+	@touch $@
+
+lock:
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --extra build \
+		--output-file requirements.lock pyproject.toml
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --extra build \
+		--extra dev --output-file requirements-dev.lock pyproject.toml
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist seatrial-report

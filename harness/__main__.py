@@ -1,0 +1,5 @@
+"""`python -m harness` is `seatrial`."""
+
+from harness.cli import main
+
+main()

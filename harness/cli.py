@@ -1,0 +1,29 @@
+"""The command `seatrial`: names only. Each command lives in `harness/commands/` and is imported when it is asked for,
+so that `seatrial up` does not pay for what `seatrial report` needs.
+"""
+
+import sys
+
+import cyclopts
+
+from harness.errors import HarnessError
+
+app = cyclopts.App(
+    name="seatrial",
+    help="Hardware-in-the-loop tests and benchmarks for accelerator scheduling on Kubernetes.",
+    version_flags=["--version"],
+    result_action="return_value",
+)
+
+
+def main() -> None:
+    """Entry point: exit status 0 all is well, 1 a verdict failed, 2 the harness or its use was at fault."""
+    try:
+        result = app()
+    except HarnessError as error:
+        print(f"seatrial: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("seatrial: interrupted; everything that was started has been stopped", file=sys.stderr)
+        sys.exit(130)
+    sys.exit(result if isinstance(result, int) else 0)

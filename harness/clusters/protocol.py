@@ -1,0 +1,101 @@
+"""What a backend is: something that starts a cluster, says what that cluster can do, and leaves nothing behind.
+
+Suites ask for capabilities, never for a backend by name; what is missing becomes a skip with the reason.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from scheduler.api.builders import NodeBuilder
+from scheduler.api.clock import Clock
+from scheduler.api.transport import Request, Response, Transport
+
+
+class Capability(StrEnum):
+    """What a suite may need; the value is how a skip names it."""
+
+    VIRTUAL_TIME = "time that the test moves"
+    NODES = "nodes that the test adds and removes"
+    DEVICE_FAULTS = "devices that fail on request"
+    CONTAINERS = "containers that really run"
+    REAL_DEVICES = "real devices"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """How a foreign process reaches the cluster; absent where the cluster lives in this process alone."""
+
+    url: str
+    kubeconfig: Path
+
+
+class Cluster(ABC):
+    """A running cluster, as tests, load and subjects see it."""
+
+    name: str
+    clock: Clock
+    capabilities: frozenset[Capability]
+    endpoint: Endpoint | None
+
+    @property
+    @abstractmethod
+    def transport(self) -> Transport:
+        """Callback-style access on `clock`, for a scheduler in this process and for recorders."""
+
+    @abstractmethod
+    def call(self, request: Request) -> Response:
+        """Carry out one request and wait for its answer (in virtual time: no time passes).
+
+        Raises:
+            ClusterError: no answer came.
+        """
+
+    @abstractmethod
+    def wait(self, until: Callable[[], bool], *, within: float) -> bool:
+        """Let time pass until `until()` holds, at most `within` seconds of the cluster's clock; whether it held."""
+
+    @abstractmethod
+    def add_nodes(self, nodes: Iterable[NodeBuilder | Mapping[str, Any]]) -> None:
+        """Add nodes described as in a fleet file and wait until they are Ready with their Device objects.
+
+        Raises:
+            UsageError: an entry names what the catalogue does not have.
+            ClusterError: the backend cannot add nodes, or they did not become Ready.
+        """
+
+    @abstractmethod
+    def remove_node(self, name: str) -> None:
+        """Take a node away, its pods and its Device object with it."""
+
+    @abstractmethod
+    def inject(self, fault: Mapping[str, Any]) -> None:
+        """Make a device or node fail, in the words of a fault script's entry.
+
+        Raises:
+            UsageError: the entry names a device or verb that is not there.
+            ClusterError: the backend cannot.
+        """
+
+
+class ClusterBackend(ABC):
+    """One way of having a cluster."""
+
+    name: str
+    capabilities: frozenset[Capability]
+
+    @abstractmethod
+    def probe(self) -> str | None:
+        """Why this backend cannot be used here, in a sentence; None if it can."""
+
+    @abstractmethod
+    def start(self, *, fleet: Path | None = None) -> AbstractContextManager[Cluster]:
+        """A cluster that is up when entered, with the nodes of `fleet`, and gone when left, however that happens.
+
+        Raises:
+            ClusterError: it did not start; nothing is left running.
+        """

@@ -1,0 +1,228 @@
+"""Pods, nodes and gangs for tests and load, written the way one speaks of them: `pod("a").gpu_share(50)`.
+
+A builder is changed in place, returns itself, and gives its manifest as plain data: what it builds goes over the wire
+like anybody's YAML.
+"""
+
+from typing import Any, Self
+
+from scheduler.api import device, extension
+from scheduler.api.quantity import Quantity
+
+Manifest = dict[str, Any]
+
+PROBE_IMAGE = "busybox:stable"
+PROBE_COMMAND = (
+    "sh",
+    "-c",
+    (
+        "env; ls -d /dev/nvidia* /dev/davinci* /dev/vdavinci* /dev/cambricon* /dev/infiniband/* 2>/dev/null"
+        " | sed 's/^/device=/'; sed -n 's/^[^ ]* \\([^ ]*\\) .*/mount=\\1/p' /proc/mounts; exec sleep 2147483647"
+    ),
+)
+
+
+class _Object:
+    """What every manifest has: a name, labels, annotations."""
+
+    def __init__(self, api_version: str, kind: str, name: str) -> None:
+        self.manifest: Manifest = {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}
+
+    @property
+    def name(self) -> str:
+        return str(self.manifest["metadata"]["name"])
+
+    def namespace(self, namespace: str) -> Self:
+        self.manifest["metadata"]["namespace"] = namespace
+        return self
+
+    def label(self, key: str, value: str) -> Self:
+        self.manifest["metadata"].setdefault("labels", {})[key] = value
+        return self
+
+    def annotation(self, key: str, value: str) -> Self:
+        self.manifest["metadata"].setdefault("annotations", {})[key] = value
+        return self
+
+
+class PodBuilder(_Object):
+    """One container that prints what reached it (environment, devices, mounts) and then waits to be ended."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__("v1", "Pod", name)
+        self._container: Manifest = {"name": "main", "image": PROBE_IMAGE, "command": list(PROBE_COMMAND)}
+        self.manifest["spec"] = {"containers": [self._container], "terminationGracePeriodSeconds": 1}
+
+    def request(self, **resources: Quantity) -> Self:
+        """Requests and limits alike; `request(cpu=1, memory="1Gi")`."""
+        return self.resources(resources)
+
+    def resources(self, amounts: dict[str, Quantity]) -> Self:
+        """Requests and limits alike, by full resource name."""
+        have = self._container.setdefault("resources", {"requests": {}, "limits": {}})
+        for name, quantity in amounts.items():
+            have["requests"][name] = have["limits"][name] = str(quantity)
+        return self
+
+    def gpus(self, cards: int) -> Self:
+        """Whole cards in Koordinator's spelling."""
+        return self.resources({device.GPU: 100 * cards})
+
+    def nvidia(self, cards: int) -> Self:
+        """Whole cards in NVIDIA's spelling."""
+        return self.resources({device.NVIDIA_GPU: cards})
+
+    def gpu_share(self, percent: int) -> Self:
+        """A slice of one card: `percent` of its cores and of its memory."""
+        return self.resources({device.GPU_CORE: percent, device.GPU_MEMORY_RATIO: percent})
+
+    def gpu_memory(self, memory: Quantity, *, core: int | None = None) -> Self:
+        """A slice of one card by bytes of memory, and percent of its cores if given."""
+        self.resources({device.GPU_MEMORY: memory})
+        return self if core is None else self.resources({device.GPU_CORE: core})
+
+    def isolated(self) -> Self:
+        """Ask for HAMi-core around the share."""
+        return self.label(device.GPU_ISOLATION_PROVIDER, device.HAMI_CORE)
+
+    def priority(self, value: int) -> Self:
+        """A bare priority; real API servers only take it through a class (`priority_class`)."""
+        self.manifest["spec"]["priority"] = value
+        return self
+
+    def priority_class(self, name: str) -> Self:
+        self.manifest["spec"]["priorityClassName"] = name
+        return self
+
+    def never_preempts(self) -> Self:
+        self.manifest["spec"]["preemptionPolicy"] = "Never"
+        return self
+
+    def on(self, **labels: str) -> Self:
+        """Only on nodes with these labels; `_` in a key means nothing special, use `select` for slashes."""
+        return self.select(labels)
+
+    def select(self, labels: dict[str, str]) -> Self:
+        self.manifest["spec"].setdefault("nodeSelector", {}).update(labels)
+        return self
+
+    def tolerate(self, key: str, *, value: str = "", effect: str = "") -> Self:
+        toleration = {"key": key, "operator": "Equal" if value else "Exists", "value": value, "effect": effect}
+        self.manifest["spec"].setdefault("tolerations", []).append({k: v for k, v in toleration.items() if v})
+        return self
+
+    def scheduler(self, name: str) -> Self:
+        self.manifest["spec"]["schedulerName"] = name
+        return self
+
+    def node_name(self, name: str) -> Self:
+        self.manifest["spec"]["nodeName"] = name
+        return self
+
+
+class NodeBuilder:
+    """One entry of a fleet: what the machine is, in the fleet file's own words."""
+
+    def __init__(self, name: str) -> None:
+        self.manifest: Manifest = {"name": name}
+
+    @property
+    def name(self) -> str:
+        return str(self.manifest["name"])
+
+    def cpu(self, cores: int) -> Self:
+        self.manifest["cpu"] = cores
+        return self
+
+    def memory(self, quantity: Quantity) -> Self:
+        self.manifest["memory"] = str(quantity)
+        return self
+
+    def pods(self, count: int) -> Self:
+        self.manifest["pods"] = count
+        return self
+
+    def gpus(self, model: str, count: int) -> Self:
+        """Cards by the catalogue's name of their model, of any vendor."""
+        return self.devices(model, count)
+
+    def nics(self, model: str, count: int) -> Self:
+        return self.devices(model, count)
+
+    def devices(self, model: str, count: int) -> Self:
+        self.manifest.setdefault("devices", []).append({"model": model, "count": count})
+        return self
+
+    def server(self, model: str) -> Self:
+        """A whole machine of the catalogue, with its devices and topology."""
+        self.manifest["server"] = model
+        return self
+
+    def isolation(self, provider: str = device.HAMI_CORE) -> Self:
+        return self.label(device.GPU_ISOLATION_PROVIDER, provider)
+
+    def label(self, key: str, value: str) -> Self:
+        self.manifest.setdefault("labels", {})[key] = value
+        return self
+
+    def taint(self, key: str, value: str = "", effect: str = "NoSchedule") -> Self:
+        self.manifest.setdefault("taints", []).append({"key": key, "value": value, "effect": effect})
+        return self
+
+
+class GangBuilder(_Object):
+    """A PodGroup."""
+
+    def __init__(self, name: str, min_member: int) -> None:
+        super().__init__("scheduling.sigs.k8s.io/v1alpha1", "PodGroup", name)
+        self.manifest["spec"] = {"minMember": min_member}
+
+    def waiting_time(self, seconds: int) -> Self:
+        self.manifest["spec"]["scheduleTimeoutSeconds"] = seconds
+        return self
+
+
+def pod(name: str) -> PodBuilder:
+    return PodBuilder(name)
+
+
+def pods(prefix: str, count: int) -> list[PodBuilder]:
+    """`count` pods named `prefix`-0, `prefix`-1, …"""
+    return [PodBuilder(f"{prefix}-{index}") for index in range(count)]
+
+
+def node(name: str) -> NodeBuilder:
+    return NodeBuilder(name)
+
+
+def nodes(prefix: str, count: int) -> list[NodeBuilder]:
+    """`count` nodes named `prefix`-0, `prefix`-1, …"""
+    return [NodeBuilder(f"{prefix}-{index}") for index in range(count)]
+
+
+def gang(name: str, min_member: int) -> GangBuilder:
+    return GangBuilder(name, min_member)
+
+
+def members(group: GangBuilder, count: int) -> list[PodBuilder]:
+    """Pods that carry the label of `group`."""
+    return [one.label(extension.POD_GROUP_LABEL, group.name) for one in pods(group.name, count)]
+
+
+def priority_class(name: str, value: int, *, preempts: bool = True) -> Manifest:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+        "preemptionPolicy": "PreemptLowerPriority" if preempts else "Never",
+    }
+
+
+def disruption_budget(name: str, labels: dict[str, str], *, min_available: int) -> Manifest:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name},
+        "spec": {"minAvailable": min_available, "selector": {"matchLabels": labels}},
+    }

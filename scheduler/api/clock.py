@@ -1,0 +1,163 @@
+"""Time as everybody in the project sees it: handed in, never looked up.
+
+Logic that waits, expires or stamps takes a `Clock`. A test or a simulation moves a `SimClock`; a process that serves
+real clients uses a `WallClock` over its event loop. There are two readings because machines have two: `now()` is what
+gets written into objects and may jump, `monotonic()` is what durations are measured with and never goes back.
+"""
+
+import asyncio
+import heapq
+import itertools
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Protocol
+
+Action = Callable[[], None]
+
+SIM_EPOCH = 1_767_225_600.0  # 2026-01-01T00:00:00Z: simulated runs start at one fixed date, so that they print alike
+
+
+class Timer(Protocol):
+    """A planned action that has not happened yet."""
+
+    def cancel(self) -> None: ...
+
+
+class Clock(ABC):
+    """Reads time and plans actions; the only source of both."""
+
+    @abstractmethod
+    def now(self) -> float:
+        """Seconds since 1970-01-01 UTC, for timestamps in objects."""
+
+    @abstractmethod
+    def monotonic(self) -> float:
+        """Seconds since some fixed moment, for durations."""
+
+    @abstractmethod
+    def call_later(self, delay: float, action: Action) -> Timer:
+        """Run `action` once after `delay` seconds (0: soon, after what is running now has returned)."""
+
+    def call_soon(self, action: Action) -> Timer:
+        return self.call_later(0.0, action)
+
+    def timestamp(self) -> str:
+        """Now as Kubernetes writes it in metadata: RFC 3339, UTC, whole seconds."""
+        return rfc3339(self.now())
+
+    def micro_timestamp(self) -> str:
+        """Now as Kubernetes writes a MicroTime."""
+        return datetime.fromtimestamp(self.now(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def rfc3339(seconds: float) -> str:
+    """Seconds since 1970 as RFC 3339, UTC, whole seconds."""
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def from_rfc3339(text: str) -> float:
+    """RFC 3339 as seconds since 1970.
+
+    Raises:
+        ValueError: the text is not a date and time with an offset.
+    """
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} has no offset from UTC; RFC 3339 wants one, as in 2026-01-01T00:00:00Z")
+    return moment.timestamp()
+
+
+class _Planned:
+    __slots__ = ("action",)
+
+    def __init__(self, action: Action | None) -> None:
+        self.action = action
+
+    def cancel(self) -> None:
+        self.action = None
+
+
+class SimClock(Clock):
+    """Virtual time: it stands still until somebody moves it, and then runs what has become due, in order.
+
+    Actions due at one moment run in the order in which they were planned, so a run is a function of its input alone.
+    """
+
+    def __init__(self, start: float = SIM_EPOCH) -> None:
+        self._start = start
+        self._elapsed = 0.0
+        self._skew = 0.0
+        self._order = itertools.count()
+        self._planned: list[tuple[float, int, _Planned]] = []
+
+    def now(self) -> float:
+        return self._start + self._elapsed + self._skew
+
+    def monotonic(self) -> float:
+        return self._elapsed
+
+    def call_later(self, delay: float, action: Action) -> Timer:
+        planned = _Planned(action)
+        heapq.heappush(self._planned, (self._elapsed + max(0.0, delay), next(self._order), planned))
+        return planned
+
+    def jump(self, seconds: float) -> None:
+        """Set the wall clock forward (or back) without any time passing, as a wrong NTP server would."""
+        self._skew += seconds
+
+    def advance(self, seconds: float) -> None:
+        """Let `seconds` pass; everything due on the way has run when this returns, at its own moment."""
+        self.run_until(self._elapsed + seconds)
+
+    def run_until(self, moment: float) -> None:
+        """Run everything due up to `moment` on the monotonic clock, then stand there."""
+        while self._planned and self._planned[0][0] <= moment:
+            self._step()
+        self._elapsed = max(self._elapsed, moment)
+
+    def settle(self, limit: int = 1_000_000) -> None:
+        """Run what is due now, and what that plans for now, until nothing is.
+
+        Raises:
+            RuntimeError: `limit` actions ran at one moment: something keeps planning itself without letting time pass.
+        """
+        for _ in range(limit):
+            if not self._planned or self._planned[0][0] > self._elapsed:
+                return
+            self._step()
+        raise RuntimeError(f"{limit} actions ran without time passing; an action keeps planning itself with delay 0")
+
+    def next_due(self) -> float | None:
+        """When the next action is due on the monotonic clock; None if nothing is planned."""
+        while self._planned and self._planned[0][2].action is None:
+            heapq.heappop(self._planned)
+        return self._planned[0][0] if self._planned else None
+
+    def _step(self) -> None:
+        due, _, planned = heapq.heappop(self._planned)
+        if planned.action is None:
+            return
+        self._elapsed = max(self._elapsed, due)
+        action, planned.action = planned.action, None
+        action()
+
+
+class WallClock(Clock):
+    """Real time, over an asyncio event loop (the running one unless another is given)."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self._loop = loop
+
+    def now(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def call_later(self, delay: float, action: Action) -> Timer:
+        loop = self._loop or asyncio.get_running_loop()
+        if delay <= 0:
+            return loop.call_soon(action)
+        return loop.call_later(delay, action)

@@ -1,0 +1,159 @@
+"""The Device object and the device annotations of pods, as Koordinator spells them (apis/extension/device_share.go)."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+from msgspec import field
+
+from scheduler.api.core import Pod
+from scheduler.api.quantity import Quantity
+from scheduler.api.wire import Condition, LabelSelector, ObjectMeta, ResourceList, Wire, to_json
+
+DeviceType = Literal["gpu", "rdma", "fpga"]
+DEVICE_TYPES: tuple[DeviceType, ...] = ("gpu", "rdma", "fpga")
+
+GROUP_VERSION = "scheduling.koordinator.sh/v1alpha1"
+
+DEVICE_ALLOCATED = "scheduling.koordinator.sh/device-allocated"
+DEVICE_ALLOCATE_HINT = "scheduling.koordinator.sh/device-allocate-hint"
+DEVICE_JOINT_ALLOCATE = "scheduling.koordinator.sh/device-joint-allocate"
+GPU_PARTITION_SPEC = "scheduling.koordinator.sh/gpu-partition-spec"
+GPU_PARTITIONS = "scheduling.koordinator.sh/gpu-partitions"
+GPU_ISOLATION_PROVIDER = "koordinator.sh/gpu-isolation-provider"
+HAMI_CORE = "HAMi-core"
+
+GPU_VENDOR_LABEL = "node.koordinator.sh/gpu-vendor"
+GPU_MODEL_LABEL = "node.koordinator.sh/gpu-model"
+GPU_DRIVER_LABEL = "node.koordinator.sh/gpu-driver-version"
+GPU_PARTITION_POLICY_LABEL = "node.koordinator.sh/gpu-partition-policy"
+
+GPU = "koordinator.sh/gpu"
+GPU_CORE = "koordinator.sh/gpu-core"
+GPU_MEMORY = "koordinator.sh/gpu-memory"
+GPU_MEMORY_RATIO = "koordinator.sh/gpu-memory-ratio"
+GPU_SHARED = "koordinator.sh/gpu.shared"
+RDMA = "koordinator.sh/rdma"
+FPGA = "koordinator.sh/fpga"
+NVIDIA_GPU = "nvidia.com/gpu"
+AMD_GPU = "amd.com/gpu"
+HYGON_DCU = "dcu.com/gpu"
+NPU_CORE = "huawei.com/npu-core"
+NPU_CPU = "huawei.com/npu-cpu"
+NPU_DVPP = "huawei.com/npu-dvpp"
+
+RENAMED = {  # names of v0.7, still accepted everywhere
+    "kubernetes.io/rdma": RDMA,
+    "kubernetes.io/fpga": FPGA,
+    "kubernetes.io/gpu": GPU,
+    "kubernetes.io/gpu-core": GPU_CORE,
+    "kubernetes.io/gpu-memory": GPU_MEMORY,
+    "kubernetes.io/gpu-memory-ratio": GPU_MEMORY_RATIO,
+}
+
+
+class DeviceTopology(Wire, frozen=True):
+    socket_id: int = field(default=-1, name="socketID")
+    node_id: int = field(default=-1, name="nodeID")
+    pcie_id: str = field(default="", name="pcieID")
+    bus_id: str = field(default="", name="busID")
+
+
+class VirtualFunction(Wire, frozen=True):
+    minor: int = 0
+    bus_id: str = field(default="", name="busID")
+
+
+class VirtualFunctionGroup(Wire, frozen=True):
+    labels: dict[str, str] = {}
+    vfs: tuple[VirtualFunction, ...] = ()
+
+
+class DeviceInfo(Wire, frozen=True):
+    type: str
+    minor: int | None = None
+    id: str = ""
+    module_id: int | None = field(default=None, name="moduleID")
+    labels: dict[str, str] = {}
+    health: bool = False
+    resources: ResourceList = {}
+    topology: DeviceTopology | None = None
+    vf_groups: tuple[VirtualFunctionGroup, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+
+
+class DeviceSpec(Wire, frozen=True):
+    devices: tuple[DeviceInfo, ...] = ()
+
+
+class Device(Wire, frozen=True):
+    """All devices of one node; named like the node."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceSpec = DeviceSpec()
+
+
+class AllocationExtension(Wire, frozen=True):
+    vfs: tuple[VirtualFunction, ...] = ()
+    gpu_shared_resource_template: str = ""
+
+
+class DeviceAllocation(Wire, frozen=True):
+    """One device's share, as the scheduler promised it to a pod."""
+
+    minor: int
+    resources: dict[str, Quantity]
+    id: str = ""  # the UUID of a card, the bus address of a NIC
+    extension: AllocationExtension | None = None
+
+
+class DeviceHint(Wire, frozen=True):
+    """One type's part of `device-allocate-hint`."""
+
+    selector: LabelSelector | None = None
+    vf_selector: LabelSelector | None = None
+    allocate_strategy: str = ""
+    required_topology_scope: str = ""
+    exclusive_policy: str = ""
+
+
+class JointAllocate(Wire, frozen=True):
+    device_types: tuple[str, ...] = ()
+    required_scope: str = ""
+
+
+class PartitionSpec(Wire, frozen=True):
+    allocate_policy: str = ""
+    ring_bus_bandwidth: Quantity = ""
+
+
+class Partition(Wire, frozen=True):
+    minors: tuple[int, ...] = ()
+    gpu_link_type: str = ""
+    ring_bus_bandwidth: Quantity = ""
+    allocation_score: int | str = 0  # v1.7's post writes a string
+
+
+Allocations = dict[str, list[DeviceAllocation]]
+
+_decode_allocations = msgspec.json.Decoder(Allocations).decode
+
+
+def device_allocations(pod: Pod) -> Allocations:
+    """What the pod was promised, by device type; empty if nothing was.
+
+    Raises:
+        msgspec.DecodeError: the annotation is there and is not what Koordinator writes.
+    """
+    return parse_allocations(pod.metadata.annotations)
+
+
+def parse_allocations(annotations: Mapping[str, str]) -> Allocations:
+    """`device_allocations`, given the annotations alone."""
+    found = annotations.get(DEVICE_ALLOCATED)
+    return _decode_allocations(found) if found else {}
+
+
+def render_allocations(allocations: Mapping[str, list[DeviceAllocation]]) -> str:
+    """The annotation's text, keys in Koordinator's order; `minor` is written even when it is 0."""
+    return to_json(allocations).decode()

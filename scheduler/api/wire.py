@@ -1,0 +1,151 @@
+"""What all wire types share: camelCase on the wire, frozen structs in the program, unknown fields passed over.
+
+Decoding is msgspec's: a client that needs five fields of a pod pays for five. Whoever writes an object back patches
+the fields it means; nobody round-trips an object through these types.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec import field
+
+from scheduler.api.quantity import Quantity
+
+ResourceList = dict[str, Quantity]
+
+
+class Wire(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Base of every API type."""
+
+
+class OwnerReference(Wire, frozen=True):
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    api_version: str = ""
+    controller: bool = False
+    block_owner_deletion: bool = False
+
+
+class ObjectMeta(Wire, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, or the bare name of a cluster-scoped object."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class Condition(Wire, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+
+
+class Requirement(Wire, frozen=True):
+    """One expression of a label or node selector."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Wire, frozen=True):
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[Requirement, ...] = ()
+
+    def matches(self, labels: dict[str, str]) -> bool:
+        """Whether every label and every expression holds; an empty selector matches everything."""
+        return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(
+            requirement_holds(expression, labels) for expression in self.match_expressions
+        )
+
+
+def requirement_holds(requirement: Requirement, labels: dict[str, str]) -> bool:
+    """Whether `labels` satisfy one expression; an unknown operator never holds (admission refuses it)."""
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value is not None and value in requirement.values
+        case "NotIn":
+            return value is None or value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt" as operator:
+            try:
+                have, bound = int(value or ""), int(requirement.values[0])
+            except (ValueError, IndexError):
+                return False
+            return have > bound if operator == "Gt" else have < bound
+        case _:
+            return False
+
+
+class StatusCause(Wire, frozen=True):
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class StatusDetails(Wire, frozen=True):
+    name: str = ""
+    group: str = ""
+    kind: str = ""
+    causes: tuple[StatusCause, ...] = ()
+    retry_after_seconds: int = 0
+
+
+class ApiStatus(Wire, frozen=True):
+    """The `Status` object that an API server answers with when it refuses."""
+
+    status: str = ""
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+    details: StatusDetails = StatusDetails()
+
+
+class ListMeta(Wire, frozen=True):
+    resource_version: str = ""
+    continue_: str = field(default="", name="continue")
+
+
+class RawList(Wire, frozen=True):
+    """A list whose items stay encoded until somebody needs them."""
+
+    metadata: ListMeta = ListMeta()
+    items: tuple[msgspec.Raw, ...] | None = ()
+
+
+class WatchEvent(Wire, frozen=True):
+    """One line of a watch stream."""
+
+    type: str
+    object: msgspec.Raw
+
+
+def to_json(value: Any) -> bytes:
+    """Encode wire types, dataclasses and plain containers."""
+    return _encoder.encode(value)
+
+
+def to_plain(value: Any) -> Any:
+    """Wire types as plain dicts and lists."""
+    return msgspec.to_builtins(value)
+
+
+_encoder = msgspec.json.Encoder()
