@@ -14,7 +14,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Protocol
 
-Action = Callable[[], None]
+Action = Callable[[], object]
 
 SIM_EPOCH = 1_767_225_600.0  # 2026-01-01T00:00:00Z: simulated runs start at one fixed date, so that they print alike
 
