@@ -1,0 +1,79 @@
+"""Composition: a configuration, a clock and a seed become a working core. Flags and sockets are elsewhere."""
+
+import inspect
+from collections.abc import Sequence
+from typing import TypeVar
+
+from scheduler.api.clock import Clock
+from scheduler.cache.cache import Cache
+from scheduler.cache.classes import ClassBook
+from scheduler.cache.columns import NodeColumns, TieBreak, seeded_ties
+from scheduler.cache.resources import ResourceIndex
+from scheduler.config import Configuration, Expanded, expand
+from scheduler.cycle import Core
+from scheduler.framework.handle import Handle
+from scheduler.framework.points import (
+    Filter,
+    Plugin,
+    PostFilter,
+    PreBind,
+    PreEnqueue,
+    PreFilter,
+    QueueSort,
+    Reserve,
+    Score,
+)
+from scheduler.framework.runner import Profile, Runner
+from scheduler.plugins import TABLE
+from scheduler.plugins.deviceshare.plugin import DeviceShare
+from scheduler.queue.queue import SchedulingQueue
+
+P = TypeVar("P", bound=Plugin)
+
+
+def build_core(configuration: Configuration, clock: Clock, *, seed: int = 0, tie_break: TieBreak | None = None) -> Core:
+    """A core for all profiles of `configuration`; `seed` decides ties and where preemption starts to look.
+
+    Raises:
+        ConfigError: the configuration names what is not there.
+    """
+    profiles = expand(configuration)
+    used = {TABLE[name][0] for profile in profiles for names in profile.at.values() for name in names}
+    columns = NodeColumns(ResourceIndex(), tie_break or seeded_ties(seed))
+    classes = ClassBook(
+        columns.resources,
+        {key for plugin in used for key in plugin.reads_labels},
+        {key for plugin in used for key in plugin.reads_annotations},
+    )
+    handle = Handle(clock, Cache(columns, classes), seed=seed)
+    built = [_build(profile, handle) for profile in profiles]
+    runners = {profile.scheduler_name: Runner(profile, handle) for profile in built}
+    queue = SchedulingQueue(clock, built[0].queue_sort, configuration.backoff)
+    devices = [plugin for profile in built for plugin in profile.all if isinstance(plugin, DeviceShare)]
+    return Core(handle, runners, queue, devices)
+
+
+def _build(profile: Expanded, handle: Handle) -> Profile:
+    names = dict.fromkeys(name for listed in profile.at.values() for name in listed)
+    plugins = {name: _construct(TABLE[name][0], handle, profile.args.get(name)) for name in names}
+
+    def at(field: str, kind: type[P]) -> Sequence[P]:
+        return [plugin for name in profile.at[field] if isinstance(plugin := plugins[name], kind)]
+
+    return Profile(
+        scheduler_name=profile.scheduler_name,
+        pre_enqueue=at("preEnqueue", PreEnqueue),
+        queue_sort=at("queueSort", QueueSort)[0],
+        pre_filter=at("preFilter", PreFilter),
+        filter=at("filter", Filter),
+        post_filter=at("postFilter", PostFilter),
+        score=[(plugin, profile.weights[plugin.name]) for plugin in at("score", Score)],
+        reserve=at("reserve", Reserve),
+        pre_bind=at("preBind", PreBind),
+        all=list(plugins.values()),
+    )
+
+
+def _construct(kind: type[Plugin], handle: Handle, args: object) -> Plugin:
+    takes_args = "args" in inspect.signature(kind).parameters
+    return kind(handle, args) if takes_args and args is not None else kind(handle)  # type: ignore[call-arg]

@@ -1,0 +1,210 @@
+"""What is where: nodes, the pods on them, and the pods that are as good as on them because a binding is under way.
+
+The cache is fed by events in any order: pods may come before their node, a binding's confirmation before or after the
+answer to the request that asked for it. Each pod is counted once, whatever happens.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from scheduler.api.core import Node, Pod
+from scheduler.api.device import RENAMED
+from scheduler.api.quantity import QuantityError
+from scheduler.api.requests import amounts
+from scheduler.cache.classes import ClassBook, renamed
+from scheduler.cache.columns import NodeColumns
+from scheduler.framework.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.points import Listener
+
+
+@dataclass(slots=True)
+class _Placed:
+    info: PodInfo
+    assumed: bool  # we decided it, the API server has not shown it to us yet
+
+
+class Cache:
+    """Keeps `NodeInfo`s and their columns in step."""
+
+    def __init__(self, columns: NodeColumns, classes: ClassBook) -> None:
+        self.columns = columns
+        self.classes = classes
+        self.nodes: dict[str, NodeInfo] = {}
+        self.known_count = 0
+        self.priorities: Counter[int] = Counter()  # of pods on nodes: whether preemption could find anybody at all
+        self._placed: dict[str, _Placed] = {}  # by pod uid
+        self._listeners: list[Listener] = []
+
+    def listen(self, listener: Listener) -> None:
+        """Have `listener` told of every pod that comes to a node or leaves it, assumed ones included."""
+        self._listeners.append(listener)
+
+    def __iter__(self) -> Iterator[NodeInfo]:
+        """Nodes that exist."""
+        return (info for info in self.nodes.values() if info.node is not None)
+
+    def find(self, name: str) -> NodeInfo | None:
+        """The node of that name if it exists."""
+        info = self.nodes.get(name)
+        return info if info is not None and info.node is not None else None
+
+    @property
+    def lowest_priority(self) -> int | None:
+        """The least priority of any pod on a node; None if there is no pod."""
+        return min((priority for priority, count in self.priorities.items() if count), default=None)
+
+    def placed(self, uid: str) -> PodInfo | None:
+        """The pod of that uid if it is on a node, or assumed to be."""
+        found = self._placed.get(uid)
+        return found.info if found else None
+
+    def is_assumed(self, uid: str) -> bool:
+        found = self._placed.get(uid)
+        return found is not None and found.assumed
+
+    def set_node(self, node: Node) -> list[str]:
+        """Add or replace a node.
+
+        Returns what about it is wrong, in words, if its object has quantities that are none: such a resource counts 0.
+        """
+        info = self._info(node.name)
+        wrong: list[str] = []
+        allocatable = [0] * len(self.columns.resources)
+        listed = {}
+        for name, quantity in node.status.allocatable.items():
+            try:
+                listed.update(amounts({name: quantity}))
+            except QuantityError as error:
+                wrong.append(f"node {node.name}: allocatable {name}: {error}")
+        for name, value in renamed(listed).items():
+            column = self.columns.resources.column(RENAMED.get(name, name))
+            if column >= len(allocatable):
+                allocatable += [0] * (column + 1 - len(allocatable))
+            allocatable[column] = value
+        before = info.node
+        info.node = node
+        info.allocatable = allocatable
+        info.widen(len(self.columns.resources))
+        row = info.row
+        self.columns.set_sums(row, info.allocatable, info.requested, info.nonzero)
+        if before is None:
+            self.known_count += 1
+        self.columns.known[row] = True
+        if (
+            before is None
+            or before.spec != node.spec
+            or before.metadata.labels != node.metadata.labels
+            or before.metadata.annotations != node.metadata.annotations
+            or before.status.images != node.status.images
+            or before.status.allocatable != node.status.allocatable
+        ):
+            self.columns.touch_static(row)
+        if before is None:
+            for listener in self._listeners:
+                listener.node_added(node.name)
+        return wrong
+
+    def remove_node(self, name: str) -> None:
+        """The node is gone; pods that are still said to be on it stay counted until they go."""
+        info = self.nodes.get(name)
+        if info is None or info.node is None:
+            return
+        info.node = None
+        self.known_count -= 1
+        self.columns.known[info.row] = False
+        self.columns.touch_static(info.row)
+        self._drop_if_empty(info)
+
+    def assume(self, info: PodInfo, node_name: str) -> None:
+        """Count a pod on the node chosen for it, before the API server knows."""
+        self._place(info, node_name, assumed=True)
+
+    def forget(self, uid: str) -> PodInfo | None:
+        """Undo `assume`; a pod that is confirmed stays. Returns the pod if it was assumed."""
+        found = self._placed.get(uid)
+        if found is None or not found.assumed:
+            return None
+        self._unplace(found)
+        return found.info
+
+    def set_pod(self, pod: Pod) -> PodInfo:
+        """A pod that has a node, as the API server shows it: added, confirmed, or changed."""
+        info = PodInfo(pod, self.classes.of(pod), pod.spec.node_name)
+        found = self._placed.get(info.uid)
+        if found is None:
+            self._place(info, info.node_name, assumed=False)
+            return info
+        if found.info.node_name != info.node_name or not _same_holdings(found.info, info):
+            self._unplace(found)
+            self._place(info, info.node_name, assumed=False)
+            return info
+        found.assumed = False
+        before, found.info.pod = (
+            found.info.pod,
+            pod,
+        )  # the same object everywhere: sums and listeners keep what they have
+        if before.metadata.annotations != pod.metadata.annotations:
+            for listener in self._listeners:
+                listener.pod_changed(found.info, before)
+        return found.info
+
+    def remove_pod(self, uid: str) -> PodInfo | None:
+        """A pod that is gone, or has ended and holds nothing any more. Returns it if it was counted."""
+        found = self._placed.get(uid)
+        if found is None:
+            return None
+        self._unplace(found)
+        return found.info
+
+    def _info(self, name: str) -> NodeInfo:
+        info = self.nodes.get(name)
+        if info is None:
+            info = self.nodes[name] = NodeInfo(name, self.columns.row(name))
+            info.widen(len(self.columns.resources))
+        return info
+
+    def _drop_if_empty(self, info: NodeInfo) -> None:
+        if info.node is None and not info.pods:
+            del self.nodes[info.name]
+            self.columns.release(info.name)
+
+    def _place(self, info: PodInfo, node_name: str, *, assumed: bool) -> None:
+        info.node_name = node_name
+        self._placed[info.uid] = _Placed(info, assumed)
+        node = self._info(node_name)
+        node.add(info)
+        self._write(node, info)
+        self.priorities[info.priority] += 1
+        for listener in self._listeners:
+            listener.pod_placed(info)
+
+    def _unplace(self, placed: _Placed) -> None:
+        info = placed.info
+        del self._placed[info.uid]
+        node = self.nodes[info.node_name]
+        node.remove(info)
+        self._write(node, info)
+        self.priorities[info.priority] -= 1
+        for listener in self._listeners:
+            listener.pod_gone(info)
+        self._drop_if_empty(node)
+
+    def _write(self, node: NodeInfo, changed: PodInfo) -> None:
+        """Bring the columns of `node` up to date where `changed` counts."""
+        columns, row = self.columns, node.row
+        allocatable, requested = node.allocatable, node.requested
+        if len(allocatable) < len(requested):
+            node.widen(len(requested))
+            columns.ensure_width()
+        free = columns.free
+        for column, _ in changed.shape.vector:
+            free[row, column] = allocatable[column] - requested[column]
+        columns.set_room(row, allocatable, node.nonzero)
+        columns.touch(row)
+
+
+def _same_holdings(one: PodInfo, other: PodInfo) -> bool:
+    return one.shape is other.shape or (
+        one.shape.vector == other.shape.vector and one.shape.nonzero == other.shape.nonzero
+    )

@@ -1,0 +1,58 @@
+"""Facts about node objects as small numbers: nodes that agree in a fact share one, and a plugin judges each value once.
+
+Ten thousand nodes have a handful of taint sets; a selector is then evaluated a handful of times and looked up for the
+rest. A fact is worked out again only for nodes whose object changed.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from scheduler.api.core import Node
+from scheduler.cache.cache import Cache
+from scheduler.cache.columns import Batch, Bools, Ints
+
+V = TypeVar("V", bound=Hashable)
+
+
+class NodeFact(Generic[V]):
+    """One fact, for all nodes."""
+
+    def __init__(self, cache: Cache, read: Callable[[Node], V]) -> None:
+        self._cache = cache
+        self._read = read
+        self._position = 0
+        self._codes: Ints = np.zeros(0, np.int64)
+        self._numbers: dict[V, int] = {}
+        self.values: list[V] = []
+
+    def judge(self, batch: Batch, verdict: Callable[[V], bool]) -> Bools | None:
+        """`verdict` of each row's value; None if it is true of every value there is."""
+        self._catch_up()
+        per_value = np.fromiter((verdict(value) for value in self.values), np.bool_, len(self.values))
+        return None if per_value.all() else per_value[batch.pick(self._codes)]
+
+    def measure(self, batch: Batch, of: Callable[[V], int]) -> Ints | None:
+        """`of` each row's value; None if it is 0 for every value there is."""
+        self._catch_up()
+        per_value = np.fromiter((of(value) for value in self.values), np.int64, len(self.values))
+        return per_value[batch.pick(self._codes)] if per_value.any() else None
+
+    def _catch_up(self) -> None:
+        columns = self._cache.columns
+        if len(self._codes) < columns.capacity:
+            self._codes = np.concatenate([self._codes, np.zeros(columns.capacity - len(self._codes), np.int64)])
+        log = columns.static_log
+        if self._position == len(log):
+            return
+        for row in set(log[self._position :]):
+            node = self._cache.find(columns.names[row])
+            if node is not None:
+                value = self._read(node.known)
+                code = self._numbers.get(value)
+                if code is None:
+                    code = self._numbers[value] = len(self.values)
+                    self.values.append(value)
+                self._codes[row] = code
+        self._position = len(log)

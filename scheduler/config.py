@@ -1,0 +1,306 @@
+"""KubeSchedulerConfiguration: read, checked, and turned into profiles with their plugins in order (rules R1 to R7).
+
+What is wrong is refused with the path of the field, what was expected and what was found.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from scheduler.api.core import DEFAULT_SCHEDULER
+from scheduler.framework import points
+from scheduler.framework.points import Args, Plugin
+from scheduler.plugins import ARGS, TABLE
+from scheduler.queue.backoff import BackoffPolicy
+
+log = logging.getLogger(__name__)
+
+GROUP = "kubescheduler.config.k8s.io/"
+OLD_VERSIONS = frozenset({"v1beta2", "v1beta3"})
+EVERYTHING = "*"
+MAX_TOTAL_SCORE = 2**63 - 1
+
+POINTS: dict[str, tuple[str, type[Plugin]]] = {  # field of a profile → upstream's name for its plugins, our base class
+    "preEnqueue": ("PreEnqueuePlugin", points.PreEnqueue),
+    "queueSort": ("QueueSortPlugin", points.QueueSort),
+    "preFilter": ("PreFilterPlugin", points.PreFilter),
+    "filter": ("FilterPlugin", points.Filter),
+    "postFilter": ("PostFilterPlugin", points.PostFilter),
+    "preScore": ("PreScorePlugin", points.Score),
+    "score": ("ScorePlugin", points.Score),
+    "reserve": ("ReservePlugin", points.Reserve),
+    "permit": ("PermitPlugin", points.Permit),
+    "preBind": ("PreBindPlugin", points.PreBind),
+    "bind": ("BindPlugin", points.Bind),
+    "postBind": ("PostBindPlugin", points.PostBind),
+}
+
+
+class ConfigError(ValueError):
+    """The configuration cannot be used; the text says where and why."""
+
+
+class PluginRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    weight: int = 0
+
+
+class PluginSet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    enabled: tuple[PluginRef, ...] = ()
+    disabled: tuple[PluginRef, ...] = ()
+
+
+class PluginConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    args: dict[str, Any] | None = None
+
+
+class ProfileConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    scheduler_name: str = ""
+    percentage_of_nodes_to_score: int | None = None
+    plugins: dict[str, PluginSet] | None = None
+    plugin_config: tuple[PluginConfig, ...] = ()
+
+
+class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    api_version: str = GROUP + "v1"
+    kind: str = "KubeSchedulerConfiguration"
+    parallelism: int = 16
+    percentage_of_nodes_to_score: int | None = None
+    pod_initial_backoff_seconds: int = 1
+    pod_max_backoff_seconds: int = 10
+    enable_profiling: bool = True
+    enable_contention_profiling: bool = True
+    leader_election: dict[str, Any] = {}
+    client_connection: dict[str, Any] = {}
+    delay_cache_until_active: bool = False
+    extenders: tuple[dict[str, Any], ...] = ()
+    profiles: tuple[ProfileConfig, ...] = (ProfileConfig(DEFAULT_SCHEDULER),)
+
+    @property
+    def backoff(self) -> BackoffPolicy:
+        return BackoffPolicy(float(self.pod_initial_backoff_seconds), float(self.pod_max_backoff_seconds))
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """One profile after merging: plugins at each point in running order, score weights, arguments."""
+
+    scheduler_name: str
+    at: Mapping[str, Sequence[str]]
+    weights: Mapping[str, int]
+    args: Mapping[str, Args]
+
+
+def load(path: Path) -> Configuration:
+    """Read a configuration file, YAML or JSON.
+
+    Raises:
+        ConfigError: it cannot be read or used.
+    """
+    try:
+        document = yaml.safe_load(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not YAML: {error}") from error
+    try:
+        return parse(document)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def parse(document: object) -> Configuration:
+    """A decoded document as a configuration.
+
+    Raises:
+        ConfigError: a field is unknown, of the wrong kind or out of range.
+    """
+    if not isinstance(document, dict):
+        raise ConfigError(f"expected a KubeSchedulerConfiguration, found {type(document).__name__}")
+    document = _modern(document)
+    try:
+        configuration = msgspec.convert(document, Configuration)
+    except msgspec.ValidationError as error:
+        raise ConfigError(_readable(error)) from error
+    _check(configuration)
+    return configuration
+
+
+def _modern(document: dict[str, Any]) -> dict[str, Any]:
+    """Old versions and the spelling `pluginConfigs` of published examples, read as v1 (R6)."""
+    version = str(document.get("apiVersion", "")).removeprefix(GROUP)
+    if version in OLD_VERSIONS:
+        log.warning("config old-version found=%s read-as=v1", version)
+        document = document | {"apiVersion": GROUP + "v1"}
+    profiles = document.get("profiles")
+    if isinstance(profiles, list):
+        renamed = []
+        for profile in profiles:
+            if isinstance(profile, dict) and "pluginConfigs" in profile and "pluginConfig" not in profile:
+                log.warning("config old-field found=pluginConfigs read-as=pluginConfig")
+                profile = {**profile, "pluginConfig": profile["pluginConfigs"]}  # noqa: PLW2901
+                del profile["pluginConfigs"]
+            renamed.append(profile)
+        document = document | {"profiles": renamed}
+    return document
+
+
+def _check(configuration: Configuration) -> None:
+    if configuration.api_version != GROUP + "v1" or configuration.kind != "KubeSchedulerConfiguration":
+        raise ConfigError(
+            f"apiVersion, kind: expected {GROUP}v1 KubeSchedulerConfiguration,"
+            f" found {configuration.api_version} {configuration.kind}"
+        )
+    if configuration.pod_initial_backoff_seconds <= 0:
+        raise ConfigError(
+            f"podInitialBackoffSeconds: expected more than 0, found {configuration.pod_initial_backoff_seconds}"
+        )
+    if configuration.pod_max_backoff_seconds < configuration.pod_initial_backoff_seconds:
+        raise ConfigError(
+            f"podMaxBackoffSeconds: expected at least podInitialBackoffSeconds"
+            f" ({configuration.pod_initial_backoff_seconds}), found {configuration.pod_max_backoff_seconds}"
+        )
+    if not configuration.profiles:
+        raise ConfigError("profiles: expected at least one, found none")
+    percentages = [("percentageOfNodesToScore", configuration.percentage_of_nodes_to_score)]
+    names: set[str] = set()
+    for index, profile in enumerate(configuration.profiles):
+        where = f"profiles[{index}]"
+        percentages.append((f"{where}.percentageOfNodesToScore", profile.percentage_of_nodes_to_score))
+        name = profile.scheduler_name or (DEFAULT_SCHEDULER if len(configuration.profiles) == 1 else "")
+        if not name:
+            raise ConfigError(f"{where}.schedulerName: Required value")
+        if name in names:
+            raise ConfigError(f"{where}.schedulerName: Duplicate value: {name!r}")
+        names.add(name)
+    for field, percentage in percentages:
+        if percentage is not None and not 0 <= percentage <= 100:
+            raise ConfigError(f"{field}: not in valid range [0-100], found {percentage}")
+
+
+def expand(configuration: Configuration) -> list[Expanded]:
+    """All profiles, merged with the defaults.
+
+    Raises:
+        ConfigError: a profile names a plugin that is not there, twice, or at a point it does not serve; bad arguments.
+    """
+    expanded = [
+        _expand(profile, f"profiles[{index}]", profile.scheduler_name or DEFAULT_SCHEDULER)
+        for index, profile in enumerate(configuration.profiles)
+    ]
+    sorts = {profile.at["queueSort"][0] for profile in expanded}
+    if len(sorts) > 1:
+        raise ConfigError(f"profiles: queueSort must be the same for all profiles, found {' and '.join(sorted(sorts))}")
+    return expanded
+
+
+def _expand(profile: ProfileConfig, where: str, name: str) -> Expanded:
+    sets = dict(profile.plugins or {})
+    for field in sets:
+        if field not in POINTS and field != "multiPoint":
+            raise ConfigError(
+                f"{where}.plugins: unknown extension point {field!r}; expected one of multiPoint, {', '.join(POINTS)}"
+            )
+    multi = _merged(
+        [PluginRef(plugin, weight) for plugin, (_, weight) in TABLE.items()], sets.get("multiPoint", PluginSet())
+    )
+    for ref in multi:
+        if ref.name not in TABLE:
+            raise ConfigError(
+                f'{where}.plugins.multiPoint: plugin "{ref.name}" does not exist; known: {", ".join(TABLE)}'
+            )
+    at: dict[str, list[str]] = {}
+    weights: dict[str, int] = {}
+    for field, (kind, base) in POINTS.items():
+        listed = sets.get(field, PluginSet())
+        refs = _at_point(multi, listed, kind, base, f"{where}.plugins.{field}")
+        at[field] = [ref.name for ref in refs]
+        if field == "score":
+            weights = {ref.name: ref.weight or 1 for ref in refs}
+    if len(at["queueSort"]) != 1:
+        raise ConfigError(f"{where}.plugins.queueSort: expected exactly one plugin, found {len(at['queueSort'])}")
+    if not at["bind"]:
+        raise ConfigError(f"{where}.plugins.bind: at least one bind plugin is needed, found none")
+    if sum(weights.values()) * points.MAX_NODE_SCORE > MAX_TOTAL_SCORE:
+        raise ConfigError(f"{where}.plugins.score: the sum of weights could overflow; use smaller weights")
+    return Expanded(
+        name, at, weights, _arguments(profile, where, {plugin for names in at.values() for plugin in names})
+    )
+
+
+def _merged(defaults: Sequence[PluginRef], own: PluginSet) -> list[PluginRef]:
+    """A default list with a profile's changes: replaced in place, dropped, or appended (R1)."""
+    dropped = {ref.name for ref in own.disabled}
+    replacing = {ref.name: ref for ref in own.enabled}
+    merged: list[PluginRef] = []
+    for ref in defaults:
+        if EVERYTHING in dropped or ref.name in dropped:
+            continue
+        merged.append(replacing.pop(ref.name, ref))
+    return merged + [ref for ref in own.enabled if ref.name in replacing]
+
+
+def _at_point(
+    multi: Sequence[PluginRef], listed: PluginSet, kind: str, base: type[Plugin], where: str
+) -> list[PluginRef]:
+    """What runs at one point, in order (R2): listed multi-point plugins, other multi-point plugins, the rest listed."""
+    seen: set[str] = set()
+    for ref in listed.enabled:
+        if ref.name not in TABLE:
+            raise ConfigError(f'{where}: {kind} "{ref.name}" does not exist; known: {", ".join(TABLE)}')
+        if not issubclass(TABLE[ref.name][0], base):
+            raise ConfigError(f'{where}: plugin "{ref.name}" does not extend {kind} plugin')
+        if ref.name in seen:
+            raise ConfigError(f'{where}: plugin "{ref.name}" already registered as "{kind}"')
+        seen.add(ref.name)
+    dropped = {ref.name for ref in listed.disabled}
+    expanded = {
+        ref.name: ref
+        for ref in multi
+        if issubclass(TABLE[ref.name][0], base)
+        and (ref.name in seen or not (EVERYTHING in dropped or ref.name in dropped))
+    }
+    first = [
+        PluginRef(ref.name, ref.weight or expanded[ref.name].weight) for ref in listed.enabled if ref.name in expanded
+    ]
+    middle = [ref for ref in expanded.values() if ref.name not in seen]
+    last = [ref for ref in listed.enabled if ref.name not in expanded]
+    return [*first, *middle, *last]
+
+
+def _arguments(profile: ProfileConfig, where: str, used: set[str]) -> dict[str, Args]:
+    arguments: dict[str, Args] = {}
+    for index, config in enumerate(profile.plugin_config):
+        path = f"{where}.pluginConfig[{index}]"
+        if config.name in arguments:
+            raise ConfigError(f"{path}: repeated config for plugin {config.name}")
+        if config.name not in TABLE:
+            raise ConfigError(f"{path}: plugin {config.name!r} does not exist; known: {', '.join(TABLE)}")
+        kind = ARGS.get(config.name)
+        if kind is None:
+            if config.args:
+                raise ConfigError(f"{path}.args: plugin {config.name} takes no arguments")
+            continue
+        try:
+            found = msgspec.convert(config.args or {}, kind)
+            found.check()
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"{path}.args: {config.name}: {_readable(error)}") from error
+        except ValueError as error:
+            raise ConfigError(f"{path}.args: {config.name}: {error}") from error
+        if found.kind and found.kind != f"{config.name}Args":
+            raise ConfigError(f"{path}.args.kind: expected {config.name}Args, found {found.kind}")
+        arguments[config.name] = found
+    return {plugin: found for plugin, found in arguments.items() if plugin in used}
+
+
+def _readable(error: msgspec.ValidationError) -> str:
+    """`Expected int, got str - at $.a.b` as `a.b: Expected int, got str`."""
+    text, separator, path = str(error).rpartition(" - at `$")
+    return f"{path.rstrip('`').lstrip('.')}: {text}" if separator else str(error)

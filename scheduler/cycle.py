@@ -1,0 +1,277 @@
+"""The scheduler without its surroundings: events in, decisions out. No I/O, no threads, no clock but the one handed in.
+
+`decide` settles one pod. What it returns is to be carried out by somebody else, who then says how a binding went. Until
+then the pod counts as being where it was decided to go.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from scheduler.api.clock import Timer
+from scheduler.api.core import Node, Pod, PodDisruptionBudget
+from scheduler.api.device import Device
+from scheduler.framework.events import Bind, ClearNomination, Decision, Evict, Reject
+from scheduler.framework.failure import FitError
+from scheduler.framework.handle import Handle
+from scheduler.framework.nodeinfo import PodInfo
+from scheduler.framework.points import NO_MARKS, Marks
+from scheduler.framework.runner import Runner
+from scheduler.framework.state import CycleState
+from scheduler.framework.status import Code, Status
+from scheduler.framework.verdicts import ClassVerdicts
+from scheduler.plugins.deviceshare.plugin import DeviceShare
+from scheduler.queue.active import Entry
+from scheduler.queue.queue import LEFTOVER_SECONDS, SchedulingQueue
+
+SCHEDULER_ERROR = "SchedulerError"
+
+
+class Core:
+    """All profiles of one scheduler over one cache and one queue."""
+
+    def __init__(
+        self, handle: Handle, runners: Mapping[str, Runner], queue: SchedulingQueue, devices: Sequence[DeviceShare]
+    ) -> None:
+        self.handle = handle
+        self.cache = handle.cache
+        self.queue = queue
+        self.complaints: list[str] = []  # what objects said that cannot be understood; the shell logs and empties it
+        self._runners = runners
+        self._devices = devices
+        self._opened = False  # something happened that may have opened a node to pods that wait
+        self._alarm: tuple[float, Timer] | None = None
+        self._binding: dict[str, tuple[Entry, CycleState]] = {}
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def set_node(self, node: Node) -> None:
+        changes = self.cache.columns.changes
+        self.complaints += self.cache.set_node(node)
+        self._opened |= self.cache.columns.changes != changes
+
+    def remove_node(self, name: str) -> None:
+        self.cache.remove_node(name)
+
+    def set_device(self, name: str, device: Device | None) -> None:
+        for plugin in self._devices:
+            self.complaints += plugin.set_device(name, device)
+        self._opened = True
+
+    def set_budget(self, budget: PodDisruptionBudget) -> None:
+        self.handle.budgets[budget.metadata.key] = budget
+
+    def remove_budget(self, key: str) -> None:
+        self.handle.budgets.pop(key, None)
+
+    def set_pod(self, pod: Pod) -> None:
+        """A pod as the API server shows it, wherever in its life it is."""
+        uid = pod.metadata.uid
+        if pod.terminated:
+            self.remove_pod(uid)
+        elif pod.spec.node_name:
+            self._leave_queue(uid)
+            self.cache.set_pod(pod)
+        elif pod.spec.scheduler_name in self._runners and not self.cache.is_assumed(uid):
+            if pod.deleting:
+                self._leave_queue(uid)
+            else:
+                self._enqueue(pod)
+
+    def remove_pod(self, uid: str) -> None:
+        """A pod that is gone or has ended."""
+        self._leave_queue(uid)
+        self._binding.pop(uid, None)
+        if self.cache.remove_pod(uid) is not None:
+            self._opened = True
+
+    def bound(self, uid: str) -> None:
+        """The API server took the binding; its own word for it comes as an event."""
+        self._binding.pop(uid, None)
+
+    def bind_failed(self, uid: str, message: str, *, retry: bool = True) -> list[Decision]:
+        """The binding came to nothing: what was taken is given back, and the pod is tried again unless it is gone."""
+        found = self._binding.pop(uid, None)
+        if found is None:
+            return []
+        entry, state = found
+        info = self.cache.forget(uid)
+        if info is None:
+            return []  # the API server had it bound after all, or the pod is gone
+        self._runner(info).unreserve(state, info.pod, info.node_name)
+        self._opened = True
+        if not retry:
+            return []
+        self.queue.put_back(entry)
+        self._set_alarm(self.queue.next_backoff())
+        return [Reject(info, message, SCHEDULER_ERROR)]
+
+    def _enqueue(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        entry = self.queue.find(uid)
+        if (
+            entry is not None
+            and entry.info.pod.spec == pod.spec
+            and entry.info.pod.metadata.labels == pod.metadata.labels
+        ):
+            same_marks = entry.info.pod.metadata.annotations == pod.metadata.annotations
+            if same_marks or self.cache.classes.of(pod) is entry.info.shape:
+                entry.info.pod = pod  # only its status moved, or marks that nobody reads
+                return
+        self.queue.remove(uid)
+        info = PodInfo(pod, self.cache.classes.of(pod))
+        runner = self._runner(info)
+        if pod.status.nominated_node_name and not self.handle.nominator.node_of(uid):
+            self.handle.nominator.nominate(info, pod.status.nominated_node_name)
+        self.queue.add(info, gated=not runner.pre_enqueue(pod).ok)
+
+    def _leave_queue(self, uid: str) -> None:
+        self.queue.remove(uid)
+        if self.handle.nominator.node_of(uid):
+            self.handle.nominator.forget(uid)
+            self._opened = True
+
+    def _runner(self, info: PodInfo) -> Runner:
+        return self._runners[info.pod.spec.scheduler_name]
+
+    # -- deciding -----------------------------------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        """Whether `decide` would have a pod to settle."""
+        if self._opened:
+            self._wake()
+        return self.queue.ready > 0
+
+    def decide(self) -> list[Decision]:
+        """Settle the pod whose turn it is; an empty list also means that nobody's is."""
+        if self._opened:
+            self._wake()
+        entry = self.queue.pop()
+        if entry is None:
+            return []
+        entry.attempts += 1
+        info = entry.info
+        runner = self._runner(info)
+        verdicts = runner.verdicts(info.shape)
+        found = verdicts.select(info)
+        if isinstance(found, FitError):
+            return self._fail(entry, runner, verdicts, found)
+        row, state = found
+        node = self.cache.columns.names[row]
+        status = runner.reserve(state, info.pod, node)
+        if not status.ok:
+            return self._reject(entry, runner, status)
+        self.cache.assume(info, node)
+        if self.handle.nominator:
+            self.handle.nominator.forget(info.uid)
+        self._binding[info.uid] = (entry, state)
+        key = (runner.scheduler_name, info.shape.id)
+        if self.queue.waiting.has_class(key):
+            self._wake_class(key, verdicts)
+        marks = self._marks(runner, state, info.pod, node)
+        return [Bind(info, node, marks.annotations, marks.labels)]
+
+    def _marks(self, runner: Runner, state: CycleState, pod: Pod, node: str) -> Marks:
+        found = [
+            marks for plugin in runner.profile.pre_bind if (marks := plugin.pre_bind(state, pod, node)) is not NO_MARKS
+        ]
+        if len(found) < 2:
+            return found[0] if found else NO_MARKS
+        annotations: dict[str, str] = {}
+        labels: dict[str, str] = {}
+        for marks in found:
+            annotations.update(marks.annotations)
+            labels.update(marks.labels)
+        return Marks(annotations, labels)
+
+    def _fail(self, entry: Entry, runner: Runner, verdicts: ClassVerdicts, failure: FitError) -> list[Decision]:
+        info = entry.info
+        decisions: list[Decision] = []
+        nominated: str | None = None
+        words: list[str] = []
+        state = verdicts.state.fork()
+        for plugin in runner.profile.post_filter:
+            result = plugin.post_filter(state, info, failure)
+            if result.status.ok:
+                nominated = result.node
+                decisions += self._make_way(info, result.node, result.victims)
+                break
+            words += result.status.reasons
+            if result.clear_nomination and (self.handle.nominator.node_of(info.uid) or _nominated(info.pod)):
+                self.handle.nominator.forget(info.uid)
+                nominated = ""
+            if result.status.code is not Code.UNSCHEDULABLE:
+                break
+        self._wait(entry, (runner.scheduler_name, info.shape.id), verdicts)
+        return [*decisions, Reject(info, failure.message(", ".join(words)), nominated=nominated)]
+
+    def _make_way(self, info: PodInfo, node: str, victims: Sequence[PodInfo]) -> list[Decision]:
+        """Evict the victims, hold the node for `info`, and take it from less important pods that were to have it."""
+        nominator = self.handle.nominator
+        lesser = [other for other in nominator.on(node) if other.priority < info.priority]
+        for other in lesser:
+            nominator.forget(other.uid)
+        nominator.nominate(info, node)
+        evictions = [Evict(victim, info, node) for victim in victims if not victim.pod.deleting]
+        if not evictions:
+            self._opened = True  # nobody to wait for: the node is free, or will be when those who are going have gone
+        return [*(ClearNomination(other) for other in lesser), *evictions]
+
+    def _reject(self, entry: Entry, runner: Runner, status: Status) -> list[Decision]:
+        """Reserve said no although the filters had said yes: the message counts one node (R47)."""
+        info = entry.info
+        reason = "Unschedulable" if status.rejected else SCHEDULER_ERROR
+        message = f"0/1 nodes are available: 1 {status.message}." if status.rejected else status.message
+        self._wait(entry, (runner.scheduler_name, info.shape.id), runner.verdicts(info.shape))
+        return [Reject(info, message, reason)]
+
+    # -- waiting ------------------------------------------------------------------------------------------------------
+
+    def _wait(self, entry: Entry, key: tuple[str, int], verdicts: ClassVerdicts) -> None:
+        self.queue.wait(key, entry)
+        moment = self.handle.clock.monotonic() + LEFTOVER_SECONDS
+        if verdicts.feasible:
+            moment = min(moment, self.queue.waiting.next_ready(key))
+        self._set_alarm(moment)
+
+    def _wake(self) -> None:
+        """Look which classes of waiting pods have a node now, and let the first pod of each try."""
+        self._opened = False
+        for key in self.queue.waiting.classes():
+            shape = self.queue.waiting.example(key).info.shape
+            self._wake_class(key, self._runners[key[0]].verdicts(shape))
+
+    def _wake_class(self, key: tuple[str, int], verdicts: ClassVerdicts) -> None:
+        verdicts.refresh()
+        if not verdicts.feasible:
+            return
+        entry = self.queue.waiting.first(key, self.handle.clock.monotonic())
+        if entry is not None:
+            self.queue.wake(entry)
+        else:
+            self._set_alarm(self.queue.waiting.next_ready(key))
+
+    def _set_alarm(self, moment: float) -> None:
+        """Look again at that monotonic second, if not before."""
+        if moment == float("inf") or (self._alarm is not None and self._alarm[0] <= moment):
+            return
+        if self._alarm is not None:
+            self._alarm[1].cancel()
+        delay = max(0.0, moment - self.handle.clock.monotonic())
+        self._alarm = (moment, self.handle.clock.call_later(delay, self._ring))
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self.queue.tick()
+        self._wake()
+        self._set_alarm(self.queue.next_backoff())
+        if len(self.queue.waiting):
+            self._set_alarm(self.handle.clock.monotonic() + LEFTOVER_SECONDS)
+        if self.queue.ready:
+            self.on_ready()
+
+    def on_ready(self) -> None:
+        """Called when time alone has made `decide` worth calling; the shell puts its own function here."""
+
+
+def _nominated(pod: Pod) -> bool:
+    return bool(pod.status.nominated_node_name)

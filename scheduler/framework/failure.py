@@ -1,0 +1,139 @@
+"""Why no node fits, counted as upstream counts it and worded as upstream words it (framework `FitError`)."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.framework.status import Code, Status
+
+NO_NODES = "no nodes available to schedule pods"
+
+
+class Reasons:
+    """For one class of pods: which status each row has, as small numbers, with the count of each kept beside them."""
+
+    def __init__(self) -> None:
+        self.statuses: list[Status] = [Status(Code.SUCCESS)]
+        self.codes: NDArray[np.int32] = np.zeros(0, np.int32)
+        self.counts: Counter[int] = Counter()
+        self._numbers: dict[Status, int] = {self.statuses[0]: 0}
+        self._text: tuple[dict[int, int], str] | None = None
+
+    def fit(self, capacity: int) -> None:
+        """Make room for rows up to `capacity`."""
+        missing = capacity - len(self.codes)
+        if missing > 0:
+            self.codes = np.concatenate([self.codes, np.zeros(missing, np.int32)])
+
+    def set(self, row: int, status: Status | None) -> None:
+        """Record a row's status; None for a row that is no node."""
+        number = 0 if status is None else self._number(status)
+        before = int(self.codes[row])
+        if number == before:
+            return
+        self.codes[row] = number
+        if before:
+            self.counts[before] -= 1
+        if number:
+            self.counts[number] += 1
+
+    def _number(self, status: Status) -> int:
+        number = self._numbers.get(status)
+        if number is None:
+            number = self._numbers[status] = len(self.statuses)
+            self.statuses.append(status)
+        return number
+
+    def histogram(self) -> str:
+        """`<count> <reason>` for every reason, joined; entries are sorted as strings, so that 10 comes before 2."""
+        counts = {number: count for number, count in self.counts.items() if count}
+        if self._text is None or self._text[0] != counts:
+            self._text = (counts, histogram((self.statuses[number], count) for number, count in counts.items()))
+        return self._text[1]
+
+
+def histogram(counted: Iterable[tuple[Status, int]]) -> str:
+    """The same for any statuses with their counts."""
+    totals: Counter[str] = Counter()
+    for status, count in counted:
+        for reason in status.reasons:
+            totals[reason] += count
+    return ", ".join(sorted(f"{count} {reason}" for reason, count in totals.items()))
+
+
+class FitError:
+    """One pod's failure: node statuses by row (as numbers into `statuses`), or the PreFilter verdict that ended it."""
+
+    def __init__(
+        self,
+        nodes: int,
+        *,
+        pre_filter: Status | None = None,
+        reasons: Reasons | None = None,
+        overrides: Mapping[int, Status] | None = None,
+        absent: tuple[Status, int] | None = None,
+    ) -> None:
+        """`overrides`: rows judged in this cycle alone; `absent`: what nodes outside the PreFilter's set count as."""
+        self.nodes = nodes
+        self.pre_filter = pre_filter
+        self._reasons = reasons
+        self._overrides = overrides or {}
+        self._absent = absent
+
+    @property
+    def rejectors(self) -> frozenset[str]:
+        """Names of the plugins that said no."""
+        if self.pre_filter is not None:
+            return frozenset({self.pre_filter.plugin})
+        names = {status.plugin for status in self._overrides.values()}
+        if self._reasons is not None:
+            names |= {self._reasons.statuses[number].plugin for number, count in self._reasons.counts.items() if count}
+        return frozenset(names)
+
+    def status(self, row: int) -> Status:
+        """The verdict on one row."""
+        if self.pre_filter is not None:
+            return self.pre_filter
+        found = self._overrides.get(row)
+        if found is not None:
+            return found
+        assert self._reasons is not None  # noqa: S101
+        return self._reasons.statuses[int(self._reasons.codes[row])]
+
+    def resolvable_rows(self) -> list[int]:
+        """Rows whose rejection could change if pods went away, ascending (R76)."""
+        if self.pre_filter is not None or self._reasons is None:
+            return []
+        helpful = [n for n, status in enumerate(self._reasons.statuses) if status.code is Code.UNSCHEDULABLE]
+        rows = set(np.flatnonzero(np.isin(self._reasons.codes, helpful)).tolist()) if helpful else set()
+        for row, status in self._overrides.items():
+            (rows.add if status.code is Code.UNSCHEDULABLE else rows.discard)(row)
+        return sorted(rows)
+
+    def message(self, post_filter: str = "") -> str:
+        """`0/N nodes are available: …`, with what PostFilter had to say behind it (R47)."""
+        if self.nodes == 0:
+            return NO_NODES
+        text = f"0/{self.nodes} nodes are available:"
+        if self.pre_filter is not None:
+            text += f" {self.pre_filter.message}."
+        else:
+            found = self._histogram()
+            if found:
+                text += f" {found}."
+        return f"{text} {post_filter}" if post_filter else text
+
+    def _histogram(self) -> str:
+        assert self._reasons is not None  # noqa: S101
+        if not self._overrides and self._absent is None:
+            return self._reasons.histogram()
+        counts = self._reasons.counts.copy()
+        for row in self._overrides:
+            counts[int(self._reasons.codes[row])] -= 1
+        counted = [(self._reasons.statuses[number], count) for number, count in counts.items() if number and count > 0]
+        counted += [(status, 1) for status in self._overrides.values()]
+        if self._absent is not None:
+            counted.append(self._absent)
+        return histogram(counted)

@@ -1,0 +1,75 @@
+"""What plugins may ask of the scheduler around them."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from scheduler.api.clock import Clock
+from scheduler.api.core import PodDisruptionBudget
+from scheduler.cache.cache import Cache
+from scheduler.cache.columns import NodeColumns
+from scheduler.framework.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.state import CycleState
+from scheduler.framework.status import Status
+
+if TYPE_CHECKING:
+    from scheduler.framework.runner import Runner
+
+
+class Nominator:
+    """Pods that wait for a place that preemption is clearing for them: their nodes count them already."""
+
+    def __init__(self) -> None:
+        self._by_node: dict[str, dict[str, PodInfo]] = {}
+        self._node_of: dict[str, str] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._node_of)
+
+    def nominate(self, info: PodInfo, node: str) -> None:
+        self.forget(info.uid)
+        self._node_of[info.uid] = node
+        self._by_node.setdefault(node, {})[info.uid] = info
+
+    def forget(self, uid: str) -> None:
+        node = self._node_of.pop(uid, None)
+        if node is not None:
+            there = self._by_node[node]
+            del there[uid]
+            if not there:
+                del self._by_node[node]
+
+    def node_of(self, uid: str) -> str:
+        """Where the pod is nominated to; "" if nowhere."""
+        return self._node_of.get(uid, "")
+
+    def on(self, node: str) -> Iterable[PodInfo]:
+        return self._by_node.get(node, {}).values()
+
+    def nodes(self) -> Iterable[str]:
+        return self._by_node
+
+
+class Handle:
+    """Handed to every plugin at its construction."""
+
+    def __init__(self, clock: Clock, cache: Cache, *, seed: int = 0) -> None:
+        self.clock = clock
+        self.cache = cache
+        self.seed = seed
+        self.nominator = Nominator()
+        self.budgets: dict[str, PodDisruptionBudget] = {}  # by namespace/name
+        self._runners: dict[str, Runner] = {}
+
+    @property
+    def columns(self) -> NodeColumns:
+        return self.cache.columns
+
+    def register(self, runner: "Runner") -> None:
+        self._runners[runner.scheduler_name] = runner
+
+    def check(self, state: CycleState, info: PodInfo, node: NodeInfo) -> Status:
+        """The filters of the pod's own profile on one node, the plain way, nominated pods counted."""
+        return self._runners[info.pod.spec.scheduler_name].check_with_nominated(state, info, node)
+
+    def runner_of(self, info: PodInfo) -> "Runner":
+        return self._runners[info.pod.spec.scheduler_name]

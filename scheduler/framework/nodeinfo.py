@@ -1,0 +1,95 @@
+"""One node as plugins see it: the object, and the sums of what its pods hold."""
+
+from dataclasses import dataclass
+
+from scheduler.api.clock import from_rfc3339
+from scheduler.api.core import Node, Pod
+from scheduler.cache.classes import PodClass
+from scheduler.cache.resources import PODS_COLUMN
+
+
+@dataclass(slots=True, eq=False)
+class PodInfo:
+    """A pod with what the scheduler worked out about it once."""
+
+    pod: Pod
+    shape: PodClass
+    node_name: str = ""  # where it is, or is assumed to be
+
+    @property
+    def uid(self) -> str:
+        return self.pod.metadata.uid
+
+    @property
+    def key(self) -> str:
+        return self.pod.metadata.key
+
+    @property
+    def priority(self) -> int:
+        return self.pod.spec.priority
+
+    @property
+    def started(self) -> float:
+        """When it started, in seconds since 1970; a pod that has not started counts as starting last."""
+        text = self.pod.status.start_time
+        return from_rfc3339(text) if text else float("inf")
+
+
+class NodeInfo:
+    """Sums by resource column; `free` and `room` are kept beside them because every filter and score asks for those."""
+
+    __slots__ = ("allocatable", "name", "node", "nonzero", "pods", "requested", "row")
+
+    def __init__(self, name: str, row: int) -> None:
+        self.name = name
+        self.row = row
+        self.node: Node | None = None  # None: pods are known to be here, the node is not known (any more)
+        self.allocatable: list[int] = []
+        self.requested: list[int] = []
+        self.nonzero: tuple[int, int] = (0, 0)  # cpu (milli), memory (bytes) as scores count them
+        self.pods: dict[str, PodInfo] = {}  # by uid
+
+    @property
+    def known(self) -> Node:
+        """The node object; asking a node that is gone is a bug in the caller."""
+        assert self.node is not None, f"node {self.name} is not in the cache"  # noqa: S101
+        return self.node
+
+    def widen(self, columns: int) -> None:
+        """Make room for resource columns up to `columns`."""
+        missing = columns - len(self.requested)
+        if missing > 0:
+            self.requested += [0] * missing
+        missing = columns - len(self.allocatable)
+        if missing > 0:
+            self.allocatable = self.allocatable + [0] * missing
+
+    def add(self, info: PodInfo) -> None:
+        self.pods[info.uid] = info
+        self._count(info.shape, 1)
+
+    def remove(self, info: PodInfo) -> None:
+        del self.pods[info.uid]
+        self._count(info.shape, -1)
+
+    def fits_pod_count(self) -> bool:
+        return self.requested[PODS_COLUMN] + 1 <= self.allocatable[PODS_COLUMN]
+
+    def copy(self) -> "NodeInfo":
+        """An independent copy for trying out what happens when pods go or come."""
+        copy = NodeInfo(self.name, self.row)
+        copy.node = self.node
+        copy.allocatable = self.allocatable  # never changed in place
+        copy.requested = self.requested.copy()
+        copy.nonzero = self.nonzero
+        copy.pods = self.pods.copy()
+        return copy
+
+    def _count(self, shape: PodClass, sign: int) -> None:
+        requested = self.requested
+        for column, value in shape.vector:
+            if column >= len(requested):
+                self.widen(column + 1)
+            requested[column] += sign * value
+        cpu, memory = shape.nonzero
+        self.nonzero = (self.nonzero[0] + sign * cpu, self.nonzero[1] + sign * memory)

@@ -1,0 +1,224 @@
+"""What a plugin can be: one base class for each extension point, as upstream's scheduling framework names them.
+
+A plugin says two things beyond its methods. `scope`: what its verdict on a node depends on, so that the engine knows
+when a kept verdict is stale. `reads_labels` and `reads_annotations`: which of a pod's marks make a difference to it, so
+that pods alike in all of them can share one verdict. A plugin that can judge many nodes at once also is a
+`FilterColumns` or `ScoreColumns`; its plain method stays the definition, and a test compares the two.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, ClassVar
+
+import msgspec
+import numpy as np
+
+from scheduler.api.core import Pod
+from scheduler.cache.columns import Batch, Bools, Ints
+from scheduler.framework.state import CycleState
+from scheduler.framework.status import Status
+
+if TYPE_CHECKING:
+    from scheduler.framework.failure import FitError
+    from scheduler.framework.nodeinfo import NodeInfo, PodInfo
+
+MAX_NODE_SCORE = 100
+
+
+class Scope(IntEnum):
+    """What a verdict depends on, beyond the pod's class."""
+
+    NODE = 1  # the node object
+    NODE_PODS = 2  # the node object, its devices, and the pods on it
+    CLUSTER = 3  # anything: asked anew in each cycle
+
+
+class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Base of plugin arguments as a configuration file spells them; a field that nobody knows is refused."""
+
+    api_version: str = ""
+    kind: str = ""
+
+    def check(self) -> None:
+        """Refuse values that make no sense.
+
+        Raises:
+            ValueError: with the field's path from here, what was expected and what was found.
+        """
+
+
+class Plugin(ABC):
+    """Base of all plugins; `name` is the one in profiles and messages."""
+
+    name: ClassVar[str]
+    scope: ClassVar[Scope] = Scope.CLUSTER
+    reads_labels: ClassVar[Sequence[str]] = ()
+    reads_annotations: ClassVar[Sequence[str]] = ()
+
+
+class PreEnqueue(Plugin):
+    @abstractmethod
+    def pre_enqueue(self, pod: Pod) -> Status:
+        """Whether the pod may enter the queue; a rejection keeps it out until it changes."""
+
+
+class QueueSort(Plugin):
+    @abstractmethod
+    def sort_key(self, pod: Pod, queued_at: float) -> tuple[float, ...]:
+        """What the queue is ordered by: smallest first."""
+
+
+class PreFilter(Plugin):
+    @abstractmethod
+    def pre_filter(self, state: CycleState, pod: Pod) -> Status:
+        """Look at the pod once. Skip: this plugin's Filter is not asked. `Status.only`: nodes outside need no look."""
+
+
+class Filter(Plugin):
+    @abstractmethod
+    def filter(self, state: CycleState, pod: Pod, node: "NodeInfo") -> Status:
+        """Whether the pod can go on this node."""
+
+
+class FilterColumns(Filter):
+    @abstractmethod
+    def passing(self, state: CycleState, batch: Batch) -> Bools | None:
+        """`filter` for all rows of `batch` at once; None if they all pass.
+
+        Nodes marked in a column by the plugin as needing the plain method are not its business here: see `plain_rows`.
+        """
+
+    def plain_rows(self, state: CycleState, batch: Batch) -> Bools | None:  # noqa: ARG002
+        """Rows on which only `filter` itself can tell; asked after `passing`, for rows that passed. None: no row."""
+        return None
+
+
+class VictimAware(Plugin):
+    """A filter with state of its own about pods on nodes; preemption tells it whom to imagine gone."""
+
+    @abstractmethod
+    def victim_removed(self, state: CycleState, victim: "PodInfo", node: "NodeInfo") -> None: ...
+
+    @abstractmethod
+    def victim_returned(self, state: CycleState, victim: "PodInfo", node: "NodeInfo") -> None: ...
+
+
+class PostFilter(Plugin):
+    @abstractmethod
+    def post_filter(self, state: CycleState, info: "PodInfo", failure: "FitError") -> "PostFilterResult":
+        """No node fits; what could be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class PostFilterResult:
+    """Success: nominate `node` and evict `victims`. Otherwise `status` says why nothing can be done."""
+
+    status: Status
+    node: str = ""
+    victims: tuple["PodInfo", ...] = ()
+    clear_nomination: bool = False
+
+
+class Score(Plugin):
+    normalizer: ClassVar["Normalizer | None"] = None
+
+    @abstractmethod
+    def score(self, state: CycleState, pod: Pod, node: "NodeInfo") -> int:
+        """How good the node is: 0 to 100, or any number if `normalizer` brings it there."""
+
+    def pre_score(self, state: CycleState, pod: Pod) -> bool:  # noqa: ARG002
+        """Whether `score` has anything to say about this pod; asked once a class (or cycle, by scope)."""
+        return True
+
+
+class ScoreColumns(Score):
+    @abstractmethod
+    def scores(self, state: CycleState, batch: Batch) -> Ints | None:
+        """`score` for all rows of `batch` at once; None if it is 0 for all of them."""
+
+
+class Permit(Plugin):
+    """Base of plugins that may hold a pod back after its node is settled."""
+
+
+class Bind(Plugin):
+    """Base of plugins that say how a pod is bound; the shell carries it out."""
+
+
+class PostBind(Plugin):
+    """Base of plugins that want to know that a pod is bound."""
+
+
+class Reserve(Plugin):
+    @abstractmethod
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """Take what the pod was promised."""
+
+    @abstractmethod
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        """Give it back; also called when `reserve` never ran."""
+
+
+class PreBind(Plugin):
+    @abstractmethod
+    def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> "Marks":
+        """What to write on the pod together with its node. No I/O here: binding writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Labels and annotations for a pod that is being bound."""
+
+    annotations: Mapping[str, str]
+    labels: Mapping[str, str]
+
+
+NO_MARKS = Marks({}, {})
+
+
+class Listener(ABC):
+    """Somebody who keeps sums of its own over pods on nodes."""
+
+    def node_added(self, name: str) -> None:  # noqa: B027 most listeners do not mind
+        """The node exists now and has its row."""
+
+    @abstractmethod
+    def pod_placed(self, info: "PodInfo") -> None:
+        """A pod is on a node now, or is assumed to be."""
+
+    @abstractmethod
+    def pod_gone(self, info: "PodInfo") -> None:
+        """It is not any more."""
+
+    def pod_changed(self, info: "PodInfo", before: Pod) -> None:  # noqa: B027 likewise
+        """Its marks changed while it stayed where it is."""
+
+
+class Normalizer(ABC):
+    """Brings raw scores to 0..100. The result may depend on all feasible nodes, but only through `limits`."""
+
+    @abstractmethod
+    def limits(self, raw: Ints) -> tuple[int, ...]:
+        """What `apply` needs to know of the whole; `raw` is -1 or less where a node is not feasible."""
+
+    @abstractmethod
+    def apply(self, raw: Ints, limits: tuple[int, ...]) -> Ints: ...
+
+
+class ByMaximum(Normalizer):
+    """The largest becomes 100, in proportion; `reverse` then counts down from 100. (upstream DefaultNormalizeScore)"""
+
+    def __init__(self, *, reverse: bool = False) -> None:
+        self._reverse = reverse
+
+    def limits(self, raw: Ints) -> tuple[int, ...]:
+        return (int(raw.max(initial=0)),)
+
+    def apply(self, raw: Ints, limits: tuple[int, ...]) -> Ints:
+        (highest,) = limits
+        if highest == 0:
+            return np.full_like(raw, MAX_NODE_SCORE) if self._reverse else raw
+        scaled = raw * MAX_NODE_SCORE // highest
+        return MAX_NODE_SCORE - scaled if self._reverse else scaled

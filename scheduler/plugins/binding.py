@@ -1,0 +1,11 @@
+"""DefaultBinder: a pod is bound by posting a Binding, which is what the shell does with every `Bind` decision."""
+
+from scheduler.framework.handle import Handle
+from scheduler.framework.points import Bind
+
+
+class DefaultBinder(Bind):
+    name = "DefaultBinder"
+
+    def __init__(self, handle: Handle) -> None:
+        del handle

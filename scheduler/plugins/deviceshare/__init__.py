@@ -1,0 +1,1 @@
+"""Which accelerators and NICs a pod gets (Koordinator pkg/scheduler/plugins/deviceshare)."""

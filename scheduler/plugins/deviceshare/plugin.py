@@ -1,0 +1,281 @@
+"""Keep pods off nodes whose accelerators cannot hold them, and settle which devices they get.
+
+A rejection is a `Status`, worded as Koordinator words it; an exception is a bug in here.
+No extension point does I/O: binding writes what `pre_bind` returns, in one patch.
+Follows Koordinator `pkg/scheduler/plugins/deviceshare`; deviations are in scheduler/DESIGN.md.
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from scheduler.api.core import Pod
+from scheduler.api.device import (
+    DEVICE_ALLOCATED,
+    GPU_ISOLATION_PROVIDER,
+    Allocations,
+    Device,
+    DeviceAllocation,
+    device_allocations,
+    render_allocations,
+)
+from scheduler.api.quantity import QuantityError, text
+from scheduler.api.wire import Wire
+from scheduler.cache.columns import Batch, Bools, Ints
+from scheduler.cache.facts import NodeFact
+from scheduler.framework.handle import Handle
+from scheduler.framework.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.points import (
+    NO_MARKS,
+    Args,
+    ByMaximum,
+    FilterColumns,
+    Listener,
+    Marks,
+    PreBind,
+    PreFilter,
+    Reserve,
+    Scope,
+    ScoreColumns,
+    VictimAware,
+)
+from scheduler.framework.state import CycleState, StateKey
+from scheduler.framework.status import SUCCESS, Status
+from scheduler.plugins.deviceshare.allocator import allocate
+from scheduler.plugins.deviceshare.cache import (
+    CARDS,
+    FREE_SUM,
+    LISTED,
+    NO_ENTRY,
+    SHARES,
+    TOTAL_SUM,
+    DeviceCache,
+    NodeDevices,
+    Shares,
+    shares_of,
+)
+from scheduler.plugins.deviceshare.request import DeviceRequest, InvalidRequestError
+from scheduler.plugins.deviceshare.scoring import DEFAULT_WEIGHTS, Scorer, StrategyType
+from scheduler.plugins.noderesources.fit import WeightedResource
+
+WRONG_ISOLATION = Status.unresolvable("GPUIsolationProviderHAMICore not found on the node")
+
+
+class ScoringStrategy(Wire, frozen=True, forbid_unknown_fields=True):
+    type: str = "LeastAllocated"
+    resources: tuple[WeightedResource, ...] = tuple(WeightedResource(*item) for item in DEFAULT_WEIGHTS.items())
+
+
+class DeviceShareArgs(Args, frozen=True):
+    scoring_strategy: ScoringStrategy | None = ScoringStrategy()
+    allocator: str = ""  # accepted, unused, as upstream
+
+    def check(self) -> None:
+        if self.scoring_strategy is None:
+            raise ValueError("scoring strategy not specified")
+        if self.scoring_strategy.type not in {"LeastAllocated", "MostAllocated"}:
+            raise ValueError(f"scoring strategy {self.scoring_strategy.type} is not supported")
+
+    def scorer(self) -> Scorer:
+        strategy = self.scoring_strategy or ScoringStrategy()
+        kind: StrategyType = "MostAllocated" if strategy.type == "MostAllocated" else "LeastAllocated"
+        return Scorer(kind, tuple((resource.name, resource.weight or 1) for resource in strategy.resources))
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    request: DeviceRequest
+    isolation: str  # the provider that shared cards must be behind; "" if the pod does not mind
+    gpu_shares: tuple[int, ...] | None  # by `SHARES`, where cards alone decide; None: only the plain way can tell
+
+
+WANTED: StateKey[_Wanted] = StateKey("DeviceShare/wanted")
+GRANTED: StateKey[Shares] = StateKey("DeviceShare/granted")
+TRIAL: StateKey[dict[str, NodeDevices]] = StateKey("DeviceShare/trial")
+
+
+class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, VictimAware, Listener):
+    name = "DeviceShare"
+    scope = Scope.NODE_PODS
+    reads_labels = (GPU_ISOLATION_PROVIDER,)
+    normalizer = ByMaximum()
+
+    def __init__(self, handle: Handle, args: DeviceShareArgs | None = None) -> None:
+        self._scorer = (args or DeviceShareArgs()).scorer()
+        self._handle = handle
+        self.devices = DeviceCache(handle.columns)
+        self._isolation: NodeFact[str] = NodeFact(
+            handle.cache, lambda node: node.metadata.labels.get(GPU_ISOLATION_PROVIDER, "")
+        )
+        handle.cache.listen(self)
+
+    # -- what is there ------------------------------------------------------------------------------------------------
+
+    def set_device(self, name: str, device: Device | None) -> list[str]:
+        """A Device object came, changed or went; returns what in it cannot be understood."""
+        return self.devices.set_device(name, device)
+
+    def node_added(self, name: str) -> None:
+        """The node has its row now; show the devices that were known before it."""
+        self.devices.show(name)
+
+    def pod_placed(self, info: PodInfo) -> None:
+        try:
+            shares = shares_of(device_allocations(info.pod))
+        except (msgspec.DecodeError, QuantityError):
+            return  # somebody else's annotation; the node agent refuses such a pod
+        if shares:
+            self.devices.book(info.node_name, info.uid, shares)
+
+    def pod_changed(self, info: PodInfo, before: Pod) -> None:
+        old, new = (pod.metadata.annotations.get(DEVICE_ALLOCATED, "") for pod in (before, info.pod))
+        if old and old != new:
+            self.devices.release(info.node_name, info.uid)
+        if old != new:
+            self.pod_placed(info)
+
+    def pod_gone(self, info: PodInfo) -> None:
+        self.devices.release(info.node_name, info.uid)
+
+    # -- extension points ---------------------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: Pod) -> Status:
+        try:
+            request = DeviceRequest.of(self._handle.cache.classes.of(pod).requests)
+        except InvalidRequestError as error:
+            return Status.unresolvable(str(error))
+        if request is None:
+            return Status.skip()
+        gpu = request.get("gpu")
+        isolation = pod.metadata.labels.get(GPU_ISOLATION_PROVIDER, "") if gpu is not None and gpu.shared else ""
+        simple = None
+        if gpu is not None and len(request.types) == 1 and all(name in SHARES for name, _ in gpu.each):
+            simple = tuple(gpu.amounts.get(name, 0) for name in SHARES)
+        state[WANTED] = _Wanted(request, isolation, simple)
+        return SUCCESS
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        wanted = state[WANTED]
+        if wanted.isolation and node.known.metadata.labels.get(GPU_ISOLATION_PROVIDER, "") != wanted.isolation:
+            return WRONG_ISOLATION
+        devices = self._view(state, node.name)
+        if devices is None or not devices.listed:
+            return SUCCESS  # the kubelet's own device plugin is left to decide (R22)
+        found = allocate(devices, wanted.request, None)
+        return found if isinstance(found, Status) else SUCCESS
+
+    def passing(self, state: CycleState, batch: Batch) -> Bools | None:
+        wanted = state[WANTED]
+        ok: Bools | None = None
+        if wanted.gpu_shares is not None:
+            gpu = wanted.request.types[0]
+            listed = batch.own(LISTED)
+            cards = batch.own(CARDS)
+            # A card with nothing in it (unhealthy, or a filler) suffices for nobody: every request names an amount.
+            suffices = (cards >= np.array(wanted.gpu_shares, np.int64)).all(axis=2)
+            ok = (suffices.sum(axis=1) >= gpu.count) | (listed == NO_ENTRY)
+        if wanted.isolation:
+            isolated = self._isolation.judge(batch, lambda provider: provider == wanted.isolation)
+            if isolated is not None:
+                ok = isolated if ok is None else ok & isolated
+        return ok
+
+    def plain_rows(self, state: CycleState, batch: Batch) -> Bools | None:
+        if state[WANTED].gpu_shares is not None:
+            return None
+        return np.asarray(batch.own(LISTED) != NO_ENTRY, np.bool_)
+
+    def pre_score(self, state: CycleState, pod: Pod) -> bool:
+        return WANTED in state
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        devices = self.devices.find(node.name)
+        if devices is None or not devices.listed:
+            return 0
+        score = 0
+        for one in state[WANTED].request.types:
+            slots = list(devices.slots(one.type))
+            total, free = dict[str, int](), dict[str, int]()
+            for slot in slots:
+                for name, value in slot.total.items():
+                    total[name] = total.get(name, 0) + value
+                    free[name] = free.get(name, 0) + slot.free(name)
+            score += self._scorer.score(total, free, one.amounts)
+        return score
+
+    def scores(self, state: CycleState, batch: Batch) -> Ints | None:
+        wanted = state[WANTED]
+        if wanted.gpu_shares is None:
+            names, nodes = self._handle.columns.names, self._handle.cache.nodes
+            values = (
+                self.score(state, Pod(), nodes[name]) if (name := names[int(row)]) in nodes else 0 for row in batch.rows
+            )
+            return np.fromiter(values, np.int64, batch.size)
+        totals, frees = batch.own(TOTAL_SUM), batch.own(FREE_SUM)
+        return self._scorer.score_many(
+            {name: totals[:, column] for column, name in enumerate(SHARES)},
+            {name: frees[:, column] for column, name in enumerate(SHARES)},
+            wanted.request.types[0].amounts,
+            batch.size,
+        )
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        wanted = state.get(WANTED)
+        devices = self.devices.find(node_name)
+        if wanted is None or devices is None or not devices.listed:
+            return SUCCESS
+        found = allocate(devices, wanted.request, self._scorer)
+        if isinstance(found, Status):
+            return found
+        state[GRANTED] = found
+        self.devices.book(node_name, pod.metadata.uid, found)
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        state.discard(GRANTED)
+        self.devices.release(node_name, pod.metadata.uid)  # also called when reserve never ran: twice is fine
+
+    def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Marks:
+        granted = state.get(GRANTED)
+        if granted is None:
+            return NO_MARKS
+        return Marks({DEVICE_ALLOCATED: render_allocations(_written(granted))}, {})
+
+    # -- preemption ---------------------------------------------------------------------------------------------------
+
+    def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
+        if WANTED in state:
+            trial = self._trial(state, node.name)
+            if trial is not None:
+                trial.release(victim.uid)
+
+    def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
+        if WANTED in state:
+            trial, real = self._trial(state, node.name), self.devices.find(node.name)
+            if trial is not None and real is not None:
+                trial.book(victim.uid, real.held.get(victim.uid, ()))
+
+    def _view(self, state: CycleState, name: str) -> NodeDevices | None:
+        """The node's devices, as preemption imagines them if it does."""
+        trials = state.get(TRIAL)
+        return trials[name] if trials is not None and name in trials else self.devices.find(name)
+
+    def _trial(self, state: CycleState, name: str) -> NodeDevices | None:
+        """This cycle's own copy of a node's devices."""
+        real = self.devices.find(name)
+        if real is None:
+            return None
+        trials = state.get(TRIAL)
+        state[TRIAL] = trials = {} if trials is None else dict(trials)
+        trials[name] = (trials.get(name) or real).copy()  # states that were forked earlier keep theirs
+        return trials[name]
+
+
+def _written(shares: Shares) -> Allocations:
+    """Bookings as the annotation spells them."""
+    written: Allocations = {}
+    for share in shares:
+        resources = {name: text(name, value) for name, value in share.amounts}
+        written.setdefault(share.type, []).append(DeviceAllocation(share.minor, dict(resources), share.id))
+    return written

@@ -1,0 +1,154 @@
+"""What a pod asks of devices: every accepted spelling brought to "so many devices, so much of each".
+
+Names are grouped by device type; a group must be one of the known combinations; the sum over the pod is then split over
+cards. Refusals are worded as Koordinator words them (deviceshare/utils.go, devicehandler_*.go).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from scheduler.api.device import (
+    AMD_GPU,
+    FPGA,
+    GPU,
+    GPU_CORE,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    GPU_SHARED,
+    HYGON_DCU,
+    NPU_CORE,
+    NPU_CPU,
+    NPU_DVPP,
+    NVIDIA_GPU,
+    RDMA,
+    DeviceType,
+)
+from scheduler.api.requests import Amounts
+
+_CARDS = frozenset({NVIDIA_GPU, AMD_GPU, HYGON_DCU})  # counted in whole cards
+_GROUPS: Mapping[str, DeviceType] = {
+    **dict.fromkeys(
+        (*_CARDS, GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED, NPU_CORE, NPU_CPU, NPU_DVPP), "gpu"
+    ),
+    RDMA: "rdma",
+    FPGA: "fpga",
+}  # fmt: skip
+_DIVIDED = (GPU_CORE, NPU_CORE, NPU_CPU, NPU_DVPP)
+
+_COMBINATIONS: frozenset[frozenset[str]] = frozenset(
+    frozenset(names)
+    for names in (
+        {NVIDIA_GPU}, {AMD_GPU}, {HYGON_DCU}, {GPU}, {FPGA}, {RDMA},
+        {GPU_MEMORY}, {GPU_MEMORY_RATIO}, {GPU_CORE, GPU_MEMORY}, {GPU_CORE, GPU_MEMORY_RATIO},
+        {NPU_CORE, GPU_MEMORY_RATIO},
+        {GPU_SHARED, GPU_MEMORY}, {GPU_SHARED, GPU_MEMORY_RATIO},
+        {GPU_SHARED, GPU_CORE, GPU_MEMORY}, {GPU_SHARED, GPU_CORE, GPU_MEMORY_RATIO},
+        {GPU_SHARED, NPU_CORE, NPU_CPU, GPU_MEMORY}, {GPU_SHARED, NPU_CORE, NPU_CPU, NPU_DVPP, GPU_MEMORY},
+    )
+)  # fmt: skip
+
+
+class InvalidRequestError(ValueError):
+    """No scheduler state can make this request valid; the text is the reason as Koordinator gives it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypeRequest:
+    """So many devices of one type, and what each must give."""
+
+    type: DeviceType
+    count: int
+    each: tuple[tuple[str, int], ...]  # resource and amount, sorted by name
+    shared: bool = False
+
+    @property
+    def amounts(self) -> Amounts:
+        return dict(self.each)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRequest:
+    """All that a pod asks of devices, one entry a type."""
+
+    types: tuple[TypeRequest, ...]
+
+    @staticmethod
+    def of(requests: Amounts) -> "DeviceRequest | None":
+        """From a pod's summed requests; None if they name no device.
+
+        Raises:
+            InvalidRequestError: the amounts or their combination mean nothing.
+        """
+        groups: dict[DeviceType, Amounts] = {}
+        for name, amount in requests.items():
+            group = _GROUPS.get(name)
+            if group is not None and amount:
+                groups.setdefault(group, {})[name] = amount
+        if not groups:
+            return None
+        return DeviceRequest(tuple(_of_type(group, groups[group]) for group in sorted(groups)))
+
+    def get(self, wanted: DeviceType) -> TypeRequest | None:
+        return next((request for request in self.types if request.type == wanted), None)
+
+
+def validate(group: Amounts) -> None:
+    """Check one type's amounts (R4).
+
+    Raises:
+        InvalidRequestError: with Koordinator's words.
+    """
+    if not group:
+        raise InvalidRequestError("pod request should not be empty")
+    for name in (GPU, FPGA, RDMA):
+        amount = group.get(name, 0)
+        if amount > 100 and amount % 100:
+            raise InvalidRequestError(f"invalid resource unit {name}: {amount}")
+    names = frozenset(group)
+    if names not in _COMBINATIONS or not _amounts_agree(group):
+        raise InvalidRequestError(f"invalid resource device requests: [{' '.join(sorted(names))}]")
+
+
+def _amounts_agree(group: Amounts) -> bool:
+    core, ratio, shared = group.get(GPU_CORE, 0), group.get(GPU_MEMORY_RATIO, 0), group.get(GPU_SHARED, 0)
+    if not shared:
+        return all(amount <= 100 or amount % 100 == 0 for amount in (core, ratio))
+    if NPU_CORE in group:
+        return shared <= 1 and group.get(NPU_DVPP, 0) <= 100
+    return all(amount % shared == 0 and amount // shared <= 100 for amount in (core, ratio))
+
+
+def unified(group: Amounts) -> Amounts:
+    """One type's amounts with the vendors' and short spellings replaced (R6)."""
+    for name in _CARDS:
+        if name in group:
+            return {GPU_CORE: group[name] * 100, GPU_MEMORY_RATIO: group[name] * 100}
+    if GPU in group:
+        return {GPU_CORE: group[GPU], GPU_MEMORY_RATIO: group[GPU]}
+    return group
+
+
+def _of_type(device_type: DeviceType, group: Amounts) -> TypeRequest:
+    validate(group)
+    group = unified(group)
+    return split_gpu(group) if device_type == "gpu" else _split_plain(device_type, group)
+
+
+def split_gpu(group: Amounts) -> TypeRequest:
+    """Spread the sum over cards (R7), and say whether what falls on a card leaves room beside it (R8)."""
+    ratio = group.get(GPU_MEMORY_RATIO, 0)
+    count = group.get(GPU_SHARED, 0) or (ratio // 100 if ratio > 100 and ratio % 100 == 0 else 1)
+    each = {name: group[name] // count for name in _DIVIDED if name in group}
+    if ratio:
+        each[GPU_MEMORY_RATIO] = ratio // count
+    else:
+        each[GPU_MEMORY] = group[GPU_MEMORY] // count
+    shared = not ratio or each[GPU_MEMORY_RATIO] < 100
+    return TypeRequest("gpu", count, tuple(sorted(each.items())), shared)
+
+
+def _split_plain(device_type: DeviceType, group: Amounts) -> TypeRequest:
+    """NICs and FPGAs: hundreds are whole devices, less is a part of one (R14 without hints)."""
+    ((name, amount),) = group.items()
+    count = amount // 100 if amount > 100 and amount % 100 == 0 else 1
+    return TypeRequest(device_type, count, ((name, amount // count),))

@@ -1,0 +1,1 @@
+"""Room on nodes: NodeResourcesFit and NodeResourcesBalancedAllocation, as upstream has them."""

@@ -1,0 +1,74 @@
+"""Prefer nodes whose resources would be used evenly (kubernetes noderesources/balanced_allocation.go, 1.35)."""
+
+from math import sqrt
+
+import numpy as np
+
+from scheduler.api.core import Pod
+from scheduler.api.quantity import CPU, MEMORY
+from scheduler.cache.columns import Batch, Ints
+from scheduler.framework.handle import Handle
+from scheduler.framework.nodeinfo import NodeInfo
+from scheduler.framework.points import MAX_NODE_SCORE, Args, Scope, ScoreColumns
+from scheduler.framework.state import CycleState, StateKey
+from scheduler.plugins.noderesources.fit import WeightedResource
+
+BALANCED: StateKey[tuple[tuple[int, int], ...]] = StateKey("NodeResourcesBalancedAllocation/ask")
+
+
+class NodeResourcesBalancedAllocationArgs(Args, frozen=True):
+    resources: tuple[WeightedResource, ...] = (WeightedResource(CPU), WeightedResource(MEMORY))
+
+    def check(self) -> None:
+        for index, resource in enumerate(self.resources):
+            if resource.weight != 1:
+                raise ValueError(f"resources[{index}].weight: expected 1, found {resource.weight}")
+
+
+class NodeResourcesBalancedAllocation(ScoreColumns):
+    name = "NodeResourcesBalancedAllocation"
+    scope = Scope.NODE_PODS
+
+    def __init__(self, handle: Handle, args: NodeResourcesBalancedAllocationArgs | None = None) -> None:
+        self._handle = handle
+        self._resources = tuple(one.name for one in (args or NodeResourcesBalancedAllocationArgs()).resources)
+
+    def pre_score(self, state: CycleState, pod: Pod) -> bool:
+        requests = self._handle.cache.classes.of(pod).requests
+        index = self._handle.columns.resources
+        state[BALANCED] = tuple((index.column(name), requests.get(name, 0)) for name in self._resources)
+        return any(requests.get(name) for name in self._resources)
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        fractions = []
+        for column, amount in state[BALANCED]:
+            capacity = node.allocatable[column] if column < len(node.allocatable) else 0
+            if capacity:
+                taken = node.requested[column] if column < len(node.requested) else 0
+                fractions.append(min((taken + amount) / capacity, 1.0))
+        if len(fractions) == 2:
+            deviation = abs(fractions[0] - fractions[1]) / 2
+        elif len(fractions) > 2:
+            mean = sum(fractions) / len(fractions)
+            deviation = sqrt(sum((fraction - mean) ** 2 for fraction in fractions) / len(fractions))
+        else:
+            deviation = 0.0
+        return int((1 - deviation) * MAX_NODE_SCORE)
+
+    def scores(self, state: CycleState, batch: Batch) -> Ints | None:
+        self._handle.columns.ensure_width()
+        asked = state[BALANCED]
+        capacity = batch.allocatable[:, [column for column, _ in asked]]
+        if len(asked) != 2 or not capacity.all():
+            return self._one_by_one(state, batch)
+        used = capacity - batch.free[:, [column for column, _ in asked]] + np.array([amount for _, amount in asked])
+        fractions = np.minimum(used / capacity, 1.0)
+        deviation = np.abs(fractions[:, 0] - fractions[:, 1]) / 2
+        return ((1 - deviation) * MAX_NODE_SCORE).astype(np.int64)  # type: ignore[no-any-return]
+
+    def _one_by_one(self, state: CycleState, batch: Batch) -> Ints:
+        names, nodes = self._handle.columns.names, self._handle.cache.nodes
+        values = (
+            self.score(state, Pod(), nodes[name]) if (name := names[int(row)]) in nodes else 0 for row in batch.rows
+        )
+        return np.fromiter(values, np.int64, batch.size)

@@ -1,0 +1,93 @@
+"""The three ways in which upstream scores how full a node would be (kubernetes noderesources, `scoringStrategy`).
+
+Everything is in whole numbers and truncates as Go does. `capacity` and `left` are what the node has and what would be
+left of it with the pod there; both forms below, for one node and for many, say the same.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+
+from scheduler.cache.columns import Ints
+from scheduler.framework.points import MAX_NODE_SCORE
+
+
+class Strategy(ABC):
+    """Scores resources one by one and takes the weighted mean."""
+
+    @abstractmethod
+    def one(self, capacity: int, left: int) -> int:
+        """0 to 100 for one resource of one node; capacity is not 0."""
+
+    @abstractmethod
+    def many(self, capacity: Ints, left: Ints) -> Ints:
+        """`one` for arrays; capacities are at least 1."""
+
+    def mean(self, scored: Sequence[tuple[int, int]]) -> int:
+        """Of (score, weight) pairs; no weight at all gives 0."""
+        weights = sum(weight for _, weight in scored)
+        return sum(score * weight for score, weight in scored) // weights if weights else 0
+
+    def mean_many(self, scores: Sequence[Ints], weights: Sequence[Ints | int]) -> Ints:
+        total = sum((score * weight for score, weight in zip(scores, weights, strict=True)), start=np.int64(0))
+        weight = sum(weights, start=np.int64(0))
+        return np.asarray(total // np.maximum(weight, 1), np.int64)
+
+
+class LeastAllocated(Strategy):
+    def one(self, capacity: int, left: int) -> int:
+        return left * MAX_NODE_SCORE // capacity if left > 0 else 0
+
+    def many(self, capacity: Ints, left: Ints) -> Ints:
+        return np.maximum(left, 0) * MAX_NODE_SCORE // capacity
+
+
+class MostAllocated(Strategy):
+    def one(self, capacity: int, left: int) -> int:
+        return (capacity - max(left, 0)) * MAX_NODE_SCORE // capacity
+
+    def many(self, capacity: Ints, left: Ints) -> Ints:
+        return (capacity - np.maximum(left, 0)) * MAX_NODE_SCORE // capacity
+
+
+class RequestedToCapacityRatio(Strategy):
+    """A line through points (utilisation %, score 0..10); the mean rounds, and zero scores carry no weight."""
+
+    def __init__(self, shape: Sequence[tuple[int, int]]) -> None:
+        self._shape = [(utilization, score * 10) for utilization, score in shape]
+        self._table = np.array([self._line(percent) for percent in range(101)], np.int64)
+
+    def _line(self, percent: int) -> int:
+        before = None
+        for utilization, score in self._shape:
+            if percent <= utilization:
+                if before is None:
+                    return score
+                rise = (score - before[1]) * (percent - before[0])
+                return before[1] + _truncate(rise, utilization - before[0])
+            before = (utilization, score)
+        return self._shape[-1][1]
+
+    def one(self, capacity: int, left: int) -> int:
+        return int(self._table[100 if left < 0 else (capacity - left) * 100 // capacity])
+
+    def many(self, capacity: Ints, left: Ints) -> Ints:
+        percent = np.clip((capacity - left) * 100 // capacity, 0, 100)
+        return self._table[np.where(left < 0, 100, percent)]
+
+    def mean(self, scored: Sequence[tuple[int, int]]) -> int:
+        weights = sum(weight for score, weight in scored if score)
+        total = sum(score * weight for score, weight in scored)
+        return int(np.floor(total / weights + 0.5)) if weights else 0
+
+    def mean_many(self, scores: Sequence[Ints], weights: Sequence[Ints | int]) -> Ints:
+        total = sum((score * weight for score, weight in zip(scores, weights, strict=True)), start=np.int64(0))
+        counted = sum(((score > 0) * weight for score, weight in zip(scores, weights, strict=True)), start=np.int64(0))
+        return np.asarray(np.floor(total / np.maximum(counted, 1) + 0.5), np.int64)
+
+
+def _truncate(numerator: int, denominator: int) -> int:
+    """Division towards zero, as Go's."""
+    quotient = abs(numerator) // abs(denominator)
+    return quotient if (numerator >= 0) == (denominator >= 0) else -quotient

@@ -1,0 +1,32 @@
+"""Who may enter the queue, and who stands before whom: SchedulingGates and PrioritySort, as upstream has them."""
+
+from scheduler.api.core import Pod
+from scheduler.framework.handle import Handle
+from scheduler.framework.points import PreEnqueue, QueueSort, Scope
+from scheduler.framework.status import SUCCESS, Status
+
+
+class SchedulingGates(PreEnqueue):
+    name = "SchedulingGates"
+    scope = Scope.NODE
+
+    def __init__(self, handle: Handle) -> None:
+        del handle
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        if not pod.spec.scheduling_gates:
+            return SUCCESS
+        gates = " ".join(gate.name for gate in pod.spec.scheduling_gates)
+        return Status.unresolvable(f"waiting for scheduling gates: [{gates}]")
+
+
+class PrioritySort(QueueSort):
+    name = "PrioritySort"
+    scope = Scope.NODE
+
+    def __init__(self, handle: Handle) -> None:
+        del handle
+
+    def sort_key(self, pod: Pod, queued_at: float) -> tuple[float, ...]:
+        """Higher priority first, then who has waited longer (R40)."""
+        return (-pod.spec.priority, queued_at)

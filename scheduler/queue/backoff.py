@@ -1,0 +1,57 @@
+"""What a miss costs: the longer a pod fails, the longer it stands back (R42)."""
+
+import heapq
+from dataclasses import dataclass
+
+from scheduler.queue.active import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class BackoffPolicy:
+    """`podInitialBackoffSeconds` and `podMaxBackoffSeconds`."""
+
+    initial: float = 1.0
+    maximum: float = 10.0
+
+    def after(self, attempts: int) -> float:
+        """Seconds to stand back after the attempt of that number (1, 2, …)."""
+        return min(self.initial * 2.0 ** min(attempts - 1, 62), self.maximum)
+
+
+class BackoffQueue:
+    """Pods that will be tried again for certain, each at its moment."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Entry]] = []
+        self._order = 0
+        self._members: dict[str, Entry] = {}
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def get(self, uid: str) -> Entry | None:
+        return self._members.get(uid)
+
+    def push(self, entry: Entry) -> None:
+        self._members[entry.info.uid] = entry
+        self._order += 1
+        heapq.heappush(self._heap, (entry.ready_at, self._order, entry))
+
+    def due(self, now: float) -> list[Entry]:
+        """Take out those whose time has come."""
+        found = []
+        while self._heap and self._heap[0][0] <= now:
+            entry = heapq.heappop(self._heap)[2]
+            if self._members.get(entry.info.uid) is entry:
+                del self._members[entry.info.uid]
+                found.append(entry)
+        return found
+
+    def next_ready(self) -> float:
+        """When the next one's time comes; infinity if nobody waits."""
+        while self._heap and self._members.get(self._heap[0][2].info.uid) is not self._heap[0][2]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else float("inf")
+
+    def remove(self, uid: str) -> Entry | None:
+        return self._members.pop(uid, None)

@@ -1,0 +1,99 @@
+"""Where each pending pod stands: gated, ready, standing back after a failed binding, or waiting for a node."""
+
+from scheduler.api.clock import Clock
+from scheduler.framework.nodeinfo import PodInfo
+from scheduler.framework.points import QueueSort
+from scheduler.queue.active import ActiveQueue, Entry
+from scheduler.queue.backoff import BackoffPolicy, BackoffQueue
+from scheduler.queue.unschedulable import ClassKey, UnschedulablePods
+
+LEFTOVER_SECONDS = 300.0  # nobody waits longer without another try (upstream podMaxInUnschedulablePodsDuration)
+
+
+class SchedulingQueue:
+    """A pod is in exactly one place at a time."""
+
+    def __init__(self, clock: Clock, sort: QueueSort, policy: BackoffPolicy | None = None) -> None:
+        self._clock = clock
+        self._sort = sort
+        self._policy = policy or BackoffPolicy()
+        self._gated: dict[str, Entry] = {}
+        self._active = ActiveQueue()
+        self._backoff = BackoffQueue()
+        self._waiting = UnschedulablePods()
+
+    def __len__(self) -> int:
+        return len(self._gated) + len(self._active) + len(self._backoff) + len(self._waiting)
+
+    @property
+    def ready(self) -> int:
+        """How many could be tried now."""
+        return len(self._active)
+
+    @property
+    def waiting(self) -> UnschedulablePods:
+        return self._waiting
+
+    def counts(self) -> dict[str, int]:
+        """How many stand where, by upstream's names for the places."""
+        return {
+            "active": len(self._active),
+            "backoff": len(self._backoff),
+            "unschedulable": len(self._waiting),
+            "gated": len(self._gated),
+        }
+
+    def find(self, uid: str) -> Entry | None:
+        return self._active.get(uid) or self._backoff.get(uid) or self._waiting.get(uid) or self._gated.get(uid)
+
+    def add(self, info: PodInfo, *, gated: bool = False) -> None:
+        """A pod that is not in the queue."""
+        now = self._clock.monotonic()
+        entry = Entry(info, now, self._sort.sort_key(info.pod, now))
+        if gated:
+            self._gated[info.uid] = entry
+        else:
+            self._active.push(entry)
+
+    def remove(self, uid: str) -> Entry | None:
+        """Take a pod out, wherever it is."""
+        return (
+            self._active.remove(uid)
+            or self._backoff.remove(uid)
+            or self._waiting.remove(uid)
+            or self._gated.pop(uid, None)
+        )
+
+    def pop(self) -> Entry | None:
+        """The next pod to try."""
+        return self._active.pop()
+
+    def put_back(self, entry: Entry) -> None:
+        """Try again when its time has come, whatever happens meanwhile: its failure was no fault of the nodes."""
+        entry.ready_at = self._clock.monotonic() + self._policy.after(entry.attempts)
+        self._backoff.push(entry)
+
+    def wait(self, key: ClassKey, entry: Entry) -> None:
+        """No node takes it; wait for one to open up."""
+        now = self._clock.monotonic()
+        entry.waiting_since = now
+        entry.ready_at = now + self._policy.after(entry.attempts)
+        self._waiting.add(key, entry)
+
+    def wake(self, entry: Entry) -> None:
+        """Let an entry that waits be tried next."""
+        self._waiting.remove(entry.info.uid)
+        self._active.push(entry)
+
+    def tick(self) -> None:
+        """Take in that time has passed."""
+        now = self._clock.monotonic()
+        for entry in self._backoff.due(now):
+            self._active.push(entry)
+        if len(self._waiting):
+            for entry in self._waiting.overdue(now - LEFTOVER_SECONDS):
+                self.wake(entry)
+
+    def next_backoff(self) -> float:
+        """Monotonic second at which `tick` has something to do because of a failed binding."""
+        return self._backoff.next_ready()
