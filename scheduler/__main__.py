@@ -1,0 +1,75 @@
+"""`python -m scheduler`: the scheduler as a process, against whatever API server it is pointed to."""
+
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import cyclopts
+import uvloop
+
+from scheduler.api.clock import WallClock
+from scheduler.api.extension import KOORD_SCHEDULER
+from scheduler.app import build_core
+from scheduler.client.http import HttpTransport
+from scheduler.client.kubeconfig import KubeconfigError, load_server
+from scheduler.config import ConfigError, Configuration, ProfileConfig, load
+from scheduler.shell import Shell
+
+app = cyclopts.App(name="python -m scheduler", help=__doc__, result_action="return_value")
+
+
+@app.default
+def run(
+    *,
+    kubeconfig: Path | None = None,
+    config: Path | None = None,
+    scheduler_name: str = KOORD_SCHEDULER,
+    seed: int = 0,
+    verbosity: Annotated[int, cyclopts.Parameter(name=["--v", "--verbosity"])] = 1,
+) -> int:
+    """Schedule pods until told to stop (SIGTERM or Ctrl-C).
+
+    Args:
+        kubeconfig: How to reach the API server; by default $KUBECONFIG, ~/.kube/config or the pod's service account.
+        config: A KubeSchedulerConfiguration file.
+        scheduler_name: Which pods are ours, where no file says so. Pods that name the default scheduler are ours too.
+        seed: Decides between equal nodes.
+        verbosity: 0 warnings, 1 what happens, 2 and more everything.
+    """
+    level = {0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG)
+    logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname).1s %(name)s %(message)s")
+    try:
+        configuration = load(config) if config else default_configuration(scheduler_name)
+        clock = WallClock()
+        core = build_core(configuration, clock, seed=seed)
+        server = load_server(kubeconfig)
+    except (ConfigError, KubeconfigError) as error:
+        print(f"scheduler: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+
+    async def serve() -> None:
+        transport = HttpTransport(server)
+        shell = Shell(core, transport, clock)
+        stopped = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+        shell.start()
+        await stopped.wait()
+        shell.stop()
+        transport.close()
+
+    uvloop.run(serve())
+    return 0
+
+
+def default_configuration(scheduler_name: str) -> Configuration:
+    """One profile under the name given and, if that is another, one for pods that name no scheduler."""
+    names = dict.fromkeys((scheduler_name, "default-scheduler"))
+    return Configuration(profiles=tuple(ProfileConfig(name) for name in names))
+
+
+if __name__ == "__main__":
+    sys.exit(app())

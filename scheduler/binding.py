@@ -1,0 +1,153 @@
+"""Carry decisions out: write them to the API server, and tell the core how it went.
+
+A binding is one request: the Binding object carries the annotations, and the API server merges them into the pod when
+it sets the node. Only labels, which older API servers do not take from a Binding, cost a patch before it.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from scheduler.api.clock import Clock
+from scheduler.api.core import Pod
+from scheduler.api.transport import Response
+from scheduler.client.events import EventRecorder
+from scheduler.client.rest import Rest, pod_path, refusal
+from scheduler.cycle import Core
+from scheduler.framework.events import Bind, ClearNomination, Decision, Evict, Reject
+from scheduler.plugins.defaultpreemption import BY_SCHEDULER
+
+log = logging.getLogger(__name__)
+
+_TAKEN = frozenset({404, 409})  # gone, or bound by somebody else: trying again cannot help
+
+
+class Binder:
+    """Executes decisions; `after` is called whenever an answer may have given the core something to do."""
+
+    def __init__(self, core: Core, rest: Rest, clock: Clock, events: EventRecorder, after: Callable[[], None]) -> None:
+        self._core, self._rest, self._clock, self._events, self._after = core, rest, clock, events, after
+        self.in_flight = 0
+        self.bound = 0
+
+    def execute(self, decision: Decision) -> None:
+        match decision:
+            case Bind():
+                self._bind(decision)
+            case Reject():
+                self._reject(decision)
+            case Evict():
+                self._evict(decision)
+            case ClearNomination(info):
+                self._patch_status(info.pod, {"nominatedNodeName": None})
+
+    # -- bind ---------------------------------------------------------------------------------------------------------
+
+    def _bind(self, decision: Bind) -> None:
+        self.in_flight += 1
+        if not decision.labels:
+            self._post_binding(decision)
+            return
+        patch = {"metadata": {"uid": decision.info.uid, "labels": dict(decision.labels)}}
+
+        def patched(response: Response) -> None:
+            if response.ok:
+                self._post_binding(decision)
+            else:
+                self._unbound(decision, response)
+
+        self._rest.merge(pod_path(decision.info.pod), patch, patched)
+
+    def _post_binding(self, decision: Bind) -> None:
+        def answered(response: Response) -> None:
+            if response.ok:
+                self.in_flight -= 1
+                self.bound += 1
+                self._core.bound(decision.info.uid)
+                pod = decision.info.pod
+                text = f"Successfully assigned {pod.key} to {decision.node}"
+                self._events.normal(pod, "Scheduled", "Binding", text)
+                self._after()
+            else:
+                self._unbound(decision, response)
+
+        self._rest.bind(decision.info.pod, decision.node, decision.annotations, answered)
+
+    def _unbound(self, decision: Bind, response: Response) -> None:
+        self.in_flight -= 1
+        why = refusal(response)
+        log.warning("bind failed pod=%s node=%s why=%s", decision.info.key, decision.node, why)
+        for more in self._core.bind_failed(decision.info.uid, why, retry=response.code not in _TAKEN):
+            self.execute(more)
+        self._after()
+
+    # -- reject -------------------------------------------------------------------------------------------------------
+
+    def _reject(self, decision: Reject) -> None:
+        pod = decision.info.pod
+        self._events.warning(pod, "FailedScheduling", "Scheduling", decision.message)
+        status: dict[str, Any] = {}
+        if not _says(pod, decision):
+            status["conditions"] = [
+                {
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "reason": decision.reason,
+                    "message": decision.message,
+                    "lastTransitionTime": self._since(pod),
+                }
+            ]
+        if decision.nominated is not None and decision.nominated != pod.status.nominated_node_name:
+            status["nominatedNodeName"] = decision.nominated or None
+        if status:
+            self._patch_status(pod, status)
+
+    def _since(self, pod: Pod) -> str:
+        """Since when it has not been scheduled: kept while the status stays False."""
+        kept = (
+            c.last_transition_time for c in pod.status.conditions if c.type == "PodScheduled" and c.status == "False"
+        )
+        return next((since for since in kept if since), self._clock.timestamp())
+
+    # -- evict --------------------------------------------------------------------------------------------------------
+
+    def _evict(self, decision: Evict) -> None:
+        victim, by = decision.victim.pod, decision.by.pod
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": BY_SCHEDULER,
+            "message": f"{by.spec.scheduler_name}: preempting to accommodate a higher priority pod",
+            "lastTransitionTime": self._clock.timestamp(),
+        }
+
+        def deleted(response: Response) -> None:
+            if response.ok:
+                text = f"Preempted by pod {by.metadata.uid} on node {decision.node}"
+                self._events.normal(victim, "Preempted", "Preempting", text, related=by)
+            elif response.code != 404:
+                log.warning("evict failed pod=%s why=%s", victim.key, refusal(response))
+
+        def marked(response: Response) -> None:
+            if response.code != 404:
+                self._rest.delete(pod_path(victim), uid=victim.metadata.uid, done=deleted)
+
+        self._rest.merge_strategic(pod_path(victim, "status"), {"status": {"conditions": [condition]}}, marked)
+
+    def _patch_status(self, pod: Pod, status: dict[str, Any]) -> None:
+        def answered(response: Response) -> None:
+            if not response.ok and response.code != 404:
+                log.warning("status not written pod=%s why=%s", pod.key, refusal(response))
+
+        self._rest.merge_strategic(pod_path(pod, "status"), {"status": status}, answered)
+
+
+def _says(pod: Pod, decision: Reject) -> bool:
+    """Whether the pod's condition says the same already."""
+    return any(
+        condition.type == "PodScheduled"
+        and condition.status == "False"
+        and condition.reason == decision.reason
+        and condition.message == decision.message
+        for condition in pod.status.conditions
+    )

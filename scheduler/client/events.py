@@ -1,0 +1,123 @@
+"""Events about pods, for people: written when there is time, dropped (and counted) when there is none.
+
+An event is never worth a binding, so at most a few are under way at once and the line of waiting ones is short. The
+same event about the same pod is sent once, and then only counted up when it comes again (a series, as upstream's).
+"""
+
+import logging
+from collections import OrderedDict, deque
+from typing import Any
+
+from scheduler.api.clock import Clock
+from scheduler.api.core import Pod
+from scheduler.api.transport import Response
+from scheduler.client.rest import Rest
+
+log = logging.getLogger(__name__)
+
+NOTE_LIMIT = 1024  # bytes that an event's note may have
+QUEUE_LIMIT = 10_000
+AT_ONCE = 2
+_REMEMBERED = 4096
+
+_Key = tuple[str, str, str]
+
+
+class EventRecorder:
+    """Writes events in the name of one controller."""
+
+    def __init__(self, rest: Rest, clock: Clock, controller: str, instance: str) -> None:
+        self._rest, self._clock = rest, clock
+        self._controller, self._instance = controller, instance
+        self._waiting: deque[tuple[str, dict[str, Any]]] = deque()
+        self._under_way = 0
+        self._number = 0
+        self._series: OrderedDict[_Key, tuple[str, str, int]] = OrderedDict()  # → namespace, event name, count
+        self.dropped = 0
+
+    def normal(self, pod: Pod, reason: str, action: str, note: str, *, related: Pod | None = None) -> None:
+        self._record("Normal", pod, reason, action, note, related)
+
+    def warning(self, pod: Pod, reason: str, action: str, note: str, *, related: Pod | None = None) -> None:
+        self._record("Warning", pod, reason, action, note, related)
+
+    def _record(self, kind: str, pod: Pod, reason: str, action: str, note: str, related: Pod | None) -> None:  # noqa: PLR0917
+        if len(self._waiting) >= QUEUE_LIMIT:
+            self.dropped += 1
+            return
+        now = self._clock.micro_timestamp()
+        note = cut(note)
+        key = (pod.metadata.uid, reason, note)
+        namespace = pod.metadata.namespace
+        known = self._series.get(key)
+        if known is not None:
+            _, name, count = known
+            self._series[key] = (namespace, name, count + 1)
+            self._series.move_to_end(key)
+            self._waiting.append((
+                f"{_path(namespace)}/{name}",
+                {"series": {"count": count + 1, "lastObservedTime": now}},
+            ))  # fmt: skip
+        else:
+            self._number += 1
+            name = f"{pod.metadata.name}.{int(self._clock.now() * 1e6):x}{self._number:04x}"
+            self._series[key] = (namespace, name, 1)
+            if len(self._series) > _REMEMBERED:
+                self._series.popitem(last=False)
+            body: dict[str, Any] = {
+                "apiVersion": "events.k8s.io/v1",
+                "kind": "Event",
+                "metadata": {"name": name, "namespace": namespace},
+                "eventTime": now,
+                "type": kind,
+                "reason": reason,
+                "action": action,
+                "note": note,
+                "regarding": _reference(pod),
+                "reportingController": self._controller,
+                "reportingInstance": self._instance,
+            }
+            if related is not None:
+                body["related"] = _reference(related)
+            self._waiting.append((_path(namespace), body))
+        self._send_next()
+
+    def _send_next(self) -> None:
+        while self._waiting and self._under_way < AT_ONCE:
+            path, body = self._waiting.popleft()
+            self._under_way += 1
+            if "series" in body:
+                self._rest.merge(path, body, self._sent)
+            else:
+                self._rest.post(path, body, self._sent)
+
+    def _sent(self, response: Response) -> None:
+        self._under_way -= 1
+        if not response.ok:
+            self.dropped += 1
+            log.debug("event refused code=%d", response.code)
+        self._send_next()
+
+
+def cut(note: str) -> str:
+    """At most 1024 bytes; what is longer ends in ` ...` (R46)."""
+    encoded = note.encode()
+    if len(encoded) <= NOTE_LIMIT:
+        return note
+    return encoded[: NOTE_LIMIT - 4].decode(errors="ignore") + " ..."
+
+
+def _path(namespace: str) -> str:
+    return f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+
+
+def _reference(pod: Pod) -> dict[str, str]:
+    metadata = pod.metadata
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": metadata.name,
+        "namespace": metadata.namespace,
+        "uid": metadata.uid,
+        "resourceVersion": metadata.resource_version,
+    }

@@ -1,0 +1,189 @@
+"""A local view of one kind of object: list, watch, and list again after a gap, without losing or doubling anything.
+
+The handler sees `set` for every object that is there or changed and `gone` for every one that went, in the API server's
+order. After a gap (the server forgot our place, or a stream broke and cannot be resumed) the new list is compared with
+what was known: what is missing from it has gone.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Generic, TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+
+from scheduler.api.clock import Clock
+from scheduler.api.transport import Request, Response, Stream, Transport
+from scheduler.api.wire import ApiStatus, ListMeta, ObjectMeta, RawList, Wire
+from scheduler.client.rest import refusal
+
+log = logging.getLogger(__name__)
+
+PAGE = 5000
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
+_GONE = 410
+
+K = TypeVar("K")
+
+
+class _Head(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class _Event(Wire, frozen=True):
+    type: str
+    object: msgspec.Raw
+
+
+_decode_list = msgspec.json.Decoder(RawList).decode
+_decode_event = msgspec.json.Decoder(_Event).decode
+_decode_head = msgspec.json.Decoder(_Head).decode
+_decode_status = msgspec.json.Decoder(ApiStatus).decode
+
+
+class Informer(Generic[K]):
+    """Follows `path`; `decode` turns an encoded object into what the handlers want."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        clock: Clock,
+        path: str,
+        decode: Callable[[bytes], K],
+        *,
+        on_set: Callable[[K], None],
+        on_gone: Callable[[K], None],
+        on_synced: Callable[[], None],
+        on_batch: Callable[[], None],
+        selector: dict[str, str] | None = None,
+        optional: bool = False,
+    ) -> None:
+        """`on_batch` follows every event (and the whole of a list); an `optional` kind counts as synced when absent."""
+        self._transport = transport
+        self._clock = clock
+        self._path = path
+        self._decode = decode
+        self._on_set, self._on_gone, self._on_synced, self._on_batch = on_set, on_gone, on_synced, on_batch
+        self._selector = selector or {}
+        self._optional = optional
+        self._known: dict[str, K] = {}  # by uid
+        self._listing: dict[str, K] = {}
+        self._version = ""
+        self._stream: Stream | None = None
+        self._pause = FIRST_PAUSE
+        self._stopped = False
+        self.synced = False
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def start(self) -> None:
+        self._list("")
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._stream is not None:
+            self._stream.close()
+
+    # -- listing ------------------------------------------------------------------------------------------------------
+
+    def _list(self, continue_: str) -> None:
+        if self._stopped:
+            return
+        if not continue_:
+            self._listing = {}
+        query = {**self._selector, "limit": str(PAGE)}
+        if continue_:
+            query["continue"] = continue_
+        self._transport.send(Request("GET", f"{self._path}?{urlencode(query)}"), self._listed)
+
+    def _listed(self, response: Response) -> None:
+        if self._stopped:
+            return
+        if not response.ok:
+            self._list_refused(response)
+            return
+        page = _decode_list(response.body)
+        for raw in page.items or ():
+            data = bytes(raw)
+            self._listing[_decode_head(data).metadata.uid] = self._decode(data)
+        if page.metadata.continue_:
+            self._list(page.metadata.continue_)
+            return
+        self._take_over(page.metadata)
+
+    def _list_refused(self, response: Response) -> None:
+        if response.code == 404 and self._optional and not self.synced:
+            log.info("informer absent path=%s", self._path)
+            self.synced = True
+            self._on_synced()
+        elif response.code != 404:
+            log.warning("informer list-refused path=%s why=%s", self._path, refusal(response))
+        self._again(lambda: self._list(""))
+
+    def _take_over(self, metadata: ListMeta) -> None:
+        before, self._known, self._listing = self._known, self._listing, {}
+        for uid, gone in before.items():
+            if uid not in self._known:
+                self._on_gone(gone)
+        for there in self._known.values():
+            self._on_set(there)
+        self._version = metadata.resource_version
+        self._pause = FIRST_PAUSE
+        if not self.synced:
+            self.synced = True
+            self._on_synced()
+        self._on_batch()
+        self._watch()
+
+    # -- watching -----------------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        if self._stopped:
+            return
+        query = {**self._selector, "watch": "1", "allowWatchBookmarks": "1", "resourceVersion": self._version}
+        self._stream = self._transport.stream(
+            Request("GET", f"{self._path}?{urlencode(query)}"), self._on_line, self._ended
+        )
+
+    def _on_line(self, line: bytes) -> None:
+        if self._stopped:
+            return
+        event = _decode_event(line)
+        if event.type == "ERROR":
+            self._refused_inside(_decode_status(event.object))
+            return
+        head = _decode_head(event.object).metadata
+        self._version = head.resource_version
+        self._pause = FIRST_PAUSE
+        if event.type == "BOOKMARK":
+            return
+        if event.type == "DELETED":
+            known = self._known.pop(head.uid, None)
+            if known is not None:
+                self._on_gone(known)
+        else:
+            found = self._known[head.uid] = self._decode(bytes(event.object))
+            self._on_set(found)
+        self._on_batch()
+
+    def _refused_inside(self, status: ApiStatus) -> None:
+        log.info("informer watch-error path=%s code=%d why=%s", self._path, status.code, status.message)
+        if self._stream is not None:
+            self._stream.close()
+        self._again(lambda: self._list("") if status.code == _GONE else self._watch())
+
+    def _ended(self, response: Response) -> None:
+        if self._stopped:
+            return
+        if response.code == _GONE:
+            self._list("")
+        elif response.ok:
+            self._watch()  # servers end watches after a while; the place is kept
+        else:
+            log.info("informer watch-broken path=%s why=%s", self._path, refusal(response))
+            self._again(lambda: self._list("") if response.code == 404 else self._watch())
+
+    def _again(self, action: Callable[[], None]) -> None:
+        pause, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE)
+        self._clock.call_later(pause, action)

@@ -1,0 +1,105 @@
+"""The verbs of the Kubernetes API over any transport: what to send, and what the answer means.
+
+Refusals that pass by themselves (too many requests, a server that is starting or stopping, a lost connection) are tried
+again a few times with growing pauses; everything else goes to the caller at once.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from scheduler.api.clock import Clock
+from scheduler.api.core import Pod
+from scheduler.api.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Done, Request, Response, Transport
+from scheduler.api.wire import ApiStatus, to_json
+
+log = logging.getLogger(__name__)
+
+_PASSING = frozenset({0, 429, 500, 502, 503, 504})
+_decode_status = msgspec.json.Decoder(ApiStatus).decode
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often to send again what a passing fault stopped, and how long to wait before the first time (seconds)."""
+
+    attempts: int = 4
+    pause: float = 0.1
+
+
+def refusal(response: Response) -> str:
+    """An answer that is no success, in words."""
+    if response.code == 0:
+        return response.body.decode(errors="replace") or "no answer"
+    try:
+        status = _decode_status(response.body)
+    except msgspec.MsgspecError:
+        return f"HTTP {response.code}"
+    return status.message or f"HTTP {response.code} {status.reason}".strip()
+
+
+def pod_path(pod: Pod, subresource: str = "") -> str:
+    path = f"/api/v1/namespaces/{quote(pod.metadata.namespace)}/pods/{quote(pod.metadata.name)}"
+    return f"{path}/{subresource}" if subresource else path
+
+
+class Rest:
+    """Sends requests, again where that may help."""
+
+    def __init__(self, transport: Transport, clock: Clock, policy: RetryPolicy | None = None) -> None:
+        self.transport = transport
+        self.clock = clock
+        self._policy = policy or RetryPolicy()
+
+    def send(self, request: Request, done: Done, *, attempt: int = 1) -> None:
+        """Carry out `request`; `done` gets the last answer."""
+
+        def answered(response: Response) -> None:
+            if response.code in _PASSING and attempt < self._policy.attempts:
+                pause = _asked_pause(response) or self._policy.pause * 2 ** (attempt - 1)
+                self.clock.call_later(pause, lambda: self.send(request, done, attempt=attempt + 1))
+            else:
+                done(response)
+
+        self.transport.send(request, answered)
+
+    def bind(self, pod: Pod, node: str, annotations: Mapping[str, str], done: Done) -> None:
+        """Post a Binding; the API server adds `annotations` to the pod in the same step.
+
+        Not sent again on a lost connection: it may have worked, and only a fresh look at the pod can tell.
+        """
+        metadata: dict[str, Any] = {
+            "name": pod.metadata.name,
+            "namespace": pod.metadata.namespace,
+            "uid": pod.metadata.uid,
+        }
+        if annotations:
+            metadata["annotations"] = dict(annotations)
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": {"kind": "Node", "name": node}}
+        self.transport.send(Request("POST", pod_path(pod, "binding"), to_json(body)), done)
+
+    def merge(self, path: str, patch: Mapping[str, Any], done: Done) -> None:
+        """A JSON merge patch."""
+        self.send(Request("PATCH", path, to_json(patch), MERGE_PATCH), done)
+
+    def merge_strategic(self, path: str, patch: Mapping[str, Any], done: Done) -> None:
+        """A strategic merge patch: lists like conditions are merged by their key."""
+        self.send(Request("PATCH", path, to_json(patch), STRATEGIC_MERGE_PATCH), done)
+
+    def post(self, path: str, body: Mapping[str, Any], done: Done) -> None:
+        self.send(Request("POST", path, to_json(body)), done)
+
+    def delete(self, path: str, *, uid: str, done: Done) -> None:
+        """Delete, but only the very object of that uid."""
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        self.send(Request("DELETE", path, to_json(body)), done)
+
+
+def _asked_pause(response: Response) -> float:
+    """What Retry-After asks for, in seconds; 0 if it does not."""
+    text = response.headers.get("retry-after", "")
+    return float(text) if text.isdigit() else 0.0

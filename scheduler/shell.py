@@ -1,0 +1,138 @@
+"""The scheduler in its surroundings: watches in, decisions out, on whatever transport and clock it is given.
+
+On an event loop it yields after a slice of decisions, so that answers and events get their turn; in virtual time the same
+code runs from the simulation's queue of actions.
+"""
+
+import logging
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from scheduler.api.clock import Clock
+from scheduler.api.core import Node, PodDisruptionBudget
+from scheduler.api.device import GROUP_VERSION, Device
+from scheduler.api.transport import Transport
+from scheduler.binding import Binder
+from scheduler.client.events import EventRecorder
+from scheduler.client.informer import Informer
+from scheduler.client.pods import PodDecoder
+from scheduler.client.rest import Rest
+from scheduler.cycle import Core
+
+log = logging.getLogger(__name__)
+
+SLICE = 64  # decisions before others get their turn
+MOST_IN_FLIGHT = 2048  # bindings without an answer; more would only queue up at the API server
+UNFINISHED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+
+K = TypeVar("K")
+
+
+class Shell:
+    """Runs one core against one API server."""
+
+    def __init__(self, core: Core, transport: Transport, clock: Clock, *, name: str = "seatrial-scheduler") -> None:
+        self.core = core
+        self._transport = transport
+        self._clock = clock
+        rest = Rest(transport, clock)
+        self.events = EventRecorder(rest, clock, name, f"{name}-{socket.gethostname()}")
+        self.binder = Binder(core, rest, clock, self.events, self._plan)
+        self._planned = False
+        self._running = False
+        core.on_ready = self._plan  # type: ignore[method-assign]
+        self._informers: list[Informer[Any]] = [
+            self._follow("/api/v1/nodes", _decoder(Node), core.set_node, lambda node: core.remove_node(node.name)),
+            self._follow(
+                f"/apis/{GROUP_VERSION}/devices",
+                _decoder(Device),
+                lambda device: core.set_device(device.metadata.name, device),
+                lambda device: core.set_device(device.metadata.name, None),
+                optional=True,
+            ),
+            self._follow(
+                "/apis/policy/v1/poddisruptionbudgets",
+                _decoder(PodDisruptionBudget),
+                core.set_budget,
+                lambda budget: core.remove_budget(budget.metadata.key),
+            ),
+            self._follow(
+                "/api/v1/pods",
+                PodDecoder(),
+                core.set_pod,
+                lambda pod: core.remove_pod(pod.metadata.uid),
+                selector=UNFINISHED,
+            ),
+        ]
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has seen the whole cluster and schedules."""
+        return self._running
+
+    def start(self) -> None:
+        for informer in self._informers:
+            informer.start()
+
+    def stop(self) -> None:
+        """Make no more decisions; what is under way is left to the API server to finish."""
+        self._running = False
+        for informer in self._informers:
+            informer.stop()
+
+    def _follow(
+        self,
+        path: str,
+        decode: Callable[[bytes], K],
+        on_set: Callable[[K], None],
+        on_gone: Callable[[K], None],
+        *,
+        selector: Mapping[str, str] | None = None,
+        optional: bool = False,
+    ) -> Informer[K]:
+        return Informer(
+            self._transport,
+            self._clock,
+            path,
+            decode,
+            on_set=on_set,
+            on_gone=on_gone,
+            on_synced=self._synced,
+            on_batch=self._plan,
+            selector=dict(selector or {}),
+            optional=optional,
+        )
+
+    def _synced(self) -> None:
+        if not self._running and all(informer.synced for informer in self._informers):
+            log.info("shell synced nodes=%d queue=%s", self.core.cache.known_count, self.core.queue.counts())
+            self._running = True
+            self._plan()
+
+    def _plan(self) -> None:
+        """See to it that the core gets its turn soon."""
+        if self._running and not self._planned:
+            self._planned = True
+            self._clock.call_soon(self._work)
+
+    def _work(self) -> None:
+        self._planned = False
+        if not self._running:
+            return
+        core, binder = self.core, self.binder
+        for complaint in core.complaints:
+            log.warning("object not understood: %s", complaint)
+        core.complaints.clear()
+        for _ in range(SLICE):
+            if binder.in_flight >= MOST_IN_FLIGHT or not core.busy:
+                return
+            for decision in core.decide():
+                binder.execute(decision)
+        self._plan()
+
+
+def _decoder(kind: type[K]) -> Callable[[bytes], K]:
+    return msgspec.json.Decoder(kind).decode
