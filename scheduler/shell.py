@@ -1,7 +1,7 @@
 """The scheduler in its surroundings: watches in, decisions out, on whatever transport and clock it is given.
 
-On an event loop it yields after a slice of decisions, so that answers and events get their turn; in virtual time the same
-code runs from the simulation's queue of actions.
+On an event loop it yields after a slice of decisions, so that answers and events get their turn; in virtual time the
+same code runs from the simulation's queue of actions.
 """
 
 import logging

@@ -7,7 +7,7 @@ much for each (measured in docs/performance.md).
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 
 import httptools
 
@@ -184,8 +184,8 @@ class HttpTransport:
             lines.append(f"Content-Type: {request.content_type}\r\nContent-Length: {len(request.body)}\r\n")
         return "".join(lines).encode() + b"\r\n" + request.body
 
-    def _spawn(self, work: "object") -> None:
-        task = asyncio.ensure_future(work)  # type: ignore[arg-type]
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -1,4 +1,4 @@
-"""Where the API server is and who we are there, by the official client's own rules (files, exec plugins, in-cluster)."""
+"""Where the API server is and who we are there, by the official client's rules (files, exec plugins, in-cluster)."""
 
 import ssl
 from dataclasses import dataclass
@@ -40,9 +40,7 @@ def load_server(path: Path | None) -> Server:
             config.load_config(client_configuration=found)
     except config.ConfigException as error:
         where = (
-            f"kubeconfig {path}"
-            if path
-            else "no kubeconfig given, and neither $KUBECONFIG nor a service account serves"
+            f"kubeconfig {path}" if path else "no kubeconfig given; $KUBECONFIG and the service account do not serve"
         )
         raise KubeconfigError(f"{where}: {error}") from error
     return _server(found)
