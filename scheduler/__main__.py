@@ -12,10 +12,10 @@ import uvloop
 
 from scheduler.api.clock import WallClock
 from scheduler.api.extension import KOORD_SCHEDULER
-from scheduler.app import build_core
+from scheduler.app import build_core, default_configuration
 from scheduler.client.http import HttpTransport
 from scheduler.client.kubeconfig import KubeconfigError, load_server
-from scheduler.config import ConfigError, Configuration, ProfileConfig, load
+from scheduler.config import ConfigError, load
 from scheduler.shell import Shell
 
 app = cyclopts.App(name="python -m scheduler", help=__doc__, result_action="return_value")
@@ -63,12 +63,6 @@ def run(
 
     uvloop.run(serve())
     return 0
-
-
-def default_configuration(scheduler_name: str) -> Configuration:
-    """One profile under the name given and, if that is another, one for pods that name no scheduler."""
-    names = dict.fromkeys((scheduler_name, "default-scheduler"))
-    return Configuration(profiles=tuple(ProfileConfig(name) for name in names))
 
 
 if __name__ == "__main__":

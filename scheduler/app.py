@@ -5,11 +5,14 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from scheduler.api.clock import Clock
+from scheduler.api.core import DEFAULT_SCHEDULER
+from scheduler.api.extension import KOORD_SCHEDULER
+from scheduler.api.transport import Transport
 from scheduler.cache.cache import Cache
 from scheduler.cache.classes import ClassBook
 from scheduler.cache.columns import NodeColumns, TieBreak, seeded_ties
 from scheduler.cache.resources import ResourceIndex
-from scheduler.config import Configuration, Expanded, expand
+from scheduler.config import Configuration, Expanded, ProfileConfig, expand
 from scheduler.cycle import Core
 from scheduler.framework.handle import Handle
 from scheduler.framework.points import (
@@ -27,8 +30,27 @@ from scheduler.framework.runner import Profile, Runner
 from scheduler.plugins import TABLE
 from scheduler.plugins.deviceshare.plugin import DeviceShare
 from scheduler.queue.queue import SchedulingQueue
+from scheduler.shell import Shell
 
 P = TypeVar("P", bound=Plugin)
+
+
+def default_configuration(scheduler_name: str = KOORD_SCHEDULER) -> Configuration:
+    """One profile under the name given and, if that is another, one for pods that name no scheduler."""
+    names = dict.fromkeys((scheduler_name, DEFAULT_SCHEDULER))
+    return Configuration(profiles=tuple(ProfileConfig(name) for name in names))
+
+
+def build_shell(
+    transport: Transport, clock: Clock, *, configuration: Configuration | None = None, seed: int = 0
+) -> Shell:
+    """The whole scheduler over a transport; it does nothing until `start`.
+
+    Raises:
+        ConfigError: the configuration names what is not there.
+    """
+    core = build_core(configuration or default_configuration(), clock, seed=seed)
+    return Shell(core, transport, clock)
 
 
 def build_core(configuration: Configuration, clock: Clock, *, seed: int = 0, tie_break: TieBreak | None = None) -> Core:

@@ -22,7 +22,7 @@ class Server:
 
 
 def load_server(path: Path | None) -> Server:
-    """From a kubeconfig; without one, from $KUBECONFIG or ~/.kube/config, else the service account of the pod we are in.
+    """From a kubeconfig; without one, from $KUBECONFIG or ~/.kube/config, else the service account of our pod.
 
     Raises:
         KubeconfigError: nothing usable was found.

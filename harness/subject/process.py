@@ -1,0 +1,103 @@
+"""A scheduler as a process of its own: started, watched, ended with us whatever happens to us, its words kept."""
+
+import ctypes
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from harness.errors import SubjectError
+from harness.subject.protocol import OURS, Subject
+
+READY_LINE = "shell synced"  # what ours logs when it has seen the cluster
+START_WITHIN = 60.0
+STOP_WITHIN = 10.0
+LAST_LINES = 30
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
+
+
+def _die_with_parent() -> None:
+    """In the child, before exec: be told to end when the parent is gone, even if it was killed."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def our_command(kubeconfig: Path, seed: int) -> list[str]:
+    """Our own scheduler, by the interpreter we run on."""
+    return [sys.executable, "-m", "scheduler", "--kubeconfig", str(kubeconfig), "--seed", str(seed)]
+
+
+class ProcessSubject(Subject):
+    """Runs while entered."""
+
+    def __init__(self, name: str, command: Sequence[str], *, log_file: Path | None = None) -> None:
+        self.name = name
+        self.version = "this checkout" if name == OURS else Path(command[0]).name
+        self._command = list(command)
+        self._log_file = log_file
+        self._own_log: tempfile._TemporaryFileWrapper[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> "ProcessSubject":
+        if self._log_file is None:
+            self._own_log = tempfile.NamedTemporaryFile(prefix="seatrial-subject-", suffix=".log")
+            self._log_file = Path(self._own_log.name)
+        with self._log_file.open("ab") as sink:
+            try:
+                self._process = subprocess.Popen(  # noqa: S603 a list of words, no shell
+                    self._command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=sink,
+                    stderr=sink,
+                    preexec_fn=_die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
+                )
+            except OSError as error:
+                raise SubjectError(f"{self._command[0]}: cannot be started: {error.strerror}") from error
+        if self.name == OURS:
+            self._wait_until_ready()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        process = self._process
+        if process is not None and process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(STOP_WITHIN)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if self._own_log is not None:
+            self._own_log.close()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None  # noqa: S101
+        return self._process.pid
+
+    def log(self) -> str:
+        if self._log_file is None or not self._log_file.exists():
+            return ""
+        return self._log_file.read_text(errors="replace")
+
+    def check(self) -> None:
+        assert self._process is not None  # noqa: S101
+        code = self._process.poll()
+        if code is not None:
+            last = "\n".join(self.log().splitlines()[-LAST_LINES:])
+            raise SubjectError(f"subject {self.name!r} ended with status {code}; its last words:\n{last}")
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + START_WITHIN  # a real process: real time is the only one it has
+        while READY_LINE not in self.log():
+            self.check()
+            if time.monotonic() > deadline:
+                self.__exit__(None, None, None)
+                raise SubjectError(f"subject {self.name!r} was not ready within {START_WITHIN:.0f} s\n{self.log()}")
+            time.sleep(0.02)

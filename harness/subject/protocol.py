@@ -1,0 +1,92 @@
+"""The subject is the scheduler under test: ours in this process, ours as a process, any binary, or one already deployed.
+
+Whatever it is, all that the harness knows of it is that pods get bound.
+"""
+
+import shlex
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness.clusters.protocol import Capability, Cluster
+from harness.errors import SubjectError, UsageError
+
+IN_PROCESS, OURS, DEPLOYED, NONE = "inprocess", "seatrial", "deployed", "none"
+
+
+class Subject(ABC):
+    """A running scheduler."""
+
+    name: str
+    version: str
+
+    @abstractmethod
+    def log(self) -> str:
+        """What it has said so far, for evidence; empty if it cannot be had."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Make sure that it still runs.
+
+        Raises:
+            SubjectError: it does not; the message has its last words.
+        """
+
+
+@contextmanager
+def open_subject(
+    name: str, cluster: Cluster, *, seed: int = 0, log_file: Path | None = None
+) -> Iterator[Subject | None]:
+    """Start the scheduler called `name` on `cluster`, and stop it in the end; None where there is nothing to start.
+
+    `name` is `inprocess`, `seatrial`, `deployed`, `none`, or a command line whose first word is a path and in which
+    `{kubeconfig}` stands for the cluster's kubeconfig; without that word, `--kubeconfig FILE` is added.
+
+    Raises:
+        UsageError: no such subject, or one that cannot work on this cluster.
+        SubjectError: it did not start.
+    """
+    if name in {DEPLOYED, NONE}:
+        yield None
+    elif name == IN_PROCESS:
+        if Capability.VIRTUAL_TIME not in cluster.capabilities:
+            raise UsageError(
+                f"subject {IN_PROCESS!r} lives in virtual time, cluster {cluster.name!r} does not;"
+                f" use --backend virtual, or --subject {OURS}"
+            )
+        from harness.subject.inprocess import InProcess
+
+        with InProcess(cluster, seed=seed) as subject:
+            yield subject
+    else:
+        from harness.subject.process import ProcessSubject, our_command
+
+        if cluster.endpoint is None:
+            raise UsageError(
+                f"subject {name!r} is a process, and cluster {cluster.name!r} can only be reached from inside this one;"
+                f" use --backend embedded, or --subject {IN_PROCESS}"
+            )
+        kubeconfig = cluster.endpoint.kubeconfig
+        command = our_command(kubeconfig, seed) if name == OURS else foreign_command(name, kubeconfig)
+        with ProcessSubject(name, command, log_file=log_file) as subject:
+            yield subject
+
+
+def foreign_command(text: str, kubeconfig: Path) -> list[str]:
+    """A command line given by the user as a list of words.
+
+    Raises:
+        UsageError: its first word is no executable file.
+    """
+    words = shlex.split(text)
+    if not words or not Path(words[0]).is_file():
+        raise UsageError(
+            f"no subject {text!r}: expected {IN_PROCESS}, {OURS}, {DEPLOYED}, {NONE}, or the path of a scheduler's binary"
+        )
+    if not any("{kubeconfig}" in word for word in words):
+        words += ["--kubeconfig", "{kubeconfig}"]
+    return [word.replace("{kubeconfig}", str(kubeconfig)) for word in words]
+
+
+__all__ = ["DEPLOYED", "IN_PROCESS", "NONE", "OURS", "Subject", "SubjectError", "foreign_command", "open_subject"]
