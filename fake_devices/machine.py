@@ -1,0 +1,241 @@
+"""One machine put together from the catalogue: which device sits where, and what links them.
+
+A machine is a plan and never changes; thousands of nodes share one. What changes in a node's life (health, memory in
+use, slices) is in its `DeviceTable`, and what differs between equal nodes (UUIDs, serial numbers, GUIDs) is derived
+from the node's name and a seed by `identity`.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from fake_devices.models import (
+    AscendFacts,
+    Catalog,
+    CatalogError,
+    DeviceModel,
+    NicFacts,
+    Place,
+    ServerModel,
+    Size,
+    Wiring,
+    check_places,
+)
+
+NUMA_NODES = 2  # of machines that are described by their devices alone
+CARDS_PER_SWITCH = 2
+_FIRST_ROOT, _ROOT_STEP, _ROOTS_PER_DOMAIN = 0x10, 0x1C, 8
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One device in its place. Index, minor, card and chip are four numbers that vendors and kernels do not mix up."""
+
+    model: DeviceModel
+    index: int  # the vendor library's order: by bus address
+    minor: int  # the kernel's number, as in /dev/nvidia<minor>, /dev/davinci<minor>, mlx5_<minor>
+    card: int
+    chip: int  # on the card
+    bus: str
+    root: str
+    switch: str
+    numa: int  # -1: unknown
+    vfs: tuple[str, ...] = ()  # bus addresses of a NIC's virtual functions
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One port of an accelerator, and what is at its other end."""
+
+    slot: int  # position in Machine.slots
+    port: int
+    peer: int  # position in Machine.slots; -1: a switch
+    kind: str  # nvlink, hccs, mlulink
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Machine:
+    """A node's hardware; equal to itself alone, so that what is derived from it can be kept by it."""
+
+    server: str  # the catalogue's name; empty if it was described by its devices
+    cpu: int
+    memory: int  # bytes
+    numa: int
+    pods: int
+    slots: tuple[Slot, ...]
+    links: tuple[Link, ...]
+
+    @property
+    def vendors(self) -> tuple[str, ...]:
+        """Whose devices it has, each once, in the order of the slots."""
+        return tuple(dict.fromkeys(slot.model.vendor for slot in self.slots))
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What tells one card from its equals."""
+
+    uuid: str
+    serial: str
+    guid: int
+
+
+def identity(node: str, slot: Slot, *, seed: int = 0) -> Identity:
+    """The same for one node, place and seed, wherever and whenever it is asked for."""
+    digest = hashlib.sha256(f"{seed}/{node}/{slot.bus}".encode()).digest()
+    text = digest[:16].hex()
+    uuid = f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    prefix = {"nvidia": "GPU-", "cambricon": ""}.get(slot.model.vendor, "")
+    if slot.model.vendor == "huawei":
+        uuid = "-".join(digest[at : at + 4].hex().upper() for at in range(0, 20, 4))  # five words of the VDIE id
+    serial = str(int.from_bytes(digest[20:26]) % 10**13).zfill(13)
+    return Identity(prefix + uuid, serial, 0xA088C20300000000 | int.from_bytes(digest[26:30]))
+
+
+def from_server(model: str, catalog: Catalog) -> Machine:
+    """The machine of a server model.
+
+    Raises:
+        CatalogError: no such server.
+    """
+    return _put_together(catalog.server(model), catalog)
+
+
+@lru_cache(maxsize=256)
+def from_devices(devices: tuple[tuple[str, int], ...], catalog: Catalog) -> Machine:
+    """A machine around `count` devices of each model: two cards a PCIe switch, each with its NICs, on two NUMA nodes.
+
+    Raises:
+        CatalogError: no such device, or more of them than a PCIe tree has room for.
+    """
+    cards: list[DeviceModel] = []
+    nics: list[DeviceModel] = []
+    for name, count in devices:
+        device = catalog.device(name)
+        (nics if device.is_nic else cards).extend([device] * count)
+    switches = max(1, -(-len(cards) // CARDS_PER_SWITCH), min(len(nics), 4) if not cards else 0)
+    below: list[list[DeviceModel]] = [[] for _ in range(switches)]
+    for number, card in enumerate(cards):
+        below[number // CARDS_PER_SWITCH].append(card)
+    for number, nic in enumerate(nics):
+        below[number % switches].append(nic)
+    places = [place for number, group in enumerate(below) for place in _below_switch(number, switches, group)]
+    linked = tuple(range(len(cards)))
+    kind = _LINKS.get(cards[0].vendor) if cards else None
+    wiring = None
+    if kind and len(cards) > 1 and all(card.accelerator.links and card.vendor == cards[0].vendor for card in cards):
+        groups = (linked,) if kind == "nvlink" else tuple(linked[at : at + 4] for at in range(0, len(linked), 4))
+        wiring = Wiring(kind=kind, groups=groups, switched=kind == "nvlink")  # type: ignore[arg-type]
+    count = len(cards)
+    server = ServerModel(
+        server="",
+        cpu=16 + 12 * count if count else 32,
+        memory=Size((64 + 128 * count) << 30),
+        numa=NUMA_NODES,
+        pods=110,
+        devices=tuple(_numbered(places, catalog)),
+        wiring=wiring,
+    )
+    check_places("devices", server, catalog)
+    return _put_together(server, catalog)
+
+
+_LINKS = {"nvidia": "nvlink", "huawei": "hccs", "cambricon": "mlulink"}
+
+
+def _below_switch(number: int, switches: int, devices: Sequence[DeviceModel]) -> list[Place]:
+    """Places of the devices under one switch, their minors still missing."""
+    domain, root = number // _ROOTS_PER_DOMAIN, _FIRST_ROOT + _ROOT_STEP * (number % _ROOTS_PER_DOMAIN)
+    if len(devices) > _ROOT_STEP - 3:
+        raise CatalogError(f"expected at most {_ROOT_STEP - 3} devices below one PCIe switch, found {len(devices)}")
+    return [
+        Place(
+            model=device.model,
+            bus=f"{domain:04x}:{root + 3 + position:02x}:00.0",
+            root=f"pci{domain:04x}:{root:02x}",
+            numa=number * NUMA_NODES // switches,
+            minor=-1,
+            switch=f"{domain:04x}:{root + 1:02x}:00.0",
+        )
+        for position, device in enumerate(devices)
+    ]
+
+
+def _numbered(places: Sequence[Place], catalog: Catalog) -> list[Place]:
+    """Minors: NICs in the order of their addresses; cards swapped in pairs, so that nobody takes minor for index."""
+    cards = sum(not catalog.device(place.model).is_nic for place in places)
+    numbered: list[Place] = []
+    card = nic = 0
+    for place in places:
+        if catalog.device(place.model).is_nic:
+            minor, nic = nic, nic + 1
+        else:
+            minor, card = (card ^ 1 if card ^ 1 < cards else card), card + 1
+        numbered.append(Place(place.model, place.bus, place.root, place.numa, minor, place.switch, place.card))
+    return numbered
+
+
+@lru_cache(maxsize=256)
+def _put_together(server: ServerModel, catalog: Catalog) -> Machine:
+    order = sorted(server.devices, key=lambda place: _bus_key(place.bus))
+    indexes: dict[str, int] = {}
+    chips: dict[int, int] = {}
+    slots: list[Slot] = []
+    for place in order:
+        model = catalog.device(place.model)
+        index = indexes.get(model.vendor, 0)
+        indexes[model.vendor] = index + 1
+        card = place.card if place.card >= 0 else index
+        chip = chips.get(card, 0) if isinstance(model.facts, AscendFacts) else 0
+        if isinstance(model.facts, AscendFacts):
+            chips[card] = chip + 1
+        vfs = _vfs(place.bus, model.facts.enabled_vfs) if isinstance(model.facts, NicFacts) else ()
+        slots.append(
+            Slot(
+                model=model,
+                index=index,
+                minor=place.minor,
+                card=card,
+                chip=chip,
+                bus=place.bus,
+                root=place.root,
+                switch=place.switch,
+                numa=place.numa,
+                vfs=vfs,
+            )
+        )
+    return Machine(
+        server=server.server,
+        cpu=server.cpu,
+        memory=server.memory,
+        numa=server.numa,
+        pods=server.pods,
+        slots=tuple(slots),
+        links=tuple(_links(slots, server.wiring)) if server.wiring else (),
+    )
+
+
+def _bus_key(bus: str) -> tuple[int, ...]:
+    domain, number, rest = bus.split(":")
+    return int(domain, 16), int(number, 16), int(rest.replace(".", ""), 16)
+
+
+def _vfs(bus: str, count: int) -> tuple[str, ...]:
+    """Virtual functions come after the two physical ports that a chip may have."""
+    return tuple(f"{bus[:-4]}{(2 + vf) // 8:02x}.{(2 + vf) % 8}" for vf in range(count))
+
+
+def _links(slots: Sequence[Slot], wiring: Wiring) -> list[Link]:
+    by_minor = {slot.minor: position for position, slot in enumerate(slots) if not slot.model.is_nic}
+    links: list[Link] = []
+    for group in wiring.groups:
+        members = [by_minor[minor] for minor in group]
+        for position in members:
+            ports = slots[position].model.accelerator.links
+            if wiring.switched:
+                links += [Link(position, port, -1, wiring.kind) for port in range(ports)]
+                continue
+            peers = [other for other in members if other != position]
+            links += [Link(position, port, peer, wiring.kind) for port, peer in enumerate(peers)][:ports]
+    return links

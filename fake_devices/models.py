@@ -1,0 +1,341 @@
+"""The catalogue: what one device or one whole server is, read from `catalog/*.yaml`, each fact with its source.
+
+One model a file, named like the file. Facts are pairs of value and source; a source is a key of the file's `sources`
+or the word `typical` (no public figure; such machines typically show this). A file with a mistake is refused whole.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import msgspec
+import yaml
+
+CATALOG = Path(__file__).parent / "catalog"
+TYPICAL = "typical"
+
+Vendor = Literal["nvidia", "huawei", "cambricon", "mellanox"]
+VENDORS: tuple[Vendor, ...] = ("nvidia", "huawei", "cambricon", "mellanox")
+
+_BUS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
+_ROOT = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}", re.ASCII)
+_SIZE = re.compile(r"(\d+)(Ki|Mi|Gi|Ti)?", re.ASCII)
+_SHIFT = {"": 0, "Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40}
+
+T = TypeVar("T")
+
+
+class CatalogError(ValueError):
+    """A file of the catalogue, or a name looked up in it, cannot be used."""
+
+
+class Size(int):
+    """Bytes; written in files as a number or with Ki, Mi, Gi or Ti."""
+
+
+class SliceProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One way of cutting a card: a MIG profile, a vNPU template."""
+
+    memory: Size
+    cores: int  # MIG: compute slices; vNPU: AI cores
+    cpus: int = 0  # AI CPUs
+    dvpp: int = 0  # percent of the media units
+    profile: int = -1  # the vendor's number of it
+    count: int = 1  # how many fit at most
+
+
+class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What every device has."""
+
+    name: str  # as the vendor's library prints it
+    pci: str  # vendor:device, hexadecimal
+    subsystem: str
+    pci_class: str
+    driver: str
+    library: str
+
+
+class AcceleratorFacts(Facts, frozen=True, forbid_unknown_fields=True):
+    """What every card that computes has. Temperatures in °C, power in W, memory in bytes."""
+
+    memory: Size
+    reserved: Size  # held by driver and firmware, inside `memory`
+    cores: int  # SMs, AI cores, IPU cores
+    links: int  # NVLink, HCCS or MLU-Link ports
+    idle_temperature: int
+    slowdown_temperature: int
+    shutdown_temperature: int
+    idle_power: int
+    power_limit: int
+
+
+class NvidiaFacts(AcceleratorFacts, frozen=True, forbid_unknown_fields=True):
+    cuda: int  # as nvmlSystemGetCudaDriverVersion gives it: 12080 = 12.8
+    capability: str  # compute capability
+    ecc: bool
+    slices: dict[str, SliceProfile] = {}
+
+
+class AscendFacts(AcceleratorFacts, frozen=True, forbid_unknown_fields=True):
+    chip: str  # "910B3"; `name` is what chip_info prints
+    cpus: int  # AI CPUs
+    label: str  # what koord-device-daemon makes of it
+    slices: dict[str, SliceProfile] = {}
+
+
+class CambriconFacts(AcceleratorFacts, frozen=True, forbid_unknown_fields=True):
+    card: int  # CNDEV's number of the card's name
+
+
+class NicFacts(Facts, frozen=True, forbid_unknown_fields=True):
+    rate: int  # Gb/s of one port
+    speed: str  # the suffix of sysfs `rate`: "4X NDR"
+    link_layer: Literal["InfiniBand", "Ethernet"]
+    firmware: str
+    board: str
+    vfs: int  # sriov_totalvfs
+    vf_pci: str
+    enabled_vfs: int  # sriov_numvfs in machines of the catalogue
+
+
+class DeviceModel(msgspec.Struct, frozen=True):
+    """One model of device."""
+
+    model: str
+    vendor: Vendor
+    facts: Facts
+
+    @property
+    def accelerator(self) -> AcceleratorFacts:
+        """The facts of a card that computes.
+
+        Raises:
+            CatalogError: it is a NIC.
+        """
+        if not isinstance(self.facts, AcceleratorFacts):
+            raise CatalogError(f"{self.model} is a network card; expected an accelerator")
+        return self.facts
+
+    @property
+    def is_nic(self) -> bool:
+        return isinstance(self.facts, NicFacts)
+
+
+class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where one device sits in a server."""
+
+    model: str
+    bus: str
+    root: str  # the PCIe root whose name is in the sysfs path
+    numa: int
+    minor: int
+    switch: str = ""  # bus address of the PCIe switch above it; devices below one switch share it
+    card: int = -1  # number of the card that carries it, where a vendor counts cards (Ascend)
+
+
+class Wiring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Links between accelerators: groups of minors, each connected all to all, or each to a switch."""
+
+    kind: Literal["nvlink", "hccs", "mlulink"]
+    groups: tuple[tuple[int, ...], ...]
+    switched: bool = False
+
+
+class ServerModel(msgspec.Struct, frozen=True):
+    """A whole machine."""
+
+    server: str
+    cpu: int  # hardware threads
+    memory: Size
+    numa: int  # nodes
+    pods: int
+    devices: tuple[Place, ...]
+    wiring: Wiring | None = None
+
+
+class _DeviceFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    device: str
+    vendor: Vendor
+    sources: dict[str, str]
+    facts: dict[str, tuple[Any, str]]
+
+
+class _ServerFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    server: str
+    sources: dict[str, str]
+    facts: dict[str, tuple[Any, str]]
+
+
+_FACTS: Mapping[Vendor, type[Facts]] = {
+    "nvidia": NvidiaFacts,
+    "huawei": AscendFacts,
+    "cambricon": CambriconFacts,
+    "mellanox": NicFacts,
+}
+
+
+class Catalog:
+    """The models of one folder, read when asked for."""
+
+    def __init__(self, folder: Path = CATALOG) -> None:
+        self._folder = folder
+        self._read: dict[str, DeviceModel | ServerModel] = {}
+
+    def device_names(self) -> list[str]:
+        return [name for name in self._names() if isinstance(self._load(name), DeviceModel)]
+
+    def server_names(self) -> list[str]:
+        return [name for name in self._names() if isinstance(self._load(name), ServerModel)]
+
+    def device(self, model: str) -> DeviceModel:
+        """The device of that name.
+
+        Raises:
+            CatalogError: no such model (the message lists near matches), or its file has a mistake.
+        """
+        found = self._load(model) if self._has(model) else None
+        if isinstance(found, DeviceModel):
+            return found
+        raise CatalogError(unknown("device model", model, self.device_names()))
+
+    def server(self, model: str) -> ServerModel:
+        """The server of that name.
+
+        Raises:
+            CatalogError: no such model (the message lists near matches), or its file has a mistake.
+        """
+        found = self._load(model) if self._has(model) else None
+        if isinstance(found, ServerModel):
+            return found
+        raise CatalogError(unknown("server model", model, self.server_names()))
+
+    def _has(self, name: str) -> bool:
+        return (self._folder / f"{name}.yaml").is_file()
+
+    def _names(self) -> list[str]:
+        return sorted(path.stem for path in self._folder.glob("*.yaml"))
+
+    def _load(self, name: str) -> DeviceModel | ServerModel:
+        if name not in self._read:
+            self._read[name] = self._parse(self._folder / f"{name}.yaml")
+        return self._read[name]
+
+    def _parse(self, path: Path) -> DeviceModel | ServerModel:
+        try:
+            content = yaml.load(path.read_bytes(), Loader=_Loader)  # noqa: S506 a safe loader, in C where there is one
+        except yaml.YAMLError as error:
+            raise CatalogError(f"{path}: not YAML: {error}") from error
+        if not isinstance(content, dict) or ("device" in content) == ("server" in content):
+            raise CatalogError(
+                f"{path}: expected one of the keys `device` and `server` at the top, found {_shape(content)}"
+            )
+        model = _device(path, content) if "device" in content else self._server(path, content)
+        name = model.model if isinstance(model, DeviceModel) else model.server
+        if name != path.stem:
+            raise CatalogError(f"{path}: names {name!r}; expected the file's own name, {path.stem!r}")
+        return model
+
+    def _server(self, path: Path, content: dict[str, Any]) -> ServerModel:
+        file = _convert(path, "", content, _ServerFile)
+        server = _convert(
+            path, "facts", {"server": file.server, **_values(path, file.sources, file.facts)}, ServerModel
+        )
+        check_places(path, server, self)
+        return server
+
+
+@cache
+def catalog() -> Catalog:
+    """The catalogue that comes with the program."""
+    return Catalog()
+
+
+def unknown(what: str, name: str, names: Iterable[str]) -> str:
+    """The message for a name that is not in the catalogue: what is near to it, or all there is."""
+    all_names = sorted(names)
+    near = difflib.get_close_matches(name, all_names, n=3, cutoff=0.4)
+    known = f"near: {', '.join(near)}" if near else f"known: {', '.join(all_names)}"
+    return f"no {what} {name!r} in the catalogue; {known}"
+
+
+def size(text: str | int) -> Size:
+    """Bytes from a number or from text like 80Gi.
+
+    Raises:
+        ValueError: neither.
+    """
+    match = _SIZE.fullmatch(str(text))
+    if match is None or isinstance(text, bool):
+        raise ValueError(f"expected bytes as a number or with Ki, Mi, Gi or Ti, found {text!r}")
+    return Size(int(match[1]) << _SHIFT[match[2] or ""])
+
+
+def check_places(path: Path | str, server: ServerModel, models: Catalog) -> None:
+    """Whether the devices of a server can be in one machine.
+
+    Raises:
+        CatalogError: two at one bus address, a malformed address, a NUMA node or minor that is not there.
+    """
+    taken: dict[str, str] = {}
+    minors: dict[str, set[int]] = {}
+    for number, place in enumerate(server.devices):
+        at = f"{path}: facts.devices[{number}]"
+        if not _BUS.fullmatch(place.bus):
+            raise CatalogError(f"{at}.bus: expected an address like 0000:1b:00.0 in lower case, found {place.bus!r}")
+        if not _ROOT.fullmatch(place.root):
+            raise CatalogError(f"{at}.root: expected a PCIe root like pci0000:15, found {place.root!r}")
+        if place.bus in taken:
+            raise CatalogError(
+                f"{at}.bus: expected an address of its own, found {place.bus}, taken by {taken[place.bus]}"
+            )
+        if not -1 <= place.numa < server.numa:
+            raise CatalogError(f"{at}.numa: expected -1 to {server.numa - 1}, found {place.numa}")
+        try:
+            device = models.device(place.model)
+        except CatalogError as error:
+            raise CatalogError(f"{at}.model: {error}") from error
+        taken[place.bus] = place.model
+        kind = "rdma" if device.is_nic else "gpu"
+        if place.minor in minors.setdefault(kind, set()):
+            raise CatalogError(f"{at}.minor: expected a minor of its own, found {place.minor}, taken by another {kind}")
+        minors[kind].add(place.minor)
+    for group in server.wiring.groups if server.wiring else ():
+        strangers = set(group) - minors.get("gpu", set())
+        if strangers:
+            raise CatalogError(f"{path}: facts.wiring: expected minors of accelerators, found {sorted(strangers)}")
+
+
+def _device(path: Path, content: dict[str, Any]) -> DeviceModel:
+    file = _convert(path, "", content, _DeviceFile)
+    values = _values(path, file.sources, file.facts)
+    return DeviceModel(file.device, file.vendor, _convert(path, "facts", values, _FACTS[file.vendor]))
+
+
+def _values(path: Path, sources: Mapping[str, str], facts: Mapping[str, tuple[Any, str]]) -> dict[str, Any]:
+    for key, (_, source) in facts.items():
+        if source != TYPICAL and source not in sources:
+            known = ", ".join([*sources, TYPICAL])
+            raise CatalogError(f"{path}: facts.{key}: expected a source out of {known}, found {source!r}")
+    return {key: value for key, (value, _) in facts.items()}
+
+
+def _convert(path: Path, at: str, value: Any, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(value, kind, dec_hook=_decode)
+    except msgspec.ValidationError as error:
+        where = f" {at}:" if at else ""
+        raise CatalogError(f"{path}:{where} {error}") from error
+
+
+def _decode(kind: type, value: Any) -> Any:
+    return size(value) if kind is Size else value
+
+
+def _shape(content: object) -> str:
+    return f"the keys {', '.join(map(str, content))}" if isinstance(content, dict) else f"a {type(content).__name__}"
+
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -1,0 +1,215 @@
+"""DeviceTable: all that a node's devices are and show at this moment. The only state there is; stand-ins just read it.
+
+A table lives in ordinary memory or in a file that foreign processes map (`path`). This process is its one writer;
+whatever a consumer wants changed goes through the mailbox (see `mailbox.py`).
+"""
+
+import ctypes
+import mmap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from fake_devices.layout import (
+    KIND_ACCELERATOR,
+    KIND_NIC,
+    LAYOUT,
+    MAGIC,
+    PRESENT,
+    VENDOR_CODES,
+    DeviceRecord,
+    EventRecord,
+    Header,
+    LinkRecord,
+    Mailbox,
+    ProcessRecord,
+    Section,
+    SliceRecord,
+    layout_hash,
+)
+from fake_devices.machine import Identity, Machine, Slot, identity
+from fake_devices.models import AcceleratorFacts, AscendFacts, CambriconFacts, NicFacts, NvidiaFacts
+
+R = TypeVar("R", bound=ctypes.Structure)
+
+_LINK_KINDS = {"nvlink": 0, "hccs": 1, "mlulink": 2}
+_NIC_ACTIVE, _NIC_LINK_UP = 4, 5
+_LINK_LAYERS = {"InfiniBand": 1, "Ethernet": 2}
+_CNDEV_RUNNING = 4
+IDLE_THROTTLE = 1  # NVML's "nothing runs" among the clock event reasons
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many records there is space for. A fleet's tables are read through Python alone and need no rings."""
+
+    processes: int = 0
+    slices: int = 0
+    events: int = 16
+
+
+FULL = Room(processes=256, slices=128, events=256)
+
+
+class DeviceTable:
+    """One node's devices, laid out as `layout.py` says."""
+
+    def __init__(self, buffer: bytearray | mmap.mmap, machine: Machine, node: str) -> None:
+        self.machine = machine
+        self.node = node
+        self._buffer = buffer
+        self.header = Header.from_buffer(buffer)
+        self.devices = self._records(self.header.devices, DeviceRecord)
+        self.links = self._records(self.header.links, LinkRecord)
+        self.processes = self._records(self.header.processes, ProcessRecord, room=True)
+        self.slices = self._records(self.header.slices, SliceRecord, room=True)
+        self.events = self._records(self.header.events, EventRecord, room=True)
+        self.mailbox = Mailbox.from_buffer(buffer, self.header.mailbox_offset)
+
+    @classmethod
+    def create(
+        cls, machine: Machine, node: str, *, seed: int = 0, room: Room = Room(), path: Path | None = None
+    ) -> Self:
+        """A table of `machine` as it leaves the factory, in memory or in a new file at `path`."""
+        template = _template(machine, room)
+        if path is None:
+            buffer: bytearray | mmap.mmap = bytearray(template)
+        else:
+            path.write_bytes(template)
+            with path.open("r+b") as file:
+                buffer = mmap.mmap(file.fileno(), len(template))
+        table = cls(buffer, machine, node)
+        for slot, record in zip(machine.slots, table.devices, strict=True):
+            _identify(record, slot, identity(node, slot, seed=seed))
+        return table
+
+    def close(self) -> None:
+        """Let go of the memory; the table must not be used after that."""
+        self.devices, self.links, self.processes, self.slices, self.events = (), (), (), (), ()
+        del self.header, self.mailbox
+        if isinstance(self._buffer, mmap.mmap):
+            self._buffer.close()
+
+    def __iter__(self) -> Iterator[tuple[Slot, DeviceRecord]]:
+        return zip(self.machine.slots, self.devices, strict=True)
+
+    def position(self, name: str) -> int | None:
+        """Where in the table the device of that UUID or bus address is."""
+        wanted = name.lower()
+        for position, (slot, record) in enumerate(self):
+            if wanted in {slot.bus, record.uuid.decode().lower()}:
+                return position
+        return None
+
+    @contextmanager
+    def writing(self, record: R) -> Iterator[R]:
+        """Change a record so that no reader sees it half-changed."""
+        record.lock += 1
+        try:
+            yield record
+        finally:
+            record.lock += 1
+            self.header.generation += 1
+
+    def event(self, position: int, *, type_: int, code: int, now: float, severity: int = 0, assertion: int = 2) -> None:
+        """Let it be known that something happened to a device; `now` in seconds since 1970."""
+        sequence = self.header.event_head
+        slot = self.events[sequence % len(self.events)]
+        slot.device, slot.type, slot.code = position, type_, code
+        slot.severity, slot.assertion, slot.time_us = severity, assertion, int(now * 1e6)
+        slot.sequence = sequence
+        self.header.event_head = sequence + 1
+        self.header.generation += 1
+
+    def _records(self, section: Section, kind: type[R], *, room: bool = False) -> Sequence[R]:
+        count = section.room if room else section.count
+        return (kind * count).from_buffer(self._buffer, section.offset)  # type: ignore[return-value]
+
+
+@lru_cache(maxsize=256)
+def _template(machine: Machine, room: Room) -> bytes:
+    """The table of a machine, all but what tells one node from another."""
+    kinds: list[tuple[str, type[ctypes.Structure], int, int]] = [
+        ("devices", DeviceRecord, len(machine.slots), len(machine.slots)),
+        ("links", LinkRecord, len(machine.links), len(machine.links)),
+        ("processes", ProcessRecord, 0, room.processes),
+        ("slices", SliceRecord, 0, room.slices),
+        ("events", EventRecord, 0, room.events),
+    ]
+    header = Header(magic=MAGIC, layout_hash=layout_hash(), layout=LAYOUT, event_head=1)
+    offset = ctypes.sizeof(Header)
+    for name, kind, count, places in kinds:
+        setattr(header, name, Section(offset=offset, stride=ctypes.sizeof(kind), count=count, room=places))
+        offset += ctypes.sizeof(kind) * places
+    header.mailbox_offset = offset
+    header.bytes = offset + ctypes.sizeof(Mailbox)
+    for slot in machine.slots:
+        library = header.libraries[VENDOR_CODES[slot.model.vendor]]
+        library.driver, library.library = slot.model.facts.driver.encode(), slot.model.facts.library.encode()
+        if isinstance(slot.model.facts, NvidiaFacts):
+            library.runtime = slot.model.facts.cuda
+    content = bytearray(header.bytes)
+    content[: ctypes.sizeof(Header)] = bytes(header)
+    for position, slot in enumerate(machine.slots):
+        _describe(DeviceRecord.from_buffer(content, header.devices.offset + position * header.devices.stride), slot)
+    for number, link in enumerate(machine.links):
+        record = LinkRecord.from_buffer(content, header.links.offset + number * header.links.stride)
+        record.device, record.port, record.peer, record.up = link.slot, link.port, link.peer, 1
+        record.kind = _LINK_KINDS[link.kind]
+    return bytes(content)
+
+
+def _describe(record: Any, slot: Slot) -> None:
+    """All of a device's facts that come from its model and place."""
+    facts = slot.model.facts
+    record.vendor = VENDOR_CODES[slot.model.vendor]
+    record.present = PRESENT
+    record.index, record.minor, record.card, record.chip = slot.index, slot.minor, slot.card, slot.chip
+    record.numa = slot.numa
+    domain, bus, rest = slot.bus.split(":")
+    device, function = rest.split(".")
+    record.domain, record.bus = int(domain, 16), int(bus, 16)
+    record.device, record.function = int(device, 16), int(function, 16)
+    record.pci_id, record.pci_subsystem = _pci(facts.pci), _pci(facts.subsystem)
+    record.switch_bus = int(slot.switch.split(":")[1], 16) if slot.switch else 0
+    record.name, record.root = facts.name.encode(), slot.root.encode()
+    if isinstance(facts, AcceleratorFacts):
+        record.kind = KIND_ACCELERATOR
+        record.memory_total, record.memory_reserved = facts.memory, facts.reserved
+        record.cores, record.link_count = facts.cores, facts.links
+        record.temperature = facts.idle_temperature
+        record.slowdown_temperature, record.shutdown_temperature = (
+            facts.slowdown_temperature,
+            facts.shutdown_temperature,
+        )
+        record.power_mw, record.power_limit_mw = facts.idle_power * 1000, facts.power_limit * 1000
+    if isinstance(facts, NvidiaFacts):
+        major, minor = facts.capability.split(".")
+        record.capability_major, record.capability_minor = int(major), int(minor)
+        record.ecc_mode, record.throttle = int(facts.ecc), IDLE_THROTTLE
+    elif isinstance(facts, AscendFacts):
+        record.cpus, record.memory_used = facts.cpus, facts.reserved
+    elif isinstance(facts, CambriconFacts):
+        record.model_code, record.health, record.driver_state = facts.card, 1, _CNDEV_RUNNING
+    elif isinstance(facts, NicFacts):
+        record.kind = KIND_NIC
+        record.port_state, record.port_phys_state, record.rate_gbps = _NIC_ACTIVE, _NIC_LINK_UP, facts.rate
+        record.link_layer = _LINK_LAYERS[facts.link_layer]
+        record.vfs_total, record.vfs_enabled = facts.vfs, len(slot.vfs)
+        record.uverbs, record.ifindex = slot.minor, 10 + slot.minor
+        record.ibdev, record.netdev = f"mlx5_{slot.minor}".encode(), f"ib{slot.minor}".encode()
+        record.firmware, record.board = facts.firmware.encode(), facts.board.encode()
+
+
+def _identify(record: Any, slot: Slot, own: Identity) -> None:
+    record.uuid = own.uuid.encode() if not slot.model.is_nic else slot.bus.encode()
+    record.serial, record.guid = own.serial.encode(), own.guid
+
+
+def _pci(text: str) -> int:
+    vendor, device = text.split(":")
+    return int(device, 16) << 16 | int(vendor, 16)

@@ -1,0 +1,78 @@
+"""What a node offers: capacity and allocatable, as kubelet, the vendors' device plugins and Koordinator's manager would
+write them together.
+
+Koordinator's names count healthy devices only, in both lists. A device plugin's name keeps the dead card in capacity
+and takes it out of allocatable. MLU nodes offer the whole-card name and the dynamic-sMLU names side by side, since a
+fleet is asked for both; on real nodes the plugin's mode decides.
+"""
+
+from collections.abc import Sequence
+
+from fake_devices.machine import Machine
+from harness.devices.provider import Device
+from harness.nodes.devices import card_resources
+from scheduler.api import device as words
+from scheduler.api.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, binary, text
+
+SHARES_PER_CARD = 100  # gpu.shared of the node for each healthy card
+SMLU_MEMORY_UNIT = 256 << 20  # bytes; what Koordinator assumes of the plugin's min-dsmlu-unit
+DISK = 512 << 30
+
+PLUGIN_NAMES = {"nvidia": words.NVIDIA_GPU, "huawei": "huawei.com/Ascend910", "cambricon": "cambricon.com/mlu"}
+SMLU_CORE, SMLU_MEMORY = "cambricon.com/mlu.smlu.vcore", "cambricon.com/mlu.smlu.vmemory"
+REAL_MLUS = "cambricon.com/real-mlu-counts"
+
+Amounts = dict[str, int]  # whole units, cpu in milli
+
+
+def koordinator_amounts(devices: Sequence[Device]) -> Amounts:
+    """The sums over healthy devices that koord-manager copies from Device to Node."""
+    total: Amounts = {}
+    for device in devices:
+        if not device.health.ok:
+            continue
+        for name, value in card_resources(device).items():
+            total[name] = total.get(name, 0) + value
+        if device.kind == "gpu":
+            total[words.GPU_SHARED] = total.get(words.GPU_SHARED, 0) + SHARES_PER_CARD
+        if device.kind == "gpu" and device.vendor == "nvidia":
+            total[words.GPU] = total.get(words.GPU, 0) + card_resources(device)[words.GPU_CORE]
+    return total
+
+
+def plugin_amounts(devices: Sequence[Device], *, healthy: bool) -> Amounts:
+    """What the vendors' device plugins register; only healthy devices if asked so."""
+    total: Amounts = {}
+    for device in devices:
+        if device.vendor not in PLUGIN_NAMES or (healthy and not device.health.ok):
+            continue
+        found = {PLUGIN_NAMES[device.vendor]: 1}
+        if device.vendor == "cambricon":
+            found |= {SMLU_CORE: 100, SMLU_MEMORY: device.memory // SMLU_MEMORY_UNIT, REAL_MLUS: 1}
+        for name, value in found.items():
+            total[name] = total.get(name, 0) + value
+    return total
+
+
+def kubelet_amounts(machine: Machine) -> Amounts:
+    """What kubelet itself counts. Nothing is held back for the system."""
+    return {CPU: machine.cpu * 1000, MEMORY: machine.memory, EPHEMERAL_STORAGE: DISK, PODS: machine.pods}
+
+
+def capacity_and_allocatable(machine: Machine, devices: Sequence[Device]) -> tuple[Amounts, Amounts]:
+    """Both lists."""
+    own, koordinator = kubelet_amounts(machine), koordinator_amounts(devices)
+    return (
+        {**own, **plugin_amounts(devices, healthy=False), **koordinator},
+        {**own, **dict.fromkeys(plugin_amounts(devices, healthy=False), 0), **plugin_amounts(devices, healthy=True),
+         **koordinator},
+    )  # fmt: skip
+
+
+def quantities(amounts: Amounts) -> dict[str, str]:
+    """As the API has them; memory in Ki, as kubelet writes it, where nothing is lost by it."""
+    found = {name: text(name, value) for name, value in amounts.items()}
+    for name in (MEMORY, EPHEMERAL_STORAGE):
+        if name in amounts:
+            found[name] = f"{amounts[name] >> 10}Ki" if amounts[name] % 1024 == 0 else binary(amounts[name])
+    return found

@@ -1,0 +1,145 @@
+"""The Device object of a node, as Koordinator's node agent would publish it: a pure function of the neutral model.
+
+Two dialects, quirks included. NVIDIA cards and NICs as koordlet reads them from NVML and sysfs; NPUs and MLUs as they
+come through the files of koord-device-daemon. As there, a machine that has NPUs or MLUs shows no NVIDIA cards.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from harness.devices.provider import Device, Driver, Link
+from scheduler.api import device as words
+from scheduler.api.quantity import text
+from scheduler.api.wire import to_json
+
+Manifest = dict[str, Any]
+
+DAEMON_VENDORS = frozenset({"huawei", "cambricon"})
+UNIT = 100
+
+
+def reported(devices: Sequence[Device]) -> tuple[Device, ...]:
+    """The devices that reach the Device object."""
+    daemon = any(one.vendor in DAEMON_VENDORS for one in devices)
+    return tuple(one for one in devices if not (daemon and one.vendor == "nvidia"))
+
+
+def spec(devices: Sequence[Device], before: Iterable[Manifest] = (), *, now: str) -> Manifest:
+    """`spec` of the object: sorted by type and minor; `before` is the list last published, whose conditions' times stay
+    where nothing changed."""
+    known = {(one["type"], one["minor"]): one for one in before}
+    entries = [_entry(one, known, now) for one in sorted(devices, key=lambda one: (one.kind, one.minor))]
+    return {"devices": entries}
+
+
+def labels(devices: Sequence[Device], driver: Driver | None) -> dict[str, str]:
+    """Vendor, model and driver of the node's cards. NVIDIA cards of two models have neither model nor driver label."""
+    cards = [one for one in devices if one.kind == "gpu"]
+    if not cards:
+        return {}
+    first = cards[0]
+    found = {words.GPU_VENDOR_LABEL: first.vendor}
+    if first.vendor in DAEMON_VENDORS:
+        return {**found, words.GPU_MODEL_LABEL: first.label}
+    if all(one.label == first.label for one in cards):
+        found[words.GPU_MODEL_LABEL] = first.label
+        if driver is not None:
+            found[words.GPU_DRIVER_LABEL] = driver.driver
+    return found
+
+
+def partitions(devices: Sequence[Device], links: Iterable[Link]) -> str:
+    """The partition table that koordlet makes of HCCS links, as JSON; empty without such links.
+
+    Each card's peers and itself make one partition, filed under its size; groups that several cards name count once.
+    """
+    minors = {one.uuid: one.minor for one in devices if one.kind == "gpu"}
+    peers: dict[int, set[int]] = {}
+    for link in links:
+        if link.kind == "hccs" and link.up and link.a in minors and link.b in minors:
+            a, b = minors[link.a], minors[link.b]
+            peers.setdefault(a, {a}).add(b)
+            peers.setdefault(b, {b}).add(a)
+    table: dict[str, list[Manifest]] = {}
+    for group in dict.fromkeys(tuple(sorted(peers[minor])) for minor in sorted(peers)):
+        table.setdefault(str(len(group)), []).append({"minors": group, "gpuLinkType": "HCCS", "allocationScore": 1})
+    return to_json(table).decode() if table else ""
+
+
+def manifest(node: str, node_uid: str, content: Manifest, marks: Mapping[str, str], table: str) -> Manifest:
+    """The whole object; it belongs to its Node and goes with it."""
+    own = {**marks, words.GPU_PARTITION_POLICY_LABEL: "Prefer"} if table else dict(marks)
+    metadata: Manifest = {
+        "name": node,
+        "labels": own,
+        "ownerReferences": [
+            {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid, "controller": True,
+             "blockOwnerDeletion": True}
+        ],
+    }  # fmt: skip
+    if table:
+        metadata["annotations"] = {words.GPU_PARTITIONS: table}
+    return {"apiVersion": words.GROUP_VERSION, "kind": "Device", "metadata": metadata, "spec": content}
+
+
+def device_id(device: Device) -> str:
+    """What the Device object calls it: NVML's UUID, a NIC's address, the daemon's own spelling for NPUs and MLUs."""
+    if device.kind == "rdma":
+        return device.bus_id
+    if device.vendor == "huawei":
+        return f"npu-{device.card}-{device.minor}"
+    return f"MLU-{device.uuid}" if device.vendor == "cambricon" else device.uuid
+
+
+def card_resources(device: Device) -> dict[str, int]:
+    """What one device brings, by resource name."""
+    if device.kind == "rdma":
+        return {words.RDMA: UNIT}
+    if device.vendor == "huawei":
+        return {
+            words.GPU_MEMORY: device.memory,
+            words.GPU_MEMORY_RATIO: UNIT,
+            words.NPU_CORE: device.ai_cores,
+            words.NPU_CPU: device.ai_cpus,
+            words.NPU_DVPP: UNIT,
+        }
+    return {words.GPU_CORE: UNIT, words.GPU_MEMORY: device.memory, words.GPU_MEMORY_RATIO: UNIT}
+
+
+def _entry(device: Device, known: Mapping[tuple[str, int], Manifest], now: str) -> Manifest:
+    entry: Manifest = {
+        "type": device.kind,
+        "id": device_id(device),
+        "minor": device.minor,
+        "health": device.health.ok,
+        "resources": {name: text(name, value) for name, value in card_resources(device).items()},
+        "topology": _topology(device),
+    }
+    if device.kind == "gpu":
+        entry["conditions"] = [_condition(device, known.get((device.kind, device.minor)), now)]
+    if device.functions:
+        entry["vfGroups"] = [{"vfs": [{"minor": -1, "busID": one.bus_id} for one in device.functions]}]
+    return entry
+
+
+def _topology(device: Device) -> Manifest:
+    if device.vendor in DAEMON_VENDORS:
+        # The daemon knows no PCIe root of an MLU: requests aligned to PCIe are never met there.
+        root = device.pcie_root if device.vendor == "huawei" else ""
+        node = device.numa if device.numa is not None else -1
+        return {"socketID": -1, "nodeID": node, "pcieID": root, "busID": device.bus_id}
+    return {"socketID": -1, "nodeID": device.numa or 0, "pcieID": device.pcie_root, "busID": device.bus_id}
+
+
+def _condition(device: Device, before: Manifest | None, now: str) -> Manifest:
+    well = device.health.ok
+    condition = {
+        "type": "Healthy",
+        "status": "True" if well else "False",
+        "reason": "DeviceHealthy" if well else device.health.code or "Unknown",
+        "message": "device is healthy" if well else device.health.message or "device is unhealthy",
+        "lastTransitionTime": now,
+    }
+    if before is not None and before["conditions"][0]["status"] == condition["status"]:
+        condition["lastTransitionTime"] = before["conditions"][0]["lastTransitionTime"]
+    return condition

@@ -1,0 +1,208 @@
+"""Fleet files: the nodes of a simulated cluster as data, and the Node objects that ask for them.
+
+    network: {nodes_per_block: 4, blocks_per_spine: 2}    # optional: spine and block labels, in the order of the nodes
+    nodes:
+      - name: h100-[0-3]            # four nodes; [00-15] keeps the zeros; or `name: h100` with `count: 4`
+        server: dgx-h100            # a whole machine of the catalogue, or
+        devices: [{model: a10, count: 2}, {model: connectx-7, count: 1}]
+        cpu: 64                     # each optional: the machine's own if left out
+        memory: 512Gi
+        pods: 110
+        labels: {pool: train}
+        taints: [{key: dedicated, value: train, effect: NoSchedule}]
+
+An entry, once its range is spelled out, is what `scheduler.api.builders.NodeBuilder.manifest` holds.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import yaml
+
+from harness.errors import UsageError
+from harness.nodes.hardware import machine_of
+from scheduler.api.core import HOSTNAME_LABEL
+from scheduler.api.extension import BLOCK_LABEL, SPINE_LABEL
+from scheduler.api.wire import to_json
+
+Entry = dict[str, Any]
+
+FLEETS = Path(__file__).parent / "fleets"
+DEFAULT = "default"
+MOST_NODES = 100_000
+
+SIMULATED_LABEL = "seatrial.dev/simulated"
+ENTRY_ANNOTATION = "seatrial.dev/node"
+
+_RANGE = re.compile(r"(?P<before>[^\[\]]*)\[(?P<first>\d+)-(?P<last>\d+)\](?P<after>[^\[\]]*)", re.ASCII)
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
+
+
+class DeviceGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Some devices of one model."""
+
+    model: str
+    count: int = 1
+
+
+class NodeTaint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    key: str
+    value: str = ""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
+
+
+class NodeEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One entry, as a file spells it."""
+
+    name: str
+    count: int | None = None
+    server: str = ""
+    devices: tuple[DeviceGroup, ...] = ()
+    cpu: int | None = None
+    memory: str | int | None = None
+    pods: int | None = None
+    labels: dict[str, str] = {}
+    taints: tuple[NodeTaint, ...] = ()
+
+
+class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    nodes_per_block: int
+    blocks_per_spine: int
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    nodes: tuple[NodeEntry, ...]
+    network: Network | None = None
+
+
+def load_fleet(fleet: Path | str | None = None) -> list[Entry]:
+    """The entries of a fleet file, one for each node; a bare word names one of the fleets that come with the program.
+
+    Raises:
+        UsageError: there is no such file, or it has a mistake; the message names file, key, expected and found.
+    """
+    path = fleet_path(fleet or DEFAULT)
+    try:
+        content = yaml.load(path.read_bytes(), Loader=_Loader)  # noqa: S506 a safe loader, in C where there is one
+    except OSError as error:
+        raise UsageError(f"fleet {path}: cannot be read: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise UsageError(f"fleet {path}: not YAML: {error}") from error
+    return parse_fleet(content, where=str(path))
+
+
+def fleet_path(fleet: Path | str) -> Path:
+    """The file that a name or path means.
+
+    Raises:
+        UsageError: neither a file nor a known name.
+    """
+    path = Path(fleet)
+    if path.is_file():
+        return path
+    known = FLEETS / f"{fleet}.yaml"
+    if path.name == str(fleet) and known.is_file():
+        return known
+    names = ", ".join(sorted(one.stem for one in FLEETS.glob("*.yaml")))
+    raise UsageError(f"no fleet file {str(fleet)!r}; give the path of a YAML file, or one of: {names}")
+
+
+def parse_fleet(content: Any, *, where: str) -> list[Entry]:
+    """The entries of a fleet given as plain data; `where` names it in messages.
+
+    Raises:
+        UsageError: it has a mistake.
+    """
+    try:
+        file = msgspec.convert(content, _File)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"fleet {where}: {error}") from error
+    entries: list[Entry] = []
+    for number, node in enumerate(file.nodes):
+        at = f"fleet {where}: nodes[{number}]"
+        try:
+            machine_of(msgspec.to_builtins(node))
+        except UsageError as error:
+            raise UsageError(f"{at}: {error}") from error
+        entries += [_entry(node, name) for name in _names(node, at)]
+        if len(entries) > MOST_NODES:
+            raise UsageError(f"{at}: expected at most {MOST_NODES} nodes in a fleet, found more")
+    _refuse_doubles(entries, where)
+    if file.network is not None:
+        _add_network(entries, file.network, where)
+    return entries
+
+
+def checked_entry(entry: Mapping[str, Any]) -> Entry:
+    """One entry that somebody wrote by hand, in an annotation or a call.
+
+    Raises:
+        UsageError: it has a mistake.
+    """
+    return parse_fleet({"nodes": [dict(entry)]}, where=f"entry {entry.get('name', '?')!r}")[0]
+
+
+def node_manifest(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The Node object that makes node agents build this node: label, annotation, and the entry's labels and taints."""
+    name = str(entry["name"])
+    manifest: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {HOSTNAME_LABEL: name, **(entry.get("labels") or {}), SIMULATED_LABEL: "true"},
+            "annotations": {ENTRY_ANNOTATION: to_json(entry).decode()},
+        },
+    }
+    if entry.get("taints"):
+        manifest["spec"] = {"taints": [dict(taint) for taint in entry["taints"]]}
+    return manifest
+
+
+def _entry(node: NodeEntry, name: str) -> Entry:
+    found: Entry = msgspec.to_builtins(node)
+    found.pop("count", None)
+    return {**found, "name": name}
+
+
+def _names(node: NodeEntry, at: str) -> Iterable[str]:
+    match = _RANGE.fullmatch(node.name)
+    if match is not None:
+        if node.count is not None:
+            raise UsageError(f"{at}: expected a range in `name` or a `count`, found both")
+        first, last, width = int(match["first"]), int(match["last"]), len(match["first"])
+        if last < first or last - first >= MOST_NODES:
+            raise UsageError(f"{at}.name: expected a range that goes up, found {node.name!r}")
+        names = [f"{match['before']}{number:0{width}}{match['after']}" for number in range(first, last + 1)]
+    elif node.count is not None:
+        if not 0 <= node.count <= MOST_NODES:
+            raise UsageError(f"{at}.count: expected 0 to {MOST_NODES}, found {node.count}")
+        names = [f"{node.name}-{number}" for number in range(node.count)]
+    else:
+        names = [node.name]
+    if names and not _NAME.fullmatch(names[0]):
+        raise UsageError(f"{at}.name: expected lower-case letters, digits, '-' and '.', found {names[0]!r}")
+    return names
+
+
+def _refuse_doubles(entries: Iterable[Entry], where: str) -> None:
+    seen: set[str] = set()
+    for entry in entries:
+        if entry["name"] in seen:
+            raise UsageError(f"fleet {where}: expected each name once, found {entry['name']!r} twice")
+        seen.add(entry["name"])
+
+
+def _add_network(entries: list[Entry], network: Network, where: str) -> None:
+    if network.nodes_per_block < 1 or network.blocks_per_spine < 1:
+        raise UsageError(f"fleet {where}: network: expected numbers of 1 and more, found {network}")
+    for number, entry in enumerate(entries):
+        block = number // network.nodes_per_block
+        marks = {SPINE_LABEL: f"spine-{block // network.blocks_per_spine}", BLOCK_LABEL: f"block-{block}"}
+        entry["labels"] = {**marks, **entry.get("labels", {})}
+
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

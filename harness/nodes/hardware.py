@@ -1,0 +1,149 @@
+"""What a simulated node is made of: its machine out of the catalogue, its device table, and the neutral view of both.
+
+This is the short way for fleets: the table is read directly, in the same words in which the real providers answer
+(`source` says `fake-table`). That both ways agree, field by field, is a test.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from fake_devices import layout
+from fake_devices.machine import Machine, Slot, from_devices, from_server
+from fake_devices.models import AscendFacts, Catalog, CatalogError, catalog
+from fake_devices.table import DeviceTable
+from harness.devices.provider import WELL, Device, Driver, Function, Health, Link
+from harness.devices.words import (
+    cambricon_health,
+    cambricon_nodes,
+    davinci_nodes,
+    dcmi_health,
+    label_of,
+    nvidia_nodes,
+    port_health,
+    rdma_nodes,
+    xid_health,
+)
+from harness.errors import UsageError
+from scheduler.api.quantity import QuantityError, units
+
+_LINK_KINDS = ("nvlink", "hccs", "mlulink")
+_LOST = 15
+
+
+def machine_of(entry: Mapping[str, Any], models: Catalog | None = None) -> Machine:
+    """The machine that an entry of a fleet file describes.
+
+    Raises:
+        UsageError: it names what the catalogue does not have, or says an amount that is none.
+    """
+    models = models or catalog()
+    where = f"node {entry.get('name', '?')!r}"
+    devices = entry.get("devices") or ()
+    try:
+        if entry.get("server"):
+            if devices:
+                raise CatalogError("expected `server` or `devices`, found both; a server brings its own devices")
+            machine = from_server(str(entry["server"]), models)
+        else:
+            machine = from_devices(tuple((str(one["model"]), int(one.get("count", 1))) for one in devices), models)
+        cpu = units(entry.get("cpu", machine.cpu))
+        memory = units(entry.get("memory", machine.memory))
+        pods = units(entry.get("pods", machine.pods))
+    except (CatalogError, QuantityError) as error:
+        raise UsageError(f"{where}: {error}") from error
+    if (cpu, memory, pods) == (machine.cpu, machine.memory, machine.pods):
+        return machine
+    return replace(machine, cpu=cpu, memory=memory, pods=pods)
+
+
+class NodeHardware:
+    """One node's machine and, once it is needed, its table. A table in which nothing happened need not be kept."""
+
+    def __init__(self, node: str, machine: Machine, *, seed: int = 0) -> None:
+        self.node = node
+        self.machine = machine
+        self._seed = seed
+        self._table: DeviceTable | None = None
+
+    @property
+    def table(self) -> DeviceTable:
+        """The table; from now on it is kept, since whoever asks may change it."""
+        if self._table is None:
+            self._table = self._factory_fresh()
+        return self._table
+
+    def devices(self) -> tuple[Device, ...]:
+        """All devices that the kernel still shows, cards first, each kind by its minor."""
+        table = self._table or self._factory_fresh()
+        found = [_device(slot, record) for slot, record in table if record.present]
+        return tuple(sorted(found, key=lambda device: (device.kind, device.minor)))
+
+    def driver(self, vendor: str) -> Driver:
+        """Versions of a vendor's driver and library."""
+        header = (self._table or self._factory_fresh()).header
+        library = header.libraries[layout.VENDOR_CODES[vendor]]
+        return Driver(library.driver.decode(), library.library.decode(), str(library.runtime or ""))
+
+    def links(self) -> tuple[Link, ...]:
+        """What joins the cards, each pair once."""
+        table = self._table or self._factory_fresh()
+        lanes: dict[tuple[str, str, int], list[bool]] = {}
+        for record in table.links:
+            own = table.devices[record.device].uuid.decode()
+            peer = table.devices[record.peer].uuid.decode() if record.peer >= 0 else ""
+            first, second = (own, peer) if not peer or own < peer else (peer, own)
+            if not peer or own == first:
+                lanes.setdefault((first, second, record.kind), []).append(bool(record.up))
+        return tuple(
+            Link(first, second, _LINK_KINDS[kind], len(ups), all(ups)) for (first, second, kind), ups in lanes.items()
+        )
+
+    def _factory_fresh(self) -> DeviceTable:
+        return DeviceTable.create(self.machine, self.node, seed=self._seed)
+
+
+def _device(slot: Slot, record: Any) -> Device:
+    vendor = slot.model.vendor
+    facts = slot.model.facts
+    label = facts.label if isinstance(facts, AscendFacts) else label_of(vendor, facts.name)
+    return Device(
+        vendor=vendor,
+        kind="rdma" if slot.model.is_nic else "gpu",
+        model=facts.name,
+        label=label,
+        index=record.index,
+        minor=record.minor,
+        uuid=record.uuid.decode(),
+        bus_id=slot.bus,
+        numa=record.numa if record.numa >= 0 else None,
+        pcie_root=slot.root,
+        memory=record.memory_total,
+        health=_health(vendor, record),
+        card=record.card,
+        ai_cores=record.cores if isinstance(facts, AscendFacts) else 0,
+        ai_cpus=record.cpus,
+        board=f"{record.domain << 16 | record.bus << 8 | record.device << 3:x}" if vendor == "nvidia" else "",
+        serial=record.serial.decode() if not slot.model.is_nic else "",
+        nodes=_NODES[vendor](record.minor),
+        functions=tuple(Function(bus, 64 + 16 * record.minor + number) for number, bus in enumerate(slot.vfs))[
+            : record.vfs_enabled
+        ],
+        source="fake-table",
+    )
+
+
+_NODES = {"nvidia": nvidia_nodes, "huawei": davinci_nodes, "cambricon": cambricon_nodes, "mellanox": rdma_nodes}
+
+
+def _health(vendor: str, record: Any) -> Health:
+    code = record.error_codes[0] if record.error_count else 0
+    if vendor == "nvidia":
+        if code:
+            return xid_health(code, record.recovery_action)
+        return Health(ok=False, code="GpuIsLost", message="GPU is lost", sticky=True) if record.code == _LOST else WELL
+    if vendor == "huawei":
+        return dcmi_health(record.health, code)
+    if vendor == "cambricon":
+        return cambricon_health(record.health, record.driver_state)
+    return port_health([record.port_state])
