@@ -161,7 +161,7 @@ class Share:
     device: Device
     resources: Mapping[str, int]
     functions: tuple[Function, ...] = ()
-    template: str = ""
+    slices: tuple[Slice, ...] = ()  # cut for this pod: vNPU, sMLU, MIG
 
     @property
     def whole(self) -> bool:

@@ -7,8 +7,8 @@ fleet is asked for both; on real nodes the plugin's mode decides.
 """
 
 from collections.abc import Sequence
+from typing import Protocol
 
-from fake_devices.machine import Machine
 from harness.devices.provider import Device
 from harness.nodes.devices import card_resources
 from scheduler.api import device as words
@@ -23,6 +23,19 @@ SMLU_CORE, SMLU_MEMORY = "cambricon.com/mlu.smlu.vcore", "cambricon.com/mlu.smlu
 REAL_MLUS = "cambricon.com/real-mlu-counts"
 
 Amounts = dict[str, int]  # whole units, cpu in milli
+
+
+class Sized(Protocol):
+    """How big a machine is: threads, bytes, pods; `server` is its model, if it has a name."""
+
+    @property
+    def cpu(self) -> int: ...
+    @property
+    def memory(self) -> int: ...
+    @property
+    def pods(self) -> int: ...
+    @property
+    def server(self) -> str: ...
 
 
 def koordinator_amounts(devices: Sequence[Device]) -> Amounts:
@@ -54,12 +67,12 @@ def plugin_amounts(devices: Sequence[Device], *, healthy: bool) -> Amounts:
     return total
 
 
-def kubelet_amounts(machine: Machine) -> Amounts:
+def kubelet_amounts(machine: Sized) -> Amounts:
     """What kubelet itself counts. Nothing is held back for the system."""
     return {CPU: machine.cpu * 1000, MEMORY: machine.memory, EPHEMERAL_STORAGE: DISK, PODS: machine.pods}
 
 
-def capacity_and_allocatable(machine: Machine, devices: Sequence[Device]) -> tuple[Amounts, Amounts]:
+def capacity_and_allocatable(machine: Sized, devices: Sequence[Device]) -> tuple[Amounts, Amounts]:
     """Both lists."""
     own, koordinator = kubelet_amounts(machine), koordinator_amounts(devices)
     return (

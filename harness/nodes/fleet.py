@@ -142,7 +142,16 @@ def checked_entry(entry: Mapping[str, Any]) -> Entry:
     Raises:
         UsageError: it has a mistake.
     """
-    return parse_fleet({"nodes": [dict(entry)]}, where=f"entry {entry.get('name', '?')!r}")[0]
+    name = str(entry.get("name", "?"))
+    try:
+        node = msgspec.convert(dict(entry), NodeEntry)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"node {name!r}: {error}") from error
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"node {name!r}: name: expected lower-case letters, digits, '-' and '.'")
+    found = _entry(node, name)
+    machine_of(found)
+    return found
 
 
 def node_manifest(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,310 @@
+"""May this pod start on this node, and with which devices: kubelet's admission, device plugins, and the books of both.
+
+Promised devices come in the annotation `device-allocated`. A pod that asks a device plugin's resource without it gets
+the plugin's own choice, as on a node whose scheduler knows no devices. Nothing here talks to the API.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from harness.devices.grants import GRANTS
+from harness.devices.provider import (
+    Assignment,
+    ContainerGrant,
+    Device,
+    Function,
+    ProviderError,
+    Share,
+    Slice,
+    by_vendor,
+)
+from harness.nodes.capacity import PLUGIN_NAMES
+from harness.nodes.devices import card_resources, device_id
+from harness.nodes.pods import BoundPod, ContainerPlan
+from scheduler.api.device import (
+    GPU_ISOLATION_PROVIDER,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    Allocations,
+    DeviceAllocation,
+    parse_allocations,
+)
+from scheduler.api.quantity import PODS, QuantityError, amount
+from scheduler.api.requests import Amounts
+
+UNEXPECTED = "UnexpectedAdmissionError"
+FIRST_VNPU, VNPUS_PER_CARD = 100, 16
+
+Key = tuple[str, int]  # device type and minor
+
+
+class Refused(Exception):
+    """The node does not take the pod. Reason and message are kubelet's, and end up in the pod's status."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        self.reason, self.message = reason, message
+        super().__init__(f"{reason}: {message}")
+
+
+@dataclass(slots=True)
+class Holding:
+    """What one pod holds."""
+
+    requests: Amounts
+    shares: tuple[Share, ...] = ()
+    picks: Mapping[str, Mapping[str, tuple[Device, ...]]] = field(
+        default_factory=dict
+    )  # container → resource → devices
+    slices: tuple[tuple[Key, int], ...] = ()
+
+    def granted_ids(self) -> dict[str, dict[str, tuple[str, ...]]]:
+        """What device plugins chose, by container and resource, in their own names of the devices."""
+        return {
+            container: {name: tuple(map(device_id, devices)) for name, devices in chosen.items()}
+            for container, chosen in self.picks.items()
+        }
+
+
+class Books:
+    """What a node has and who holds it."""
+
+    def __init__(self) -> None:
+        self.allocatable: Amounts = {}
+        self.used: Amounts = {}
+        self._devices: dict[Key, Device] = {}
+        self._taken: dict[Key, Amounts] = {}
+        self._functions: set[str] = set()
+        self._slices: dict[Key, set[int]] = {}
+        self.holdings: dict[str, Holding] = {}  # by pod uid
+
+    def set_hardware(self, allocatable: Amounts, devices: Sequence[Device]) -> None:
+        """What there is now; what pods hold stays held."""
+        self.allocatable = allocatable
+        self._devices = {(one.kind, one.minor): one for one in devices}
+
+    def admit(
+        self, pod: BoundPod, requests: Amounts, before: Mapping[str, Mapping[str, tuple[str, ...]]] | None = None
+    ) -> Holding:
+        """Take the pod's part out of the node's. `before`: what plugins had chosen when an earlier agent started it.
+
+        Raises:
+            Refused: it does not fit, or was promised what is not there.
+        """
+        known = self.holdings.get(pod.metadata.uid)
+        if known is not None:
+            return known
+        if before is None:
+            self._check_resources(requests)
+        try:
+            allocations = parse_allocations(pod.metadata.annotations)
+            shares = self._shares(allocations, fresh=before is None)
+        except (msgspec.DecodeError, QuantityError) as error:
+            raise Refused(UNEXPECTED, f"annotation device-allocated cannot be read: {error}") from error
+        picks = self._recall(before) if before is not None else {}
+        if before is None and not any(share.device.kind == "gpu" for share in shares):
+            picks = self._pick(pod)
+        holding = Holding(requests, shares, picks)
+        self._take(pod.metadata.uid, holding)
+        return holding
+
+    def release(self, uid: str) -> None:
+        """Give back what a pod held; nothing happens if it held nothing."""
+        holding = self.holdings.pop(uid, None)
+        if holding is None:
+            return
+        for name, value in (*holding.requests.items(), (PODS, 1)):
+            self.used[name] -= value
+        for key, amounts in _device_amounts(holding):
+            taken = self._taken[key]
+            for name, value in amounts.items():
+                taken[name] -= value
+            if not any(taken.values()):
+                del self._taken[key]
+        for share in holding.shares:
+            self._functions.difference_update(one.bus_id for one in share.functions)
+            for one in share.slices:
+                self._slices.get((share.device.kind, share.device.minor), set()).discard(int(one.id))
+
+    def grants(self, pod: BoundPod, holding: Holding) -> dict[str, ContainerGrant]:
+        """What each container gets.
+
+        Raises:
+            Refused: a vendor's runtime would not start it.
+        """
+        found: dict[str, ContainerGrant] = {}
+        for container in pod.spec.containers:
+            shares = (*holding.shares, *_picked(holding, container))
+            grant = ContainerGrant()
+            for vendor, own in by_vendor(shares).items():
+                assignment = Assignment(
+                    own,
+                    pod_uid=pod.metadata.uid,
+                    container=container.name,
+                    isolation=pod.metadata.labels.get(GPU_ISOLATION_PROVIDER, ""),
+                    annotations=pod.metadata.annotations,
+                )
+                try:
+                    grant = grant.with_grant(GRANTS[vendor](assignment))
+                except ProviderError as error:
+                    raise Refused("CreateContainerError", str(error)) from error
+            if shares:
+                found[container.name] = grant
+        return found
+
+    def holders(self, key: Key) -> list[str]:
+        """Uids of the pods on a device."""
+        return [uid for uid, holding in self.holdings.items() if any(one == key for one, _ in _device_amounts(holding))]
+
+    # -- what is asked ------------------------------------------------------------------------------------------------
+
+    def _check_resources(self, requests: Amounts) -> None:
+        allocatable, used = self.allocatable, self.used
+        for name, value in (*requests.items(), (PODS, 1)):
+            have = allocatable.get(name)
+            if have is None:
+                continue  # kubelet leaves cluster-wide resources that it does not know to the scheduler
+            if used.get(name, 0) + value > have:
+                raise Refused(
+                    f"OutOf{name}",
+                    f"Node didn't have enough resource: {name}, requested: {value}, used: {used.get(name, 0)},"
+                    f" capacity: {have}",
+                )
+
+    def _shares(self, allocations: Allocations, *, fresh: bool) -> tuple[Share, ...]:
+        shares: list[Share] = []
+        for kind, entries in allocations.items():
+            for entry in entries:
+                device = self._devices.get((kind, entry.minor))
+                if device is None:
+                    raise Refused(
+                        UNEXPECTED,
+                        f"Allocate failed due to {kind} {entry.minor} is not on this node, which is unexpected",
+                    )
+                if fresh and not device.health.ok:
+                    raise Refused(
+                        UNEXPECTED,
+                        f"Allocate failed due to {kind} {entry.minor} is unhealthy ({device.health.code}),"
+                        " which is unexpected",
+                    )
+                resources = {name: amount(name, value) for name, value in entry.resources.items()}
+                if fresh:
+                    self._check_share((kind, entry.minor), device, resources, shares)
+                shares.append(
+                    Share(
+                        device,
+                        resources,
+                        self._own_functions(device, entry),
+                        self._cut(device, entry, resources, shares),
+                    )
+                )
+        return tuple(shares)
+
+    def _check_share(self, key: Key, device: Device, wanted: Amounts, so_far: Sequence[Share]) -> None:
+        taken = dict(self._taken.get(key, {}))
+        for share in so_far:
+            if share.device is device:
+                for name, value in share.resources.items():
+                    taken[name] = taken.get(name, 0) + value
+        for name, have in card_resources(device).items():
+            if taken.get(name, 0) + wanted.get(name, 0) > have:
+                raise Refused(
+                    UNEXPECTED,
+                    f"Allocate failed due to {key[0]} {key[1]} has {have - taken.get(name, 0)} of {have} {name} left,"
+                    f" {wanted[name]} promised, which is unexpected",
+                )
+
+    def _own_functions(self, device: Device, entry: DeviceAllocation) -> tuple[Function, ...]:
+        if entry.extension is None or not entry.extension.vfs:
+            return ()
+        known = {one.bus_id: one for one in device.functions}
+        wanted = [vf.bus_id for vf in entry.extension.vfs]
+        for bus in wanted:
+            if bus not in known or bus in self._functions:
+                why = "taken" if bus in known else "not on this node"
+                raise Refused(
+                    UNEXPECTED, f"Allocate failed due to virtual function {bus} is {why}, which is unexpected"
+                )
+        return tuple(known[bus] for bus in wanted)
+
+    def _cut(
+        self, device: Device, entry: DeviceAllocation, wanted: Amounts, so_far: Sequence[Share]
+    ) -> tuple[Slice, ...]:
+        """The vNPU or sMLU instance that the vendor's runtime makes for a share."""
+        key: Key = (device.kind, device.minor)
+        template = entry.extension.gpu_shared_resource_template if entry.extension else ""
+        shared = wanted.get(GPU_MEMORY_RATIO, 100) < 100
+        if not (device.vendor == "huawei" and template) and not (device.vendor == "cambricon" and shared):
+            return ()
+        first = FIRST_VNPU + device.minor * VNPUS_PER_CARD if device.vendor == "huawei" else 1
+        used = self._slices.get(key, set()) | {int(one.id) for share in so_far for one in share.slices}
+        number = next(one for one in range(first, first + 4096) if one not in used)
+        kind = "vnpu" if device.vendor == "huawei" else "smlu"
+        return (Slice(str(number), kind, template, wanted.get(GPU_MEMORY, 0)),)
+
+    def _pick(self, pod: BoundPod) -> dict[str, dict[str, tuple[Device, ...]]]:
+        """The device plugins' own choice: free healthy cards, lowest number first."""
+        chosen: dict[str, dict[str, tuple[Device, ...]]] = {}
+        gone: set[Key] = set()
+        for container in pod.spec.containers:
+            for vendor, resource in PLUGIN_NAMES.items():
+                count = _asked(container, resource)
+                if not count:
+                    continue
+                free = [
+                    one
+                    for key, one in sorted(self._devices.items())
+                    if one.vendor == vendor and one.health.ok and key not in self._taken and key not in gone
+                ]
+                if len(free) < count:
+                    raise Refused(
+                        UNEXPECTED,
+                        f"Allocate failed due to requested number of devices unavailable for {resource}."
+                        f" Requested: {count}, Available: {len(free)}, which is unexpected",
+                    )
+                picked = tuple(free[:count])
+                gone.update((one.kind, one.minor) for one in picked)
+                chosen.setdefault(container.name, {})[resource] = picked
+        return chosen
+
+    def _recall(self, before: Mapping[str, Mapping[str, tuple[str, ...]]]) -> dict[str, dict[str, tuple[Device, ...]]]:
+        by_id = {device_id(one): one for one in self._devices.values()}
+        return {
+            container: {name: tuple(by_id[one] for one in ids if one in by_id) for name, ids in granted.items()}
+            for container, granted in before.items()
+        }
+
+    def _take(self, uid: str, holding: Holding) -> None:
+        self.holdings[uid] = holding
+        used = self.used
+        for name, value in (*holding.requests.items(), (PODS, 1)):
+            used[name] = used.get(name, 0) + value
+        for key, amounts in _device_amounts(holding):
+            taken = self._taken.setdefault(key, {})
+            for name, value in amounts.items():
+                taken[name] = taken.get(name, 0) + value
+        for share in holding.shares:
+            self._functions.update(one.bus_id for one in share.functions)
+            for one in share.slices:
+                self._slices.setdefault((share.device.kind, share.device.minor), set()).add(int(one.id))
+
+
+def _device_amounts(holding: Holding) -> list[tuple[Key, Mapping[str, int]]]:
+    found: list[tuple[Key, Mapping[str, int]]] = [
+        ((share.device.kind, share.device.minor), share.resources) for share in holding.shares
+    ]
+    for chosen in holding.picks.values():
+        for devices in chosen.values():
+            found += [((one.kind, one.minor), card_resources(one)) for one in devices]
+    return found
+
+
+def _picked(holding: Holding, container: ContainerPlan) -> list[Share]:
+    chosen = holding.picks.get(container.name, {})
+    return [Share(one, card_resources(one)) for devices in chosen.values() for one in devices]
+
+
+def _asked(container: ContainerPlan, resource: str) -> int:
+    wanted = container.resources.limits.get(resource, container.resources.requests.get(resource))
+    return amount(resource, wanted) if wanted is not None else 0

@@ -1,0 +1,231 @@
+"""The agents of all simulated nodes of a cluster, in one process, as one client of its API.
+
+They watch Node objects that carry the label `seatrial.dev/simulated`, build the machine that each asks for in its
+annotation `seatrial.dev/node`, and take care of the pods that get bound there. Nothing else is shared with whoever runs
+the cluster: a Transport and a Clock, in virtual time or on an event loop.
+"""
+
+import itertools
+import logging
+
+import msgspec
+import orjson
+
+from harness.errors import UsageError
+from harness.nodes.faults import FAULTS_ANNOTATION, FaultScript
+from harness.nodes.fleet import ENTRY_ANNOTATION, SIMULATED_LABEL, checked_entry
+from harness.nodes.follow import Follower, HeadMeta
+from harness.nodes.hardware import NodeHardware, machine_of
+from harness.nodes.leases import Leases
+from harness.nodes.node import NodeAgent
+from harness.nodes.runtimes.protocol import Runtime
+from harness.nodes.runtimes.simulated import SimulatedRuntime
+from harness.nodes.writer import NODES, PODS, Writer
+from scheduler.api.clock import Clock
+from scheduler.api.transport import Transport
+from scheduler.api.wire import Wire
+
+log = logging.getLogger(__name__)
+
+
+class _NodeMeta(Wire, frozen=True):
+    name: str = ""
+    uid: str = ""
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class _NodeSeen(Wire, frozen=True):
+    metadata: _NodeMeta = _NodeMeta()
+
+
+class _PodSpec(Wire, frozen=True):
+    node_name: str = ""
+
+
+class _PodSeen(Wire, frozen=True):
+    spec: _PodSpec = _PodSpec()
+
+
+_decode_node = msgspec.json.Decoder(_NodeSeen).decode
+_decode_pod = msgspec.json.Decoder(_PodSeen).decode
+
+
+class _Node:
+    """A node and what runs beside its agent."""
+
+    __slots__ = ("agent", "entry", "faults")
+
+    def __init__(self, agent: NodeAgent, faults: FaultScript, entry: str) -> None:
+        self.agent, self.faults, self.entry = agent, faults, entry
+
+
+class NodeAgents:
+    """Start it once the API answers; stop it before the API goes."""
+
+    def __init__(self, transport: Transport, clock: Clock, *, seed: int = 0, runtime: Runtime | None = None) -> None:
+        """`seed` decides identities and delays; pods are simulated unless another runtime is given."""
+        self._clock, self._seed = clock, seed
+        self._writer = Writer(transport, clock)
+        self._runtime = runtime or SimulatedRuntime(clock, seed=seed)
+        self._leases = Leases(self._writer, clock)
+        self._nodes: dict[str, _Node] = {}  # by name
+        self._refused: dict[str, str] = {}  # node uid → the entry that cannot be built
+        self._numbers = itertools.count(1)
+        self._homes: dict[str, str] = {}  # pod uid → node name
+        self._early: dict[str, dict[str, tuple[HeadMeta, bytes]]] = {}  # node name → pod uid → pod bound to it too soon
+        self._pods = Follower(
+            transport, clock, PODS, {"fieldSelector": "spec.nodeName!="}, on_set=self._pod_set, on_gone=self._pod_gone
+        )
+        self._follow_nodes = Follower(
+            transport,
+            clock,
+            NODES,
+            {"labelSelector": SIMULATED_LABEL},
+            on_set=self._node_set,
+            on_gone=self._node_gone,
+            on_synced=self._pods.start,  # nodes first, so that a restart finds the pods' homes
+        )
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._follow_nodes.start()
+
+    def stop(self) -> None:
+        """Let go of everything; the API keeps what was written, and a new NodeAgents takes it up again."""
+        self._follow_nodes.stop()
+        self._pods.stop()
+        self._leases.close()
+        self._writer.close()
+        for node in self._nodes.values():
+            node.faults.close()
+        self._runtime.close()
+        self._nodes.clear()
+
+    def logs(self, namespace: str, pod: str, container: str) -> bytes | None:
+        """What a container has printed; None if it is not here or has not started. No name: the pod's first one."""
+        for node in self._nodes.values():
+            work = node.agent.work(namespace, pod)
+            if work is not None:
+                return self._runtime.logs(work, container or work.pod.spec.containers[0].name)
+        return None
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def _node_set(self, _head: HeadMeta, raw: msgspec.Raw) -> None:
+        seen = _decode_node(raw).metadata
+        known = self._nodes.get(seen.name)
+        if known is not None and known.agent.uid != seen.uid:
+            self._forget(seen.name)
+            known = None
+        if known is None:
+            known = self._boot(seen)
+        if known is not None:
+            for problem in known.faults.follow(seen.annotations.get(FAULTS_ANNOTATION, "")):
+                log.warning("fault refused node=%s why=%s", seen.name, problem)
+
+    def _boot(self, seen: _NodeMeta) -> _Node | None:
+        text = seen.annotations.get(ENTRY_ANNOTATION, "")
+        if self._refused.get(seen.uid) == text:
+            return None  # our own word on it came back
+        try:
+            entry = checked_entry({**_entry(text), "name": seen.name})
+            machine = machine_of(entry)
+        except UsageError as error:
+            self._refused[seen.uid] = text
+            self._cannot_boot(seen.name, str(error))
+            return None
+        hardware = NodeHardware(seen.name, machine, seed=self._seed)
+        agent = NodeAgent(
+            seen.name,
+            seen.uid,
+            next(self._numbers),
+            hardware,
+            runtime=self._runtime,
+            writer=self._writer,
+            clock=self._clock,
+        )
+        faults = FaultScript(
+            hardware,
+            self._clock,
+            on_devices=agent.refresh,
+            on_node=lambda verb, on: self._node_fault(agent, verb, on=on),
+        )
+        node = self._nodes[seen.name] = _Node(agent, faults, text)
+        agent.boot(entry.get("labels", {}), entry.get("taints", ()), lambda: self._booted(node))
+        return node
+
+    def _booted(self, node: _Node) -> None:
+        agent = node.agent
+        if self._nodes.get(agent.name) is not node:
+            return
+        self._leases.add(agent.name, agent.uid)
+        for head, raw in self._early.pop(agent.name, {}).values():
+            self._homes[head.uid] = agent.name
+            agent.pod_set(head.uid, head.deletion_timestamp is not None, msgspec.Raw(raw))
+
+    def _cannot_boot(self, name: str, why: str) -> None:
+        """Say on the Node what is wrong with it; somebody who can write nodes can also read them."""
+        log.warning("node cannot-boot node=%s why=%s", name, why)
+        now = self._clock.timestamp()
+        condition = {
+            "type": "Ready", "status": "False", "reason": "FleetEntryRefused", "message": why,
+            "lastHeartbeatTime": now, "lastTransitionTime": now,
+        }  # fmt: skip
+        self._writer.strategic(f"{NODES}/{name}/status", {"status": {"conditions": [condition]}})
+
+    def _node_gone(self, head: HeadMeta) -> None:
+        self._refused.pop(head.uid, None)
+        known = self._nodes.get(head.name)
+        if known is not None and known.agent.uid == head.uid:
+            self._forget(head.name)
+
+    def _forget(self, name: str) -> None:
+        node = self._nodes.pop(name)
+        self._leases.drop(name)
+        node.faults.close()
+        node.agent.close()
+
+    def _node_fault(self, agent: NodeAgent, verb: str, *, on: bool) -> None:
+        if verb == "not_ready":
+            agent.set_ready(not on)
+        elif on:
+            agent.frozen = True
+            self._leases.drop(agent.name)
+        else:
+            agent.frozen = False
+            self._leases.add(agent.name, agent.uid)
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def _pod_set(self, head: HeadMeta, raw: msgspec.Raw) -> None:
+        home = self._homes.get(head.uid)
+        if home is None:
+            home = _decode_pod(raw).spec.node_name
+            if home not in self._nodes:
+                self._early.setdefault(home, {})[head.uid] = (head, bytes(raw))
+                return
+            self._homes[head.uid] = home
+        node = self._nodes.get(home)
+        if node is not None:
+            node.agent.pod_set(head.uid, head.deletion_timestamp is not None, raw)
+
+    def _pod_gone(self, head: HeadMeta) -> None:
+        home = self._homes.pop(head.uid, None)
+        if home is not None and home in self._nodes:
+            self._nodes[home].agent.pod_gone(head.uid)
+        for early in self._early.values():
+            early.pop(head.uid, None)
+
+
+def _entry(text: str) -> dict[str, object]:
+    """
+    Raises:
+        UsageError: the annotation is not a JSON object.
+    """
+    try:
+        found = orjson.loads(text) if text else {}
+    except orjson.JSONDecodeError as error:
+        raise UsageError(f"annotation {ENTRY_ANNOTATION}: expected a JSON object: {error}") from error
+    if not isinstance(found, dict):
+        raise UsageError(f"annotation {ENTRY_ANNOTATION}: expected a JSON object, found {text[:40]!r}")
+    return found

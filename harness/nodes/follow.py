@@ -1,0 +1,156 @@
+"""One kind of object followed through the API: list, watch, and list again after a gap.
+
+Kept apart from the scheduler's informer on purpose: whoever judges a scheduler does not run on its code. Nothing is
+stored but names; the raw object goes to the handler, which decodes what it needs.
+"""
+
+import logging
+from collections.abc import Callable
+from urllib.parse import urlencode
+
+import msgspec
+
+from scheduler.api.clock import Clock
+from scheduler.api.transport import Request, Response, Stream, Transport
+from scheduler.api.wire import ApiStatus, RawList, WatchEvent, Wire
+
+log = logging.getLogger(__name__)
+
+PAGE = 2000
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
+GONE = 410
+
+
+class HeadMeta(Wire, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    deletion_timestamp: str | None = None
+
+
+class Head(Wire, frozen=True):
+    """What every object has and every handler needs first."""
+
+    metadata: HeadMeta = HeadMeta()
+
+
+OnSet = Callable[[HeadMeta, msgspec.Raw], None]
+OnGone = Callable[[HeadMeta], None]
+
+_decode_list = msgspec.json.Decoder(RawList).decode
+_decode_event = msgspec.json.Decoder(WatchEvent).decode
+_decode_head = msgspec.json.Decoder(Head).decode
+_decode_status = msgspec.json.Decoder(ApiStatus).decode
+
+
+class Follower:
+    """Tells `on_set` of every object that is there or changed, `on_gone` of every one that went, in the API's order."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        clock: Clock,
+        path: str,
+        selector: dict[str, str],
+        *,
+        on_set: OnSet,
+        on_gone: OnGone,
+        on_synced: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._transport, self._clock = transport, clock
+        self._path, self._selector = path, selector
+        self._on_set, self._on_gone, self._on_synced = on_set, on_gone, on_synced
+        self._known: dict[str, HeadMeta] = {}  # by uid
+        self._listed: dict[str, HeadMeta] = {}
+        self._version = ""
+        self._stream: Stream | None = None
+        self._pause = FIRST_PAUSE
+        self._stopped = False
+        self.synced = False
+
+    def start(self) -> None:
+        self._list("")
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._stream is not None:
+            self._stream.close()
+
+    def _list(self, continue_: str) -> None:
+        if self._stopped:
+            return
+        query = {**self._selector, "limit": str(PAGE)}
+        if continue_:
+            query["continue"] = continue_
+        else:
+            self._listed = {}
+        self._transport.send(Request("GET", f"{self._path}?{urlencode(query)}"), self._on_list)
+
+    def _on_list(self, response: Response) -> None:
+        if self._stopped:
+            return
+        if not response.ok:
+            log.info("follow list-refused path=%s code=%d", self._path, response.code)
+            self._again(lambda: self._list(""))
+            return
+        page = _decode_list(response.body)
+        for raw in page.items or ():
+            head = _decode_head(raw).metadata
+            self._listed[head.uid] = head
+            self._on_set(head, raw)
+        if page.metadata.continue_:
+            self._list(page.metadata.continue_)
+            return
+        before, self._known, self._listed = self._known, self._listed, {}
+        for uid in before.keys() - self._known.keys():
+            self._on_gone(before[uid])
+        self._version = page.metadata.resource_version
+        self._pause = FIRST_PAUSE
+        if not self.synced:
+            self.synced = True
+            self._on_synced()
+        self._watch()
+
+    def _watch(self) -> None:
+        if self._stopped:
+            return
+        query = {**self._selector, "watch": "1", "allowWatchBookmarks": "true", "resourceVersion": self._version}
+        request = Request("GET", f"{self._path}?{urlencode(query)}")
+        self._stream = self._transport.stream(request, self._on_line, self._on_end)
+
+    def _on_line(self, line: bytes) -> None:
+        if self._stopped:
+            return
+        event = _decode_event(line)
+        if event.type == "ERROR":
+            status = _decode_status(event.object)
+            log.info("follow watch-error path=%s code=%d", self._path, status.code)
+            if self._stream is not None:
+                self._stream.close()
+            self._again(lambda: self._list("") if status.code == GONE else self._watch())
+            return
+        head = _decode_head(event.object).metadata
+        self._version = head.resource_version
+        self._pause = FIRST_PAUSE
+        if event.type == "DELETED":
+            if self._known.pop(head.uid, None) is not None:
+                self._on_gone(head)
+        elif event.type != "BOOKMARK":
+            self._known[head.uid] = head
+            self._on_set(head, event.object)
+
+    def _on_end(self, response: Response) -> None:
+        if self._stopped:
+            return
+        if response.code == GONE:
+            self._list("")
+        elif response.ok:
+            self._watch()  # servers end watches after a while; the place is kept
+        else:
+            log.info("follow watch-broken path=%s code=%d", self._path, response.code)
+            self._again(self._watch)
+
+    def _again(self, action: Callable[[], None]) -> None:
+        pause, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE)
+        self._clock.call_later(pause, action)

@@ -1,0 +1,346 @@
+"""One node's agent: it publishes what the node is, and takes its pods from bound to gone.
+
+What kubelet, the vendors' device plugins, koordlet and Koordinator's manager do for a node on a real cluster is done
+here together, through the API alone. How containers run is the runtime's business, what the hardware is the hardware's.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from harness.devices.grants import DSMLU_ASSIGNED
+from harness.devices.provider import Device, Driver, Link
+from harness.nodes import devices as device_object
+from harness.nodes.admission import UNEXPECTED, Books, Refused
+from harness.nodes.capacity import Sized, capacity_and_allocatable, quantities
+from harness.nodes.pods import BoundPod, decode_pod, requests_of
+from harness.nodes.runtimes.protocol import ContainerState, Runtime, Work
+from harness.nodes.status import granted_before, phase_of, refused_status, running_status, seen_states
+from harness.nodes.writer import DEVICES, NODES, Writer, pod_path, then
+from scheduler.api.clock import Clock
+from scheduler.api.core import HOSTNAME_LABEL
+from scheduler.api.quantity import QuantityError
+from scheduler.api.transport import Response
+
+log = logging.getLogger(__name__)
+
+Manifest = dict[str, Any]
+
+KUBELET_VERSION = "v1.35.0"
+DSMLU_LOCK = "cambricon.com/dsmlu.lock"
+_HOSTS_PER_NODE = 253
+_CONFLICT = 409
+
+
+class Hardware(Protocol):
+    """What a node is made of, simulated or real."""
+
+    @property
+    def machine(self) -> Sized: ...
+    def devices(self) -> tuple[Device, ...]: ...
+    def driver(self, vendor: str) -> Driver: ...
+    def links(self) -> tuple[Link, ...]: ...
+
+
+class _PodRun:
+    """A pod on this node, from admission until its object is gone."""
+
+    __slots__ = ("in_flight", "next_status", "start", "states", "stopping", "work")
+
+    def __init__(self, work: Work, start: str) -> None:
+        self.work = work
+        self.start = start
+        self.states: tuple[ContainerState, ...] = ()
+        self.stopping = False
+        self.in_flight = False
+        self.next_status: Manifest | None = None
+
+
+class NodeAgent:
+    """The agent of one node."""
+
+    def __init__(
+        self, name: str, uid: str, number: int, hardware: Hardware, *, runtime: Runtime, writer: Writer, clock: Clock
+    ) -> None:
+        """`number` makes the node's addresses its own."""
+        self.name, self.uid = name, uid
+        self.hardware = hardware
+        self._number = number
+        self._runtime, self._writer, self._clock = runtime, writer, clock
+        self._books = Books()
+        self._runs: dict[str, _PodRun] = {}
+        self._refused: set[str] = set()
+        self._next_host = 0
+        self._devices: tuple[Device, ...] = ()
+        self._published: list[Manifest] = []
+        self._names: set[str] = set()  # resources last written to the node
+        self.frozen = False
+        self.ready = True
+
+    # -- the node -----------------------------------------------------------------------------------------------------
+
+    @property
+    def host_ip(self) -> str:
+        number = self._number
+        return f"172.{16 + (number >> 16) % 16}.{number >> 8 & 255}.{number & 255}"
+
+    def boot(self, labels: dict[str, str], taints: Sequence[Manifest], booted: Callable[[], object]) -> None:
+        """Publish the Device object, then labels and taints, then a Ready status: whoever sees Ready sees the rest."""
+        self._read_hardware()
+        marks = self._labels(labels)
+
+        def say_ready() -> None:
+            self._write_status()
+            booted()
+
+        def mark() -> None:
+            patch: Manifest = {"metadata": {"labels": marks}}
+            if taints:
+                patch["spec"] = {"taints": list(taints)}
+            self._writer.strategic(f"{NODES}/{self.name}", patch, then(say_ready))
+
+        self._publish(then(mark))
+
+    def refresh(self) -> None:
+        """Look at the hardware again and publish what has changed."""
+        before = self._devices
+        self._read_hardware()
+        if self._devices != before:
+            self._publish(None)
+            self._write_status()
+
+    def set_ready(self, ready: bool) -> None:
+        """Say that the node is Ready, or that it is not."""
+        self.ready = ready
+        self._write_status()
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """What was last seen of the hardware."""
+        return self._devices
+
+    def _read_hardware(self) -> None:
+        self._devices = self.hardware.devices()
+        _, allocatable = capacity_and_allocatable(self.hardware.machine, device_object.reported(self._devices))
+        self._books.set_hardware(allocatable, self._devices)
+
+    def _labels(self, extra: dict[str, str]) -> dict[str, str]:
+        own = {HOSTNAME_LABEL: self.name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+        if self.hardware.machine.server:
+            own["node.kubernetes.io/instance-type"] = self.hardware.machine.server
+        return {**own, **self._device_labels(), **extra}
+
+    def _device_labels(self) -> dict[str, str]:
+        shown = device_object.reported(self._devices)
+        cards = [one for one in shown if one.kind == "gpu"]
+        return device_object.labels(shown, self.hardware.driver(cards[0].vendor) if cards else None)
+
+    def _publish(self, done: Callable[[Response], object] | None) -> None:
+        """Create the Device object or change our part of it; labels and annotations of others stay."""
+        shown = device_object.reported(self._devices)
+        if not shown and not self._published:
+            if done is not None:
+                self._clock.call_soon(lambda: done(Response(200)))
+            return
+        content = device_object.spec(shown, self._published, now=self._clock.timestamp())
+        self._published = content["devices"]
+        table = device_object.partitions(shown, self.hardware.links())
+        manifest = device_object.manifest(self.name, self.uid, content, self._device_labels(), table)
+
+        def finish(response: Response) -> None:
+            if done is not None:
+                done(response)
+
+        def created(response: Response) -> None:
+            if response.code == _CONFLICT:
+                patch = {"metadata": manifest["metadata"], "spec": content}
+                self._writer.merge(f"{DEVICES}/{self.name}", patch, finish)
+            else:
+                finish(response)
+
+        self._writer.create(DEVICES, manifest, created)
+
+    def _write_status(self) -> None:
+        shown = device_object.reported(self._devices)
+        capacity, allocatable = capacity_and_allocatable(self.hardware.machine, shown)
+        gone = dict.fromkeys(self._names - capacity.keys())
+        self._names = set(capacity)
+        now = self._clock.timestamp()
+        status = {
+            "capacity": {**quantities(capacity), **gone},
+            "allocatable": {**quantities(allocatable), **gone},
+            "conditions": [*_well(now), self._ready_condition(now)],
+            "addresses": [{"type": "InternalIP", "address": self.host_ip}, {"type": "Hostname", "address": self.name}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+            "nodeInfo": {
+                "machineID": self.uid,
+                "systemUUID": self.uid,
+                "bootID": self.uid,
+                "kernelVersion": "6.8.0",
+                "osImage": "simulated machine",
+                "containerRuntimeVersion": f"{self._runtime.name}://{self._runtime.version}",
+                "kubeletVersion": KUBELET_VERSION,
+                "kubeProxyVersion": KUBELET_VERSION,
+                "operatingSystem": "linux",
+                "architecture": "amd64",
+            },
+        }
+        self._writer.strategic(f"{NODES}/{self.name}/status", {"status": status})
+
+    def _ready_condition(self, now: str) -> Manifest:
+        if self.ready:
+            return _condition("Ready", "True", "KubeletReady", "kubelet is posting ready status", now)
+        return _condition("Ready", "False", "KubeletNotReady", "container runtime is down", now)
+
+    # -- its pods -----------------------------------------------------------------------------------------------------
+
+    def pod_set(self, uid: str, deleting: bool, raw: msgspec.Raw) -> None:
+        """A pod bound to this node is there, or has changed."""
+        if self.frozen:
+            return
+        run = self._runs.get(uid)
+        if run is not None:
+            if deleting and not run.stopping:
+                self._stop(run, decode_pod(raw))
+            return
+        pod = decode_pod(raw)
+        if deleting:
+            self._writer.remove_pod(pod.metadata.namespace, pod.metadata.name, uid)
+        elif not pod.terminated and uid not in self._refused:
+            self._admit(pod, raw)
+
+    def pod_gone(self, uid: str) -> None:
+        """The object of a pod is gone; whatever is left of the pod goes too."""
+        self._refused.discard(uid)
+        run = self._runs.pop(uid, None)
+        if run is not None:
+            self._books.release(uid)
+            if not run.stopping:
+                self._runtime.stop(run.work, 0.0, lambda: None)
+
+    def work(self, namespace: str, name: str) -> Work | None:
+        """The pod of that name, if it was started here."""
+        for run in self._runs.values():
+            meta = run.work.pod.metadata
+            if meta.name == name and meta.namespace == namespace:
+                return run.work
+        return None
+
+    def pods_on(self, kind: str, minor: int) -> list[Work]:
+        """The pods that hold a part of a device."""
+        return [self._runs[uid].work for uid in self._books.holders((kind, minor)) if uid in self._runs]
+
+    def close(self) -> None:
+        """End everything without telling the API: the node is gone."""
+        for run in self._runs.values():
+            self._runtime.stop(run.work, 0.0, lambda: None)
+        self._runs.clear()
+
+    def _admit(self, pod: BoundPod, raw: msgspec.Raw) -> None:
+        before = granted_before(pod) if pod.status.container_statuses else None
+        try:
+            holding = self._books.admit(pod, requests_of(raw), before)
+            grants = self._books.grants(pod, holding)
+        except (Refused, QuantityError) as error:
+            self._refuse(pod, error)
+            return
+        ip = self.host_ip if pod.spec.host_network else pod.status.pod_ip or self._pod_ip()
+        run = _PodRun(
+            Work(pod, self.name, ip, grants, holding.granted_ids()), pod.status.start_time or self._clock.timestamp()
+        )
+        self._runs[pod.metadata.uid] = run
+        self._answer_plugin_protocol(run)
+        if before is not None:
+            run.states = seen_states(pod)
+            if self._runtime.resume(run.work, run.states, lambda states: self._changed(run, states)):
+                return
+        self._runtime.start(run.work, lambda states: self._changed(run, states))
+
+    def _refuse(self, pod: BoundPod, error: Refused | QuantityError) -> None:
+        meta = pod.metadata
+        self._books.release(meta.uid)
+        self._refused.add(meta.uid)
+        reason, message = (error.reason, error.message) if isinstance(error, Refused) else (UNEXPECTED, str(error))
+        log.info("pod refused pod=%s node=%s reason=%s why=%s", pod.key, self.name, reason, message)
+        text = f"Pod was rejected: {message}"
+        status = refused_status(reason, text, now=self._clock.timestamp())
+        self._writer.strategic(f"{pod_path(meta.namespace, meta.name)}/status", {"status": status})
+
+    def _answer_plugin_protocol(self, run: _PodRun) -> None:
+        """A vendor's plugin that writes to the pod (dynamic sMLU) does so, and unlocks the node."""
+        meta = run.work.pod.metadata
+        answers = {name: value for grant in run.work.grants.values() for name, value in grant.annotations.items()}
+        if answers and meta.annotations.get(DSMLU_ASSIGNED) != "true":
+            patch = {"metadata": {"annotations": answers}}
+            self._writer.merge(pod_path(meta.namespace, meta.name), patch)
+            self._writer.merge(f"{NODES}/{self.name}", {"metadata": {"annotations": {DSMLU_LOCK: None}}})
+
+    def _changed(self, run: _PodRun, states: tuple[ContainerState, ...]) -> None:
+        """The runtime says that containers have changed."""
+        run.states = states
+        work = run.work
+        if phase_of(states, work.pod.spec.restart_policy) in {"Succeeded", "Failed"}:
+            self._books.release(work.uid)
+        self._write_pod(run)
+
+    def _write_pod(self, run: _PodRun) -> None:
+        """One write at a time for a pod, so that an older status never lands on a newer one."""
+        if self.frozen:
+            return
+        status = running_status(
+            run.work, run.states, host_ip=self.host_ip, start=run.start, now=self._clock.timestamp()
+        )
+        if run.in_flight:
+            run.next_status = status
+            return
+        self._send_status(run, status)
+
+    def _send_status(self, run: _PodRun, status: Manifest) -> None:
+        meta = run.work.pod.metadata
+        run.in_flight = True
+
+        def written(_response: Response) -> None:
+            run.in_flight = False
+            following, run.next_status = run.next_status, None
+            if following is not None:
+                self._send_status(run, following)
+
+        patch = {"metadata": {"uid": meta.uid}, "status": status}
+        self._writer.strategic(f"{pod_path(meta.namespace, meta.name)}/status", patch, written)
+
+    def _stop(self, run: _PodRun, pod: BoundPod) -> None:
+        run.stopping = True
+        meta = pod.metadata
+        grace = meta.deletion_grace_period_seconds
+        if grace is None:
+            grace = pod.spec.termination_grace_period_seconds
+
+        def stopped() -> None:
+            self._books.release(meta.uid)
+            self._writer.remove_pod(meta.namespace, meta.name, meta.uid)
+
+        self._runtime.stop(run.work, float(grace), stopped)
+
+    def _pod_ip(self) -> str:
+        self._next_host = self._next_host % _HOSTS_PER_NODE + 1
+        return f"10.{self._number >> 8 & 255}.{self._number & 255}.{self._next_host + 1}"
+
+
+def _condition(kind: str, status: str, reason: str, message: str, now: str) -> Manifest:
+    return {
+        "type": kind, "status": status, "reason": reason, "message": message,
+        "lastHeartbeatTime": now, "lastTransitionTime": now,
+    }  # fmt: skip
+
+
+_NO_PRESSURE = (
+    ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+)
+
+
+def _well(now: str) -> list[Manifest]:
+    return [_condition(kind, "False", reason, message, now) for kind, reason, message in _NO_PRESSURE]

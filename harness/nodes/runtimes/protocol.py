@@ -1,0 +1,82 @@
+"""What runs a pod's containers, whatever that means: as data, as processes, in Docker.
+
+The node agent decides (admission, grants, phases, what the API hears); a runtime only starts, stops and reports.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from harness.devices.provider import ContainerGrant
+from harness.nodes.pods import BoundPod, ContainerPlan
+
+State = Literal["waiting", "running", "terminated"]
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerState:
+    """One container at one moment. Times in seconds since 1970."""
+
+    name: str
+    state: State = "waiting"
+    reason: str = ""
+    message: str = ""
+    started: float = 0.0
+    finished: float = 0.0
+    exit_code: int = 0
+    restarts: int = 0
+    id: str = ""
+
+
+@dataclass(slots=True)
+class Work:
+    """A pod that was admitted: all that a runtime needs to run it."""
+
+    pod: BoundPod
+    node: str
+    ip: str
+    grants: Mapping[str, ContainerGrant] = field(default_factory=dict)  # by container
+    granted_ids: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)  # container → resource → ids
+    delay: float = 0.0  # seconds that a fault adds to its start
+
+    @property
+    def uid(self) -> str:
+        return self.pod.metadata.uid
+
+    def container(self, name: str) -> ContainerPlan | None:
+        """The container of that name, init containers included."""
+        for one in (*self.pod.spec.containers, *self.pod.spec.init_containers):
+            if one.name == name:
+                return one
+        return None
+
+
+Report = Callable[[tuple[ContainerState, ...]], None]
+
+
+class Runtime(ABC):
+    """Runs pods."""
+
+    name: str
+    version: str
+
+    @abstractmethod
+    def start(self, work: Work, report: Report) -> None:
+        """Start the pod's containers; `report` gets the states of all of them whenever one has changed."""
+
+    @abstractmethod
+    def resume(self, work: Work, states: tuple[ContainerState, ...], report: Report) -> bool:
+        """Take up a pod that an earlier agent had started; False if it cannot be found any more."""
+
+    @abstractmethod
+    def stop(self, work: Work, grace: float, done: Callable[[], None]) -> None:
+        """End the containers, by force after `grace` seconds; `done` is called once nothing of them is left."""
+
+    @abstractmethod
+    def logs(self, work: Work, container: str) -> bytes | None:
+        """What the container has printed; None if there is no such container or none of its output."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End everything that was started."""

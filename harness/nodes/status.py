@@ -1,0 +1,135 @@
+"""Pod status as kubelet would write it: phase, conditions and container statuses, from the states a runtime reports."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.nodes.pods import BoundPod, ContainerSeen, ResourceStatus
+from harness.nodes.runtimes.protocol import ContainerState, Work
+from scheduler.api.clock import from_rfc3339, rfc3339
+
+Manifest = dict[str, Any]
+
+
+def phase_of(states: Sequence[ContainerState], restart_policy: str) -> str:
+    """Kubelet's rule (`getPhase`): what has ended and will not be started again decides."""
+    if not states:
+        return "Running"
+    if all(one.state == "waiting" and not one.restarts for one in states):
+        return "Pending"
+    if any(one.state == "running" for one in states) or restart_policy == "Always":
+        return "Running"
+    ended = [one for one in states if one.state == "terminated"]
+    if len(ended) < len(states):
+        return "Running"  # something waits to be started again
+    if all(one.exit_code == 0 for one in ended):
+        return "Succeeded"
+    return "Failed" if restart_policy == "Never" else "Running"
+
+
+def running_status(work: Work, states: Sequence[ContainerState], *, host_ip: str, start: str, now: str) -> Manifest:
+    """The whole status of a pod that was admitted, to be merged strategically over what is there."""
+    phase = phase_of(states, work.pod.spec.restart_policy)
+    ended = phase in {"Succeeded", "Failed"}
+    ready = bool(states) and all(one.state == "running" for one in states)
+    why = {} if ready else {"reason": "PodCompleted"} if phase == "Succeeded" else {"reason": "ContainersNotReady"}
+    truth = "True" if ready else "False"
+    begun = phase != "Pending"
+    sandbox = "True" if begun and not ended else "False"
+    conditions = [
+        {"type": "PodReadyToStartContainers", "status": sandbox, "lastTransitionTime": now},
+        {"type": "Initialized", "status": "True", "lastTransitionTime": now},
+        {"type": "Ready", "status": truth, "lastTransitionTime": now, **why},
+        {"type": "ContainersReady", "status": truth, "lastTransitionTime": now, **why},
+    ]
+    status: Manifest = {
+        "phase": phase,
+        "startTime": start,
+        "hostIP": host_ip,
+        "hostIPs": [{"ip": host_ip}],
+        "conditions": conditions,
+        "containerStatuses": [container_status(work, one) for one in states],
+    }
+    if begun:
+        status["podIP"] = work.ip
+        status["podIPs"] = [{"ip": work.ip}]
+    return status
+
+
+def container_status(work: Work, state: ContainerState) -> Manifest:
+    """One container. What device plugins gave it is in `allocatedResourcesStatus`, where a new agent finds it again."""
+    plan = work.container(state.name)
+    image = plan.image if plan else ""
+    status: Manifest = {
+        "name": state.name,
+        "image": image,
+        "imageID": "",
+        "ready": state.state == "running",
+        "started": state.state == "running",
+        "restartCount": state.restarts,
+        "state": _state(state),
+    }
+    if state.id:
+        status["containerID"] = state.id
+    granted = work.granted_ids.get(state.name)
+    if granted:
+        status["allocatedResourcesStatus"] = [
+            {"name": name, "resources": [{"resourceID": one, "health": "Healthy"} for one in ids]}
+            for name, ids in granted.items()
+        ]
+    return status
+
+
+def refused_status(reason: str, message: str, *, now: str) -> Manifest:
+    """A pod that the node would not take."""
+    return {"phase": "Failed", "reason": reason, "message": message, "startTime": now}
+
+
+def seen_states(pod: BoundPod) -> tuple[ContainerState, ...]:
+    """The container states that an earlier agent wrote."""
+    return tuple(_seen(one) for one in pod.status.container_statuses)
+
+
+def granted_before(pod: BoundPod) -> dict[str, Mapping[str, tuple[str, ...]]]:
+    """Which devices plugins gave the containers, as written by an earlier agent."""
+    return {
+        one.name: {each.name: _ids(each) for each in one.allocated_resources_status}
+        for one in pod.status.container_statuses
+        if one.allocated_resources_status
+    }
+
+
+def _ids(status: ResourceStatus) -> tuple[str, ...]:
+    return tuple(one.resource_id for one in status.resources)
+
+
+def _state(state: ContainerState) -> Manifest:
+    if state.state == "running":
+        return {"running": {"startedAt": rfc3339(state.started)}}
+    if state.state == "terminated":
+        ended: Manifest = {
+            "exitCode": state.exit_code,
+            "reason": state.reason,
+            "startedAt": rfc3339(state.started),
+            "finishedAt": rfc3339(state.finished),
+        }
+        if state.id:
+            ended["containerID"] = state.id
+        if state.message:
+            ended["message"] = state.message
+        return {"terminated": ended}
+    waiting: Manifest = {"reason": state.reason or "ContainerCreating"}
+    if state.message:
+        waiting["message"] = state.message
+    return {"waiting": waiting}
+
+
+def _seen(one: ContainerSeen) -> ContainerState:
+    if one.state.running is not None:
+        started = from_rfc3339(one.state.running.started_at) if one.state.running.started_at else 0.0
+        return ContainerState(one.name, "running", started=started, restarts=one.restart_count)
+    if one.state.terminated is not None:
+        ended = one.state.terminated
+        return ContainerState(
+            one.name, "terminated", reason=ended.reason, exit_code=ended.exit_code, restarts=one.restart_count
+        )
+    return ContainerState(one.name, restarts=one.restart_count)
