@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -83,16 +83,19 @@ class Filter(Plugin):
 
 
 class FilterColumns(Filter):
+    """A filter that can judge many nodes for many classes at once."""
+
+    def columnar(self, state: CycleState) -> bool:  # noqa: ARG002
+        """Whether it can for this class; if not, `filter` is asked node by node."""
+        return True
+
+    def stack(self, states: Sequence[CycleState]) -> Any:
+        """What `passing` needs to know of these classes, put together as it likes best."""
+        return states
+
     @abstractmethod
-    def passing(self, state: CycleState, batch: Batch) -> Bools | None:
-        """`filter` for all rows of `batch` at once; None if they all pass.
-
-        Nodes marked in a column by the plugin as needing the plain method are not its business here: see `plain_rows`.
-        """
-
-    def plain_rows(self, state: CycleState, batch: Batch) -> Bools | None:  # noqa: ARG002
-        """Rows on which only `filter` itself can tell; asked after `passing`, for rows that passed. None: no row."""
-        return None
+    def passing(self, stacked: Any, batch: Batch) -> Bools | None:
+        """`filter` for every class and every row, [class, row]; None if they all pass."""
 
 
 class VictimAware(Plugin):
@@ -134,9 +137,19 @@ class Score(Plugin):
 
 
 class ScoreColumns(Score):
+    """A score that can judge many nodes for many classes at once."""
+
+    def columnar_scores(self, state: CycleState) -> bool:  # noqa: ARG002
+        """Whether it can for this class; if not, `score` is asked node by node."""
+        return True
+
+    def stack_scores(self, states: Sequence[CycleState]) -> Any:
+        """What `scores` needs to know of these classes, put together as it likes best."""
+        return states
+
     @abstractmethod
-    def scores(self, state: CycleState, batch: Batch) -> Ints | None:
-        """`score` for all rows of `batch` at once; None if it is 0 for all of them."""
+    def scores(self, stacked: Any, batch: Batch) -> Ints | None:
+        """`score` for every class and every row, [class, row], for the caller to overwrite; None if all are 0."""
 
 
 class Permit(Plugin):
@@ -199,12 +212,19 @@ class Listener(ABC):
 class Normalizer(ABC):
     """Brings raw scores to 0..100. The result may depend on all feasible nodes, but only through `limits`."""
 
-    @abstractmethod
-    def limits(self, raw: Ints) -> tuple[int, ...]:
-        """What `apply` needs to know of the whole; `raw` is -1 or less where a node is not feasible."""
+    width: ClassVar[int] = 1  # how many numbers the limits are
 
     @abstractmethod
-    def apply(self, raw: Ints, limits: tuple[int, ...]) -> Ints: ...
+    def limits(self, raw: Ints) -> tuple[int, ...]:
+        """What `apply` needs to know of the whole, for one class; `raw` is -1 where a node is not feasible."""
+
+    @abstractmethod
+    def apply(self, raw: Ints, limits: Ints) -> Ints:
+        """`raw` [row] with `limits` [number, 1], or [class, row] with [number, class, 1]."""
+
+    @abstractmethod
+    def one(self, raw: int, limits: tuple[int, ...]) -> int:
+        """The same for one value."""
 
 
 class ByMaximum(Normalizer):
@@ -214,11 +234,13 @@ class ByMaximum(Normalizer):
         self._reverse = reverse
 
     def limits(self, raw: Ints) -> tuple[int, ...]:
-        return (int(raw.max(initial=0)),)
+        return (max(int(raw.max(initial=0)), 0),)
 
-    def apply(self, raw: Ints, limits: tuple[int, ...]) -> Ints:
-        (highest,) = limits
-        if highest == 0:
-            return np.full_like(raw, MAX_NODE_SCORE) if self._reverse else raw
-        scaled = raw * MAX_NODE_SCORE // highest
+    def apply(self, raw: Ints, limits: Ints) -> Ints:
+        scaled = raw * MAX_NODE_SCORE  # where the highest is 0 all are 0, and stay 0 (or 100, in reverse)
+        scaled //= np.maximum(limits[0], 1)
+        return MAX_NODE_SCORE - scaled if self._reverse else scaled
+
+    def one(self, raw: int, limits: tuple[int, ...]) -> int:
+        scaled = raw * MAX_NODE_SCORE // (limits[0] or 1)
         return MAX_NODE_SCORE - scaled if self._reverse else scaled

@@ -5,6 +5,7 @@ No extension point does I/O: binding writes what `pre_bind` returns, in one patc
 Follows Koordinator `pkg/scheduler/plugins/deviceshare`; deviations are in scheduler/DESIGN.md.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -48,15 +49,15 @@ from scheduler.plugins.deviceshare.cache import (
     FREE_SUM,
     LISTED,
     NO_ENTRY,
-    SHARES,
     TOTAL_SUM,
+    WEIGHT,
     DeviceCache,
     NodeDevices,
-    Shares,
     shares_of,
 )
-from scheduler.plugins.deviceshare.request import DeviceRequest, InvalidRequestError
+from scheduler.plugins.deviceshare.request import DeviceRequest, InvalidRequestError, TypeRequest
 from scheduler.plugins.deviceshare.scoring import DEFAULT_WEIGHTS, Scorer, StrategyType
+from scheduler.plugins.deviceshare.states import SHARES, Shares
 from scheduler.plugins.noderesources.fit import WeightedResource
 
 WRONG_ISOLATION = Status.unresolvable("GPUIsolationProviderHAMICore not found on the node")
@@ -104,7 +105,9 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
     def __init__(self, handle: Handle, args: DeviceShareArgs | None = None) -> None:
         self._scorer = (args or DeviceShareArgs()).scorer()
         self._handle = handle
-        self.devices = DeviceCache(handle.columns)
+        self._column_scorer = self._scorer.over(SHARES)
+        self.devices = DeviceCache(handle.columns, self._column_scorer)
+        self._requests: dict[tuple[TypeRequest, ...], DeviceRequest] = {}
         self._isolation: NodeFact[str] = NodeFact(
             handle.cache, lambda node: node.metadata.labels.get(GPU_ISOLATION_PROVIDER, "")
         )
@@ -152,8 +155,12 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         simple = None
         if gpu is not None and len(request.types) == 1 and all(name in SHARES for name, _ in gpu.each):
             simple = tuple(gpu.amounts.get(name, 0) for name in SHARES)
-        state[WANTED] = _Wanted(request, isolation, simple)
+        state[WANTED] = _Wanted(self._same(request), isolation, simple)
         return SUCCESS
+
+    def _same(self, request: DeviceRequest) -> DeviceRequest:
+        """One object for all requests that ask the same, so that what is worked out for one serves the others."""
+        return self._requests.setdefault(request.types, request)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         wanted = state[WANTED]
@@ -162,29 +169,26 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         devices = self._view(state, node.name)
         if devices is None or not devices.listed:
             return SUCCESS  # the kubelet's own device plugin is left to decide (R22)
-        found = allocate(devices, wanted.request, None)
+        found = allocate(devices.state, wanted.request, self._scorer)
         return found if isinstance(found, Status) else SUCCESS
 
-    def passing(self, state: CycleState, batch: Batch) -> Bools | None:
+    def columnar(self, state: CycleState) -> bool:
         wanted = state[WANTED]
-        ok: Bools | None = None
-        if wanted.gpu_shares is not None:
-            gpu = wanted.request.types[0]
-            listed = batch.own(LISTED)
-            cards = batch.own(CARDS)
-            # A card with nothing in it (unhealthy, or a filler) suffices for nobody: every request names an amount.
-            suffices = (cards >= np.array(wanted.gpu_shares, np.int64)).all(axis=2)
-            ok = (suffices.sum(axis=1) >= gpu.count) | (listed == NO_ENTRY)
-        if wanted.isolation:
-            isolated = self._isolation.judge(batch, lambda provider: provider == wanted.isolation)
-            if isolated is not None:
-                ok = isolated if ok is None else ok & isolated
-        return ok
+        return wanted.gpu_shares is not None and not wanted.isolation
 
-    def plain_rows(self, state: CycleState, batch: Batch) -> Bools | None:
-        if state[WANTED].gpu_shares is not None:
-            return None
-        return np.asarray(batch.own(LISTED) != NO_ENTRY, np.bool_)
+    def stack(self, states: Sequence[CycleState]) -> tuple[Ints, Ints]:
+        """What each card must have [share, 1, class, 1], and of how many cards [class, 1]."""
+        wanted = [state[WANTED] for state in states]
+        shares = np.array([one.gpu_shares for one in wanted], np.int64).T
+        return shares[:, None, :, None], np.array([[one.request.types[0].count] for one in wanted], np.int64)
+
+    def passing(self, stacked: tuple[Ints, Ints], batch: Batch) -> Bools | None:
+        shares, counts = stacked
+        # A card with nothing in it (unhealthy, or a filler) suffices for nobody: every request names an amount.
+        suffices = np.logical_and.reduce(batch.own(CARDS)[:, :, None] >= shares)
+        ok = np.add.reduce(suffices) >= counts
+        ok |= batch.own(LISTED) == NO_ENTRY
+        return ok
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
         return WANTED in state
@@ -194,42 +198,36 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         if devices is None or not devices.listed:
             return 0
         score = 0
-        for one in state[WANTED].request.types:
-            slots = list(devices.slots(one.type))
-            total, free = dict[str, int](), dict[str, int]()
-            for slot in slots:
-                for name, value in slot.total.items():
-                    total[name] = total.get(name, 0) + value
-                    free[name] = free.get(name, 0) + slot.free(name)
+        request = state[WANTED].request
+        known = devices.state.scores.get(request)
+        if known is not None:
+            return known
+        for one in request.types:
+            total, free = devices.state.sums(one.type)
             score += self._scorer.score(total, free, one.amounts)
+        devices.state.scores[request] = score
         return score
 
-    def scores(self, state: CycleState, batch: Batch) -> Ints | None:
-        wanted = state[WANTED]
-        if wanted.gpu_shares is None:
-            names, nodes = self._handle.columns.names, self._handle.cache.nodes
-            values = (
-                self.score(state, Pod(), nodes[name]) if (name := names[int(row)]) in nodes else 0 for row in batch.rows
-            )
-            return np.fromiter(values, np.int64, batch.size)
-        totals, frees = batch.own(TOTAL_SUM), batch.own(FREE_SUM)
-        return self._scorer.score_many(
-            {name: totals[:, column] for column, name in enumerate(SHARES)},
-            {name: frees[:, column] for column, name in enumerate(SHARES)},
-            wanted.request.types[0].amounts,
-            batch.size,
-        )
+    def columnar_scores(self, state: CycleState) -> bool:
+        return state[WANTED].gpu_shares is not None
+
+    def stack_scores(self, states: Sequence[CycleState]) -> Ints:
+        """What each card must have, [share, class, 1]."""
+        return np.array([state[WANTED].gpu_shares for state in states], np.int64).T[..., None]
+
+    def scores(self, stacked: Ints, batch: Batch) -> Ints | None:
+        return self._column_scorer.scores(batch.own(TOTAL_SUM), batch.own(FREE_SUM), batch.own(WEIGHT), stacked)
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         wanted = state.get(WANTED)
         devices = self.devices.find(node_name)
         if wanted is None or devices is None or not devices.listed:
             return SUCCESS
-        found = allocate(devices, wanted.request, self._scorer)
+        found = allocate(devices.state, wanted.request, self._scorer)
         if isinstance(found, Status):
             return found
-        state[GRANTED] = found
-        self.devices.book(node_name, pod.metadata.uid, found)
+        state[GRANTED] = found.shares
+        self.devices.settle(devices, pod.metadata.uid, found)
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
@@ -240,7 +238,9 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         granted = state.get(GRANTED)
         if granted is None:
             return NO_MARKS
-        return Marks({DEVICE_ALLOCATED: render_allocations(_written(granted))}, {})
+        devices = self.devices.find(node_name)
+        ids = devices.ids if devices is not None else {}
+        return Marks({DEVICE_ALLOCATED: render_allocations(_written(granted, ids))}, {})
 
     # -- preemption ---------------------------------------------------------------------------------------------------
 
@@ -248,13 +248,13 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         if WANTED in state:
             trial = self._trial(state, node.name)
             if trial is not None:
-                trial.release(victim.uid)
+                trial.give_back(victim.uid)
 
     def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
         if WANTED in state:
             trial, real = self._trial(state, node.name), self.devices.find(node.name)
             if trial is not None and real is not None:
-                trial.book(victim.uid, real.held.get(victim.uid, ()))
+                trial.take(victim.uid, real.held.get(victim.uid, ()))
 
     def _view(self, state: CycleState, name: str) -> NodeDevices | None:
         """The node's devices, as preemption imagines them if it does."""
@@ -272,10 +272,11 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         return trials[name]
 
 
-def _written(shares: Shares) -> Allocations:
+def _written(shares: Shares, ids: Mapping[tuple[str, int], str]) -> Allocations:
     """Bookings as the annotation spells them."""
     written: Allocations = {}
     for share in shares:
         resources = {name: text(name, value) for name, value in share.amounts}
-        written.setdefault(share.type, []).append(DeviceAllocation(share.minor, dict(resources), share.id))
+        one = DeviceAllocation(share.minor, dict(resources), ids.get((share.type, share.minor), ""))
+        written.setdefault(share.type, []).append(one)
     return written

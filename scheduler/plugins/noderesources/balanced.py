@@ -1,5 +1,6 @@
 """Prefer nodes whose resources would be used evenly (kubernetes noderesources/balanced_allocation.go, 1.35)."""
 
+from collections.abc import Sequence
 from math import sqrt
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from scheduler.api.core import Pod
 from scheduler.api.quantity import CPU, MEMORY
 from scheduler.cache.columns import Batch, Ints
+from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo
 from scheduler.framework.points import MAX_NODE_SCORE, Args, Scope, ScoreColumns
@@ -32,6 +34,7 @@ class NodeResourcesBalancedAllocation(ScoreColumns):
     def __init__(self, handle: Handle, args: NodeResourcesBalancedAllocationArgs | None = None) -> None:
         self._handle = handle
         self._resources = tuple(one.name for one in (args or NodeResourcesBalancedAllocationArgs()).resources)
+        self._native_only = self._resources == (CPU, MEMORY)
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
         requests = self._handle.cache.classes.of(pod).requests
@@ -55,20 +58,20 @@ class NodeResourcesBalancedAllocation(ScoreColumns):
             deviation = 0.0
         return int((1 - deviation) * MAX_NODE_SCORE)
 
-    def scores(self, state: CycleState, batch: Batch) -> Ints | None:
-        self._handle.columns.ensure_width()
-        asked = state[BALANCED]
-        capacity = batch.allocatable[:, [column for column, _ in asked]]
-        if len(asked) != 2 or not capacity.all():
-            return self._one_by_one(state, batch)
-        used = capacity - batch.free[:, [column for column, _ in asked]] + np.array([amount for _, amount in asked])
-        fractions = np.minimum(used / capacity, 1.0)
-        deviation = np.abs(fractions[:, 0] - fractions[:, 1]) / 2
-        return ((1 - deviation) * MAX_NODE_SCORE).astype(np.int64)  # type: ignore[no-any-return]
+    def columnar_scores(self, state: CycleState) -> bool:
+        return self._native_only and not self._handle.columns.lacking
 
-    def _one_by_one(self, state: CycleState, batch: Batch) -> Ints:
-        names, nodes = self._handle.columns.names, self._handle.cache.nodes
-        values = (
-            self.score(state, Pod(), nodes[name]) if (name := names[int(row)]) in nodes else 0 for row in batch.rows
-        )
-        return np.fromiter(values, np.int64, batch.size)
+    def stack_scores(self, states: Sequence[CycleState]) -> Ints:
+        return np.array([[amount for _, amount in state[BALANCED]] for state in states], np.int64).T[..., None]
+
+    def scores(self, stacked: Ints, batch: Batch) -> Ints | None:
+        pair = slice(CPU_COLUMN, MEMORY_COLUMN + 1)
+        taken = batch.allocatable[pair] - batch.free[pair]
+        fractions = (taken[:, None] + stacked) / batch.divisor[:, None]
+        np.minimum(fractions, 1.0, out=fractions)
+        spread = fractions[0] - fractions[1]
+        np.abs(spread, out=spread)
+        spread /= 2
+        np.subtract(1.0, spread, out=spread)
+        spread *= MAX_NODE_SCORE
+        return spread.astype(np.int64)

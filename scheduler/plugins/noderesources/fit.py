@@ -4,6 +4,7 @@ Follows kubernetes pkg/scheduler/framework/plugins/noderesources/fit.go. What a 
 affair; here device resources count as plain sums over the node.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -90,9 +91,8 @@ class NodeResourcesFitArgs(Args, frozen=True):
 @dataclass(frozen=True, slots=True)
 class _Ask:
     checked: tuple[tuple[int, int, str], ...]  # column, amount, name
-    columns: Ints
-    amounts: Ints
     scored: tuple[tuple[int, int, int], ...]  # column, amount as scores count it, weight
+    native: tuple[int, int]  # cpu and memory as scores count them
 
 
 ASK: StateKey[_Ask] = StateKey("NodeResourcesFit/ask")
@@ -108,6 +108,8 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns):
         self._resources = handle.columns.resources
         self._strategy = args.strategy()
         self._weights = {resource.name: resource.weight or 1 for resource in args.scoring_strategy.resources}
+        self._native_only = list(self._weights) == [CPU, MEMORY]
+        self._native_weights = np.array(list(self._weights.values()), np.int64).reshape(-1, 1, 1)
         self._ignored_names = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
 
@@ -118,12 +120,7 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns):
             for column, amount in shape.vector
             if not self._ignored(name := self._resources.names[column])
         )
-        state[ASK] = _Ask(
-            checked=checked,
-            columns=np.array([column for column, _, _ in checked], np.intp),
-            amounts=np.array([amount for _, amount, _ in checked], np.int64),
-            scored=tuple(self._scored(shape)),
-        )
+        state[ASK] = _Ask(checked, tuple(self._scored(shape)), shape.nonzero)
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
@@ -139,11 +136,19 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns):
             return SUCCESS
         return _insufficient(tuple(short), hopeless)
 
-    def passing(self, state: CycleState, batch: Batch) -> Bools | None:
-        ask = state[ASK]
-        self._handle.columns.ensure_width()
-        enough: Bools = np.all(batch.free[:, ask.columns] >= ask.amounts, axis=1)
-        return enough
+    def stack(self, states: Sequence[CycleState]) -> Ints:
+        """[resource, class, 1], for the resources that some class asks for; what one does not ask for is always there."""
+        asked = [state[ASK].checked for state in states]
+        needs = np.full((len(self._resources), len(states), 1), np.iinfo(np.int64).min, np.int64)
+        for number, checked in enumerate(asked):
+            for column, amount, _ in checked:
+                needs[column, number] = amount
+        return needs
+
+    def passing(self, stacked: Ints, batch: Batch) -> Bools | None:
+        if batch.columns.width < len(stacked):
+            batch.columns.ensure_width()
+        return np.logical_and.reduce(batch.free[: len(stacked), None] >= stacked)
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         strategy = self._strategy
@@ -154,23 +159,29 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns):
                 scored.append((strategy.one(capacity, capacity - _used(node, column) - amount), weight))
         return strategy.mean(scored)
 
-    def scores(self, state: CycleState, batch: Batch) -> Ints | None:
+    def stack_scores(self, states: Sequence[CycleState]) -> tuple[Ints, list[_Ask]]:
+        asks = [state[ASK] for state in states]
+        return np.array([ask.native for ask in asks], np.int64).T[..., None], asks
+
+    def scores(self, stacked: tuple[Ints, list[_Ask]], batch: Batch) -> Ints | None:
+        native, asks = stacked
         strategy = self._strategy
-        scores: list[Ints] = []
-        weights: list[Ints | int] = []
-        for column, amount, weight in state[ASK].scored:
-            capacity = batch.allocatable[:, column]
-            left = (
-                batch.room[:, column - CPU_COLUMN] if column in {CPU_COLUMN, MEMORY_COLUMN} else batch.free[:, column]
-            )
-            present = capacity > 0
-            if present.all():
-                scores.append(strategy.many(capacity, left - amount))
-                weights.append(weight)
-            else:
-                scores.append(strategy.many(np.maximum(capacity, 1), left - amount))
-                weights.append(present * weight)
-        return strategy.mean_many(scores, weights) if scores else None
+        if self._native_only and not batch.columns.lacking:  # cpu and memory of nodes that have both: the usual case
+            left = batch.room[:, None] - native
+            return strategy.mean_many(strategy.many(batch.divisor[:, None], left), self._native_weights)
+        return np.stack([self._scores_of_one(ask, batch) for ask in asks])
+
+    def _scores_of_one(self, ask: _Ask, batch: Batch) -> Ints:
+        if not ask.scored:
+            return np.zeros(batch.size, np.int64)
+        batch.columns.ensure_width()
+        capacity = np.stack([batch.allocatable[column] for column, _, _ in ask.scored])
+        left = np.stack([self._left(batch, column) - amount for column, amount, _ in ask.scored])
+        weights = (capacity > 0) * np.array([[weight] for _, _, weight in ask.scored], np.int64)
+        return self._strategy.mean_many(self._strategy.many(np.maximum(capacity, 1), left), weights)
+
+    def _left(self, batch: Batch, column: int) -> Ints:
+        return batch.room[column - CPU_COLUMN] if column in {CPU_COLUMN, MEMORY_COLUMN} else batch.free[column]
 
     def _ignored(self, name: str) -> bool:
         if name in _NATIVE:

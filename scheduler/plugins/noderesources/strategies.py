@@ -22,17 +22,20 @@ class Strategy(ABC):
 
     @abstractmethod
     def many(self, capacity: Ints, left: Ints) -> Ints:
-        """`one` for arrays; capacities are at least 1."""
+        """`one` for arrays; capacities are at least 1; `left` is the callee's to overwrite."""
 
     def mean(self, scored: Sequence[tuple[int, int]]) -> int:
         """Of (score, weight) pairs; no weight at all gives 0."""
         weights = sum(weight for _, weight in scored)
         return sum(score * weight for score, weight in scored) // weights if weights else 0
 
-    def mean_many(self, scores: Sequence[Ints], weights: Sequence[Ints | int]) -> Ints:
-        total = sum((score * weight for score, weight in zip(scores, weights, strict=True)), start=np.int64(0))
-        weight = sum(weights, start=np.int64(0))
-        return np.asarray(total // np.maximum(weight, 1), np.int64)
+    def mean_many(self, scores: Ints, weights: Ints) -> Ints:
+        """`mean` down the first axis, which is the resource; `weights` has the shape of `scores`, or 1 for its other axes."""
+        if weights.size == 2 and weights.flat[0] == weights.flat[1]:
+            total = scores[0] + scores[1]
+            total >>= 1
+            return total
+        return (scores * weights).sum(axis=0) // np.maximum(weights.sum(axis=0), 1)
 
 
 class LeastAllocated(Strategy):
@@ -40,7 +43,10 @@ class LeastAllocated(Strategy):
         return left * MAX_NODE_SCORE // capacity if left > 0 else 0
 
     def many(self, capacity: Ints, left: Ints) -> Ints:
-        return np.maximum(left, 0) * MAX_NODE_SCORE // capacity
+        np.maximum(left, 0, out=left)
+        left *= MAX_NODE_SCORE
+        left //= capacity
+        return left
 
 
 class MostAllocated(Strategy):
@@ -48,7 +54,11 @@ class MostAllocated(Strategy):
         return (capacity - max(left, 0)) * MAX_NODE_SCORE // capacity
 
     def many(self, capacity: Ints, left: Ints) -> Ints:
-        return (capacity - np.maximum(left, 0)) * MAX_NODE_SCORE // capacity
+        np.maximum(left, 0, out=left)
+        np.subtract(capacity, left, out=left)
+        left *= MAX_NODE_SCORE
+        left //= capacity
+        return left
 
 
 class RequestedToCapacityRatio(Strategy):
@@ -81,10 +91,10 @@ class RequestedToCapacityRatio(Strategy):
         total = sum(score * weight for score, weight in scored)
         return int(np.floor(total / weights + 0.5)) if weights else 0
 
-    def mean_many(self, scores: Sequence[Ints], weights: Sequence[Ints | int]) -> Ints:
-        total = sum((score * weight for score, weight in zip(scores, weights, strict=True)), start=np.int64(0))
-        counted = sum(((score > 0) * weight for score, weight in zip(scores, weights, strict=True)), start=np.int64(0))
-        return np.asarray(np.floor(total / np.maximum(counted, 1) + 0.5), np.int64)
+    def mean_many(self, scores: Ints, weights: Ints) -> Ints:
+        total = (scores * weights).sum(axis=0)
+        counted = ((scores > 0) * weights).sum(axis=0)
+        return np.floor(total / np.maximum(counted, 1) + 0.5).astype(np.int64)
 
 
 def _truncate(numerator: int, denominator: int) -> int:
