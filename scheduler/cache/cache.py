@@ -177,6 +177,7 @@ class Cache:
         self.priorities[info.priority] += 1
         for listener in self._listeners:
             listener.pod_placed(info)
+        self.columns.fill(node.row, node, info)
 
     def _unplace(self, placed: _Placed) -> None:
         info = placed.info
@@ -187,6 +188,7 @@ class Cache:
         self.priorities[info.priority] -= 1
         for listener in self._listeners:
             listener.pod_gone(info)
+        self.columns.touch(node.row)
         self._drop_if_empty(node)
 
     def _write(self, node: NodeInfo, changed: PodInfo) -> None:
@@ -201,7 +203,6 @@ class Cache:
         for column, _ in changed.shape.vector:
             free[column, row] = allocatable[column] - requested[column]
         columns.set_room(row, allocatable, node.nonzero)
-        columns.touch(row)
 
 
 def _same_holdings(one: PodInfo, other: PodInfo) -> bool:

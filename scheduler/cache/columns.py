@@ -7,12 +7,11 @@ Rows are the last axis of every array: what is looked at together (one resource 
 """
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN, ResourceIndex
 
@@ -20,29 +19,60 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Rows = NDArray[np.intp]
 
-TieBreak = Callable[[str], int]
-
 TIE_BITS = 31
 _FIRST_CAPACITY = 64
 _LOG_LIMIT = 1 << 20
 _SPARE_RESOURCES = 4
 
 
-def seeded_ties(seed: int) -> TieBreak:
-    """Among equal scores the node whose name hashes highest with `seed` wins: even, repeatable, and blind to order."""
-    salt = seed.to_bytes(8, "little", signed=True)
+class Ties:
+    """Which of two equal nodes a pod gets: the one whose name hashes higher, by seed and by the pod's class.
 
-    def rank(name: str) -> int:
-        digest = hashlib.blake2b(name.encode(), key=salt, digest_size=8).digest()
+    Even, repeatable, and blind to the order in which nodes came. Classes differ in it so that they do not all run after
+    the same node.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self._key = seed.to_bytes(8, "little", signed=True)
+
+    def rank(self, name: str) -> int:
+        """A node's rank, 0 to 2^31 - 1."""
+        digest = hashlib.blake2b(name.encode(), key=self._key, digest_size=8).digest()
         return int.from_bytes(digest, "little") >> (64 - TIE_BITS)
 
-    return rank
+    def salt(self, digest: int) -> int:
+        """What a class's view of the ranks is XORed with."""
+        return digest
+
+
+class FirstComeTies(Ties):
+    """The node that was known first, for every class alike: what a replay in name order needs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._known = 0
+
+    def rank(self, name: str) -> int:  # noqa: ARG002
+        self._known += 1
+        return (1 << TIE_BITS) - self._known
+
+    def salt(self, digest: int) -> int:  # noqa: ARG002
+        return 0
+
+
+class Watcher(Protocol):
+    """Somebody who derives from the columns row by row."""
+
+    def filled(self, row: int, node: Any, placed: Any) -> None:
+        """The pod `placed` came to `node`, and nothing else happened there."""
+
+    def opened(self, row: int) -> None:
+        """Something else about the row changed."""
 
 
 @dataclass(slots=True)
 class _Own:
-    shape: tuple[int, ...]
-    fill: int
+    fill: NDArray[Any]  # what a row holds that nobody has written, [*shape]
     array: NDArray[Any]
 
 
@@ -55,9 +85,9 @@ class NodeColumns:
     `known`: the row belongs to a node that exists. `tie`: what decides between equal scores, higher wins.
     """
 
-    def __init__(self, resources: ResourceIndex, tie_break: TieBreak) -> None:
+    def __init__(self, resources: ResourceIndex, ties: Ties | None = None) -> None:
         self.resources = resources
-        self._tie_break = tie_break
+        self.ties = ties or Ties()
         self.count = 0  # rows in use are all below this
         self.capacity = _FIRST_CAPACITY
         self.names: list[str] = []
@@ -75,6 +105,7 @@ class NodeColumns:
         self._log: list[int] = []
         self._log_start = 0
         self.static_log: list[int] = []  # rows whose node object changed: rare, never cut
+        self._watchers: list[Watcher] = []
         self.changes = 0  # how much has been logged since the beginning; the log's end
 
     def row(self, name: str) -> int:
@@ -92,7 +123,7 @@ class NodeColumns:
             self.count += 1
             self.names.append(name)
         self.rows[name] = row
-        self.tie[row] = self._tie_break(name)
+        self.tie[row] = self.ties.rank(name)
         return row
 
     def release(self, name: str) -> None:
@@ -106,20 +137,16 @@ class NodeColumns:
             own.array[..., row] = own.fill
         self.touch_static(row)
 
-    def add_column(self, name: str, shape: tuple[int, ...] = (), *, dtype: DTypeLike = np.int64, fill: int = 0) -> None:
-        """Add a plugin's own array [*shape, row]; read it with `column`, write it in place, then `touch`."""
-        self._own[name] = _Own(shape, fill, np.full((*shape, self.capacity), fill, dtype))
+    def add_column(self, name: str, fill: NDArray[Any]) -> None:
+        """Add a plugin's own array [*fill.shape, row], `fill` in every row; adding it again makes it anew.
+
+        Read it with `column` and write it in place.
+        """
+        self._own[name] = _Own(fill, np.repeat(fill[..., None], self.capacity, axis=-1))
 
     def column(self, name: str) -> NDArray[Any]:
         """The array of a plugin's column; ask anew each time, because it moves when the table grows."""
         return self._own[name].array
-
-    def reshape(self, name: str, shape: tuple[int, ...]) -> None:
-        """Give a plugin's column a larger shape; what was there stays at the low end."""
-        own = self._own[name]
-        array = np.full((*shape, self.capacity), own.fill, own.array.dtype)
-        array[tuple(slice(0, size) for size in own.array.shape)] = own.array
-        own.shape, own.array = shape, array
 
     def set_sums(self, row: int, allocatable: list[int], requested: list[int], nonzero: tuple[int, int]) -> None:
         """Write a node that exists into its row; both lists are as long as there are resources."""
@@ -144,8 +171,23 @@ class NodeColumns:
         room[0, row] = allocatable[CPU_COLUMN] - nonzero[0]
         room[1, row] = allocatable[MEMORY_COLUMN] - nonzero[1]
 
+    def watch(self, watcher: Watcher) -> None:
+        """Have `watcher` told of every change from now on."""
+        self._watchers.append(watcher)
+
     def touch(self, row: int) -> None:
         """Note that something on this node changed: pods, devices, sums."""
+        self._note(row)
+        for watcher in self._watchers:
+            watcher.opened(row)
+
+    def fill(self, row: int, node: Any, placed: Any) -> None:
+        """Note that a pod came to this node, all sums and devices being written already."""
+        self._note(row)
+        for watcher in self._watchers:
+            watcher.filled(row, node, placed)
+
+    def _note(self, row: int) -> None:
         self._log.append(row)
         self.changes += 1
         if len(self._log) > _LOG_LIMIT:
@@ -185,9 +227,7 @@ class NodeColumns:
         self.tie = np.pad(self.tie, (0, more))
         self.capacity += more
         for own in self._own.values():
-            array = np.full((*own.shape, self.capacity), own.fill, own.array.dtype)
-            array[..., :more] = own.array
-            own.array = array
+            own.array = np.concatenate([own.array, np.repeat(own.fill[..., None], more, axis=-1)], axis=-1)
 
 
 class Batch:

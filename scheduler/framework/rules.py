@@ -39,15 +39,6 @@ class ClassRules:
             isinstance(score, ScoreColumns) and score.columnar_scores(self.state) for score in scores
         )
 
-    @property
-    def signature(self) -> tuple[str, ...]:
-        """Classes with the same plugins at work can be judged together."""
-        return (
-            *(plugin.name for plugin in self.moving_filters),
-            "|",
-            *(score.name for score, _ in (*self.moving_scores, *self.moving_normalized)),
-        )
-
 
 def rules_for(
     shape: PodClass,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from scheduler.api.core import Pod
 from scheduler.cache.classes import PodClass
-from scheduler.framework.board import Board
+from scheduler.framework.board import Board, Signature, signature
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import (
@@ -58,7 +58,7 @@ class Runner:
         self.scores = profile.score
         self._victim_aware = [plugin for plugin in profile.all if isinstance(plugin, VictimAware)]
         self._verdicts: OrderedDict[int, ClassVerdicts] = OrderedDict()
-        self._boards: dict[tuple[object, ...], Board] = {}
+        self._boards: dict[Signature, Board] = {}
         handle.register(self)
 
     def verdicts(self, shape: PodClass) -> ClassVerdicts:
@@ -81,10 +81,11 @@ class Runner:
     def _board(self, rules: ClassRules) -> Board | None:
         if rules.rejected is not None:
             return None
-        signature = (rules.columnar, *rules.signature)
-        board = self._boards.get(signature)
+        marks = signature(rules)
+        board = self._boards.get(marks)
         if board is None:
-            board = self._boards[signature] = Board(self.handle.columns, rules)
+            board = self._boards[marks] = Board(self.handle.columns, rules)
+            self.handle.columns.watch(board)
         return board
 
     def pre_enqueue(self, pod: Pod) -> Status:

@@ -32,7 +32,11 @@ class _NodeScore:
     def __init__(self, score: Score, weight: int) -> None:
         self.score, self.weight = score, weight
         self.raw: Ints | None = None  # None: 0 on every node, which changes no order
-        self.limits: tuple[int, ...] = ()
+        self.highest = 0
+
+    def normal(self, raw: Ints) -> Ints:
+        assert self.score.normalizer is not None  # noqa: S101
+        return self.score.normalizer.apply(raw[None], np.full((1, 1), self.highest))
 
 
 class ClassVerdicts:
@@ -42,9 +46,11 @@ class ClassVerdicts:
         """`board` is None if the rules reject the class as such."""
         self.shape = shape
         self.state = rules.state
-        self.position = -1  # how much of the columns' log has been taken in; -1: nothing
+        self.position = -1  # how much of the board's log has been taken in; -1: nothing
+        self.synced = -1  # up to which of the board's joint judgements its line is in step with the others
         self.visited = 0
-        self.limits: list[tuple[int, ...]] = [()] * len(rules.moving_normalized)
+        self.highest = [0] * len(rules.moving_normalized)  # the largest raw scores that its keys are normalised by
+        self.salt = runner.handle.columns.ties.salt(shape.digest)
         self._rules = rules
         self._runner = runner
         self._handle = runner.handle
@@ -52,6 +58,7 @@ class ClassVerdicts:
         self._static_position = 0
         self._plain_node_scores: list[Weighted] = [item for item in rules.node_scores if item[0].normalizer is None]
         self._node_scores = [_NodeScore(*item) for item in rules.node_scores if item[0].normalizer is not None]
+        self._normalized = bool(self._node_scores or rules.moving_normalized)
         self._needs_cycle = bool(rules.cycle_pre_filters or rules.cycle_filters or rules.cycle_scores)
         self._reasons: Reasons | None = None
         self._reasons_position = -1
@@ -74,34 +81,28 @@ class ClassVerdicts:
     # -- keeping up ---------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Take in what changed since the last time."""
+        """Take in what changed since the last time; keys of nodes that pods came to may stay bounds."""
         board, columns = self.board, self._columns
         if board is None:
             return
         board.visit(self)
-        here = columns.changes
-        if self.position == here:
-            return
-        changed = columns.changed_since(self.position) if self.position >= 0 else None
-        if changed is None:
-            self.judge_nodes(everything=True)
-            board.judge(self, None)
-        else:
-            self.judge_nodes()
-            if len(changed) <= FEW:
-                names, nodes = columns.names, self._handle.cache.nodes
-                for row in changed:
-                    if columns.known[row]:
-                        board.patch(self, row, nodes[names[row]])
-                    else:
-                        board.judge(self, [row])
+        position, self.position = self.position, board.end
+        if position != board.end:
+            changed = board.opened_since(position) if position >= 0 else None
+            if changed is None:
+                self.judge_nodes(everything=True)
+                board.judge(self, None)
             else:
-                if board.joint:
-                    board.catch_up()
-                if self.position != here:
-                    board.judge(self, changed)
-        self.position = here
-        if self.limits or self._node_scores:
+                self.judge_nodes()
+                if len(changed) <= FEW:
+                    for row in changed:
+                        if columns.known[row]:
+                            board.patch(self, row, self.node(row))
+                        else:
+                            board.judge(self, np.array([row], np.intp))
+                else:
+                    board.judge(self, np.array(changed, np.intp))
+        if self._normalized:
             self._normalize()
 
     def judge_nodes(self, *, everything: bool = False) -> None:
@@ -117,35 +118,30 @@ class ClassVerdicts:
         board, columns, rules = self.board, self._columns, self._rules
         assert board is not None  # noqa: S101
         batch = Batch(columns, rows)
-        ok = batch.pick(columns.known).copy()
+        states = [self.state]
+        ok = batch.pick(columns.known)[None].copy()
         if rules.allowed is not None:
             names, allowed = columns.names, rules.allowed
             ok &= np.fromiter((names[row] in allowed for row in batch.rows), np.bool_, batch.size)
         for plugin in rules.node_filters:
-            self._narrow(plugin, batch, ok)
-        total = np.zeros(batch.size, np.int64)
+            self.narrow(plugin, self.stack(plugin, states), batch, ok)
+        total = np.zeros((1, batch.size), np.int64)
         for score, weight in self._plain_node_scores:
-            values = self._values(score, batch, ok)
+            values = self.values(score, self.stack_scores(score, states), batch, ok)
             if values is not None:
                 total += values * weight
         for kept in self._node_scores:
-            self._keep_raw(kept, self._values(kept.score, batch, ok), batch, everything=rows is None)
+            values = self.values(kept.score, self.stack_scores(kept.score, states), batch, ok)
+            self._keep_raw(kept, values, batch, everything=rows is None)
             if kept.raw is not None:
-                assert kept.score.normalizer is not None  # noqa: S101
-                limits = kept.limits or kept.score.normalizer.limits(kept.raw[: columns.count])
-                kept.limits = limits
-                part = kept.score.normalizer.apply(batch.pick(kept.raw), np.array(limits, np.int64).reshape(-1, 1))
-                total += part * kept.weight
-        board.node_ok[self.line, batch.rows] = ok
-        board.node_total[self.line, batch.rows] = total
-        if not ok.all():
-            board.key[self.line, batch.rows[~ok]] = NOT_FEASIBLE
-            for raw in board.raw:
-                raw[self.line, batch.rows[~ok]] = NOT_FEASIBLE
+                total += kept.normal(batch.pick(kept.raw)) * kept.weight
+        board.node_ok[self.line, batch.rows] = ok[0]
+        board.node_total[self.line, batch.rows] = total[0]
+        board.has_node_totals |= bool(total.any())
 
     def _keep_raw(self, kept: _NodeScore, values: Ints | None, batch: Batch, *, everything: bool) -> None:
         if everything:
-            kept.raw, kept.limits = None, ()
+            kept.raw, kept.highest = None, 0
         if values is None and kept.raw is None:
             return
         if kept.raw is None or len(kept.raw) < self._columns.capacity:
@@ -153,59 +149,69 @@ class ClassVerdicts:
             if kept.raw is not None:
                 raw[: len(kept.raw)] = kept.raw
             kept.raw = raw
-        kept.raw[batch.rows] = 0 if values is None else values
+        kept.raw[batch.rows] = 0 if values is None else values[0]
 
-    def _narrow(self, plugin: Filter, batch: Batch, ok: Bools) -> None:
-        if isinstance(plugin, FilterColumns):
-            passing = plugin.passing(plugin.stack([self.state]), batch)
+    def stack(self, plugin: Filter, states: list[CycleState]) -> object:
+        """What `narrow` needs to know of these classes to ask them of `plugin` together."""
+        return plugin.stack(states) if isinstance(plugin, FilterColumns) and plugin.columnar(self.state) else None
+
+    def stack_scores(self, score: Score, states: list[CycleState]) -> object:
+        return (
+            score.stack_scores(states)
+            if isinstance(score, ScoreColumns) and score.columnar_scores(self.state)
+            else None
+        )
+
+    def narrow(self, plugin: Filter, stacked: object, batch: Batch, ok: Bools) -> None:
+        """Take away from `ok` [class, row] what the plugin rejects; without `stacked`, node by node for this class."""
+        if stacked is not None:
+            assert isinstance(plugin, FilterColumns)  # noqa: S101
+            passing = plugin.passing(stacked, batch)
             if passing is not None:
-                ok &= passing[0]
+                ok &= passing
             return
-        for index in np.flatnonzero(ok):
+        for index in np.flatnonzero(ok[0]):
             if not plugin.filter(self.state, self.shape.example, self.node(int(batch.rows[index]))).ok:
-                ok[index] = False
+                ok[0, index] = False
 
-    def _values(self, score: Score, batch: Batch, ok: Bools) -> Ints | None:
-        if isinstance(score, ScoreColumns):
-            values = score.scores(score.stack_scores([self.state]), batch)
-            return None if values is None else values[0]
-        values = np.zeros(batch.size, np.int64)
-        for index in np.flatnonzero(ok):
-            values[index] = score.score(self.state, self.shape.example, self.node(int(batch.rows[index])))
+    def values(self, score: Score, stacked: object, batch: Batch, ok: Bools) -> Ints | None:
+        """A score for the rows that are `ok`, [class, row]; None if it is 0 for all of them."""
+        if stacked is not None:
+            assert isinstance(score, ScoreColumns)  # noqa: S101
+            return score.scores(stacked, batch)
+        values = np.zeros((1, batch.size), np.int64)
+        for index in np.flatnonzero(ok[0]):
+            values[0, index] = score.score(self.state, self.shape.example, self.node(int(batch.rows[index])))
         return values
 
     def _normalize(self) -> None:
         """See whether what normalising depends on has changed, and if so, put all keys together anew."""
         board = self.board
         assert board is not None  # noqa: S101
-        limits = board.limits_now(self.line)
-        stale = limits != self.limits
-        if stale:
-            self.limits = limits
-            board.set_limits(self.line, limits)
+        stale = board.normalize(self)
         for kept in self._node_scores:
-            if kept.raw is None:
-                continue
-            normalizer = kept.score.normalizer
-            assert normalizer is not None  # noqa: S101
-            count = self._columns.count
-            raw = kept.raw[:count]
-            found = normalizer.limits(np.where(self.key >= 0, raw, NOT_FEASIBLE))
-            if found != kept.limits:
-                old, new = (np.array(each, np.int64).reshape(-1, 1) for each in (kept.limits, found))
-                change = normalizer.apply(raw, new) - normalizer.apply(raw, old)
-                board.node_total[self.line, :count] += change * kept.weight
-                kept.limits = found
+            if kept.raw is not None and self._normalize_by_node(kept, kept.raw[: self._columns.count], board):
                 stale = True
         if stale:
-            board.rekey(self.line)
+            board.rekey(self)
+
+    def _normalize_by_node(self, kept: _NodeScore, raw: Ints, board: Board) -> bool:
+        """The same for a score by the node object; whether it has changed."""
+        board.settle(self)  # which nodes are feasible matters here, not only which is best
+        highest = int(np.where(self.key >= 0, raw, 0).max())
+        if highest == kept.highest:
+            return False
+        before = kept.normal(raw)
+        kept.highest = highest
+        board.node_total[self.line, : self._columns.count] += (kept.normal(raw) - before)[0] * kept.weight
+        return True
 
     # -- deciding -----------------------------------------------------------------------------------------------------
 
     @property
     def feasible(self) -> bool:
         """Whether some node passes all that is kept here; call `refresh` first."""
-        return self.board is not None and self._columns.count > 0 and int(self.key.max()) >= 0
+        return self.board is not None and self._columns.count > 0 and self.board.best(self) >= 0
 
     def select(self, info: PodInfo) -> "tuple[int, CycleState] | FitError":
         """The best row for this pod with the state of its cycle, or why there is none."""
@@ -216,12 +222,13 @@ class ClassVerdicts:
             return FitError(0)
         state = self.state.fork()
         if self._needs_cycle:
+            self.board.settle(self)
             return self._select_asking_all(info, state)
-        key = self.key
         if self._handle.nominator:
-            return self._select_past_nominated(info, state, key)
-        row = int(key.argmax())
-        return (row, state) if key[row] >= 0 else self._failure(_NOTHING)
+            self.board.settle(self)
+            return self._select_past_nominated(info, state, self.key)
+        row = self.board.best(self)
+        return (row, state) if row >= 0 else self._failure(_NOTHING)
 
     def _select_past_nominated(
         self, info: PodInfo, state: CycleState, key: Ints
@@ -275,7 +282,7 @@ class ClassVerdicts:
                 overrides[row] = status
         self._add_cycle_scores(state, info, key)
         found = self._select_past_nominated(info, state, key)
-        return self._failure(overrides | found.overrides) if isinstance(found, FitError) else found
+        return self._failure({**overrides, **found.overrides}) if isinstance(found, FitError) else found
 
     def _ask(self, filters: Iterable[Filter], state: CycleState, info: PodInfo, row: int) -> Status:
         for plugin in filters:
@@ -291,10 +298,7 @@ class ClassVerdicts:
                 continue
             nodes = (self.node(int(row)) for row in rows)
             raw = np.fromiter((plugin.score(state, info.pod, node) for node in nodes), np.int64, len(rows))
-            if plugin.normalizer is not None:
-                limits = np.array(plugin.normalizer.limits(raw), np.int64).reshape(-1, 1)
-                raw = plugin.normalizer.apply(raw, limits)
-            key[rows] += (raw * weight) << TIE_BITS
+            key[rows] += (plugin.normalize(state, raw) * weight) << TIE_BITS
 
     def _check_row(self, state: CycleState, info: PodInfo, row: int) -> Status:
         return self._runner.check_with_nominated(state, info, self.node(row))
@@ -306,7 +310,10 @@ class ClassVerdicts:
 
     def _reasons_now(self) -> Reasons:
         """Each row's status, found the plain way for rows that changed since this class last failed."""
-        columns, rules, key = self._columns, self._rules, self.key
+        columns, rules = self._columns, self._rules
+        assert self.board is not None  # noqa: S101
+        self.board.settle(self)
+        key = self.key
         if self._reasons is None:
             self._reasons = Reasons()
         reasons = self._reasons

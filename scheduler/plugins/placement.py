@@ -190,9 +190,8 @@ class NodeAffinity(PreFilter, FilterColumns, ScoreColumns):
 
     def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
         lines = []
-        for state in stacked:
-            selection = state[SELECTION]
-            line = self._fact(selection).judge(batch, [selection.admits_value])
+        for state in stacked:  # each class may look at other labels
+            line = self._fact(state[SELECTION]).judge(batch, [state[SELECTION].admits_value])
             lines.append(np.ones((1, batch.size), np.bool_) if line is None else line)
         return np.concatenate(lines)
 
@@ -208,8 +207,7 @@ class NodeAffinity(PreFilter, FilterColumns, ScoreColumns):
     def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
         lines = []
         for state in stacked:
-            selection = state[SELECTION]
-            line = self._fact(selection).measure(batch, [selection.liking_of_value])
+            line = self._fact(state[SELECTION]).measure(batch, [state[SELECTION].liking_of_value])
             lines.append(np.zeros((1, batch.size), np.int64) if line is None else line)
         return np.concatenate(lines)
 

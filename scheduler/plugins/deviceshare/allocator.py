@@ -6,7 +6,7 @@ by score and takes the first that suffice. Upstream: deviceshare/device_allocato
 
 from scheduler.api.device import GPU_MEMORY, GPU_MEMORY_RATIO
 from scheduler.api.requests import Amounts
-from scheduler.framework.status import Status
+from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.deviceshare.request import DeviceRequest, TypeRequest
 from scheduler.plugins.deviceshare.scoring import Scorer
 from scheduler.plugins.deviceshare.states import Choice, DeviceState, Share
@@ -18,6 +18,33 @@ def allocate(state: DeviceState, request: DeviceRequest, scorer: Scorer) -> Choi
     if found is None:
         found = state.choices[request] = _allocate(state, request, scorer)
     return found
+
+
+def verdict(state: DeviceState, request: DeviceRequest, scorer: Scorer) -> Status:
+    """Whether `allocate` would find devices; quicker, where the plain list alone decides."""
+    found = state.fits.get(request)
+    if found is None:
+        if len(request.types) == 1:
+            found = _enough(state, request.types[0])
+        else:
+            choice = allocate(state, request, scorer)
+            found = choice if isinstance(choice, Status) else SUCCESS
+        state.fits[request] = found
+    return found
+
+
+def _enough(state: DeviceState, request: TypeRequest) -> Status:
+    slots = state.slots(request.type)
+    if not slots:
+        return Status.unresolvable(f"Insufficient {request.type} devices")
+    left = request.count
+    for number in slots:
+        free = state.frees[number]
+        if free and all(free.get(name, 0) >= value for name, value in request.each):
+            left -= 1
+            if not left:
+                return SUCCESS
+    return Status.unschedulable(f"Insufficient {request.type} devices")
 
 
 def _allocate(state: DeviceState, request: DeviceRequest, scorer: Scorer) -> Choice | Status:

@@ -1,4 +1,4 @@
-"""What is free on each node's devices: totals from Device objects, bookings from pods, and columns that follow from both.
+"""What is free on each node's devices: totals from Device objects, bookings from pods, columns that follow from both.
 
 A device that is listed but not healthy keeps its place with nothing in it. Bookings outlive the Device object, so that
 nothing is handed out twice when the object comes back (Koordinator deviceshare/device_cache.go, R19 to R22).
@@ -10,13 +10,12 @@ import numpy as np
 
 from scheduler.api.device import RENAMED, Allocations, Device
 from scheduler.api.quantity import amount
-from scheduler.cache.columns import NodeColumns
+from scheduler.cache.columns import Ints, NodeColumns
 from scheduler.plugins.deviceshare.scoring import ColumnScorer
-from scheduler.plugins.deviceshare.states import SHARES, Choice, DeviceState, Share, Shares, StateBook
+from scheduler.plugins.deviceshare.states import SHARES, Choice, DeviceState, Share, Shares, StateBook, quoted
 
-CARDS, FREE_SUM, TOTAL_SUM, WEIGHT, LISTED = (
-    f"DeviceShare/{name}" for name in ("cards", "free", "total", "weight", "gpus")
-)
+SHOWN = "DeviceShare/shown"  # one column for all that is shown of a node's GPUs, so that it is read and written at once
+LISTED, WEIGHT, FREE, TOTAL, FIRST_CARD = 0, 1, slice(2, 5), slice(5, 8), 8  # and then [share, card], flat
 NO_ENTRY = -1
 _FIRST_CARDS = 8
 
@@ -30,7 +29,7 @@ class NodeDevices:
         self.name = name
         self.state = state
         self.listed = False  # a Device object exists
-        self.ids: dict[tuple[str, int], str] = {}
+        self.ids: dict[tuple[str, int], str] = {}  # as JSON strings
         self.held: dict[str, Shares] = {}  # by pod uid
 
     def take(self, uid: str, shares: Shares, after: DeviceState | None = None) -> bool:
@@ -84,11 +83,9 @@ class DeviceCache:
         self._book = StateBook()
         self._nothing = self._book.untouched(self._book.template(())[0])
         self._nodes: dict[str, NodeDevices] = {}
-        columns.add_column(CARDS, (len(SHARES), _FIRST_CARDS))
-        columns.add_column(FREE_SUM, (len(SHARES),))
-        columns.add_column(TOTAL_SUM, (len(SHARES),), fill=1)
-        columns.add_column(WEIGHT, fill=1)
-        columns.add_column(LISTED, fill=NO_ENTRY)
+        self._cards = _FIRST_CARDS
+        self._blank = self._vector(NO_ENTRY, np.zeros(len(SHARES), np.int64), np.zeros((0, len(SHARES)), np.int64))
+        columns.add_column(SHOWN, self._blank)
 
     def find(self, name: str) -> NodeDevices | None:
         """The node's devices if a Device object lists them (or did, and pods hold some still)."""
@@ -107,7 +104,7 @@ class DeviceCache:
         infos = device.spec.devices if device is not None else ()
         template, wrong = self._book.template(infos)
         node.listed = device is not None
-        node.ids = {(info.type, info.minor): info.id for info in infos if info.minor is not None}
+        node.ids = {(info.type, info.minor): quoted(info.id) for info in infos if info.minor is not None and info.id}
         held = (share for shares in node.held.values() for share in shares)
         node.state = self._book.untouched(template).moved(held, 1)
         self._drop_if_empty(node)
@@ -135,30 +132,39 @@ class DeviceCache:
 
     def show(self, name: str) -> None:
         """Write one node's devices into the columns; does nothing for a node that has no row yet."""
-        columns = self._columns
-        row = columns.rows.get(name)
+        row = self._columns.rows.get(name)
         if row is None:
             return
         node = self._nodes.get(name)
-        if node is None or not node.listed:
-            columns.column(LISTED)[row] = NO_ENTRY
-            columns.column(CARDS)[..., row] = 0
-            columns.column(FREE_SUM)[:, row] = 0
-            columns.column(TOTAL_SUM)[:, row] = 1
-        else:
-            shown = node.state.shown()
-            cards = columns.column(CARDS)
-            if shown.count > cards.shape[1]:
-                columns.reshape(CARDS, (len(SHARES), shown.count))
-                cards = columns.column(CARDS)
-            cards[:, : shown.count, row] = shown.cards
-            cards[:, shown.count :, row] = 0
-            columns.column(FREE_SUM)[:, row] = shown.free
-            if columns.column(LISTED)[row] == NO_ENTRY or (columns.column(TOTAL_SUM)[:, row] != shown.total).any():
-                columns.column(TOTAL_SUM)[:, row] = np.maximum(shown.total, 1)
-                columns.column(WEIGHT)[row] = max(self._scorer.weight_of(shown.total), 1)
-            columns.column(LISTED)[row] = shown.count
-        columns.touch(row)
+        shown = self._blank if node is None or not node.listed else self._shown(node.state)
+        self._columns.column(SHOWN)[:, row] = shown
+
+    def _shown(self, state: DeviceState) -> Ints:
+        if state.shown is None or len(state.shown) != len(self._blank):
+            cards = state.gpu_shares()
+            if len(cards) > self._cards:
+                self._widen(len(cards))
+            total = state.sums("gpu")[0]
+            totals = np.array([total.get(name, 0) for name in SHARES], np.int64)
+            state.shown = self._vector(len(cards), totals, cards)
+        return state.shown
+
+    def _vector(self, listed: int, total: Ints, cards: Ints) -> Ints:
+        vector = np.zeros(FIRST_CARD + self._cards * len(SHARES), np.int64)
+        vector[FIRST_CARD:].reshape(len(SHARES), self._cards)[:, : len(cards)] = cards.T
+        vector[LISTED] = listed
+        vector[WEIGHT] = self._scorer.weight_of(total)
+        vector[FREE] = cards.sum(axis=0)
+        vector[TOTAL] = np.maximum(total, 1)
+        return vector
+
+    def _widen(self, cards: int) -> None:
+        """A node with more cards than any before it."""
+        self._cards = cards
+        self._blank = self._vector(NO_ENTRY, np.zeros(len(SHARES), np.int64), np.zeros((0, len(SHARES)), np.int64))
+        self._columns.add_column(SHOWN, self._blank)
+        for name in self._nodes:
+            self.show(name)
 
     def _drop_if_empty(self, node: NodeDevices) -> None:
         if not node.listed and not node.held:

@@ -5,26 +5,17 @@ No extension point does I/O: binding writes what `pre_bind` returns, in one patc
 Follows Koordinator `pkg/scheduler/plugins/deviceshare`; deviations are in scheduler/DESIGN.md.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
 from scheduler.api.core import Pod
-from scheduler.api.device import (
-    DEVICE_ALLOCATED,
-    GPU_ISOLATION_PROVIDER,
-    Allocations,
-    Device,
-    DeviceAllocation,
-    device_allocations,
-    render_allocations,
-)
-from scheduler.api.quantity import QuantityError, text
+from scheduler.api.device import DEVICE_ALLOCATED, GPU_ISOLATION_PROVIDER, Device, device_allocations
+from scheduler.api.quantity import QuantityError
 from scheduler.api.wire import Wire
 from scheduler.cache.columns import Batch, Bools, Ints
-from scheduler.cache.facts import NodeFact
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import (
@@ -43,13 +34,14 @@ from scheduler.framework.points import (
 )
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
-from scheduler.plugins.deviceshare.allocator import allocate
+from scheduler.plugins.deviceshare.allocator import allocate, verdict
 from scheduler.plugins.deviceshare.cache import (
-    CARDS,
-    FREE_SUM,
+    FIRST_CARD,
+    FREE,
     LISTED,
     NO_ENTRY,
-    TOTAL_SUM,
+    SHOWN,
+    TOTAL,
     WEIGHT,
     DeviceCache,
     NodeDevices,
@@ -57,7 +49,7 @@ from scheduler.plugins.deviceshare.cache import (
 )
 from scheduler.plugins.deviceshare.request import DeviceRequest, InvalidRequestError, TypeRequest
 from scheduler.plugins.deviceshare.scoring import DEFAULT_WEIGHTS, Scorer, StrategyType
-from scheduler.plugins.deviceshare.states import SHARES, Shares
+from scheduler.plugins.deviceshare.states import SHARES, Choice
 from scheduler.plugins.noderesources.fit import WeightedResource
 
 WRONG_ISOLATION = Status.unresolvable("GPUIsolationProviderHAMICore not found on the node")
@@ -92,7 +84,7 @@ class _Wanted:
 
 
 WANTED: StateKey[_Wanted] = StateKey("DeviceShare/wanted")
-GRANTED: StateKey[Shares] = StateKey("DeviceShare/granted")
+GRANTED: StateKey[Choice] = StateKey("DeviceShare/granted")
 TRIAL: StateKey[dict[str, NodeDevices]] = StateKey("DeviceShare/trial")
 
 
@@ -108,22 +100,25 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         self._column_scorer = self._scorer.over(SHARES)
         self.devices = DeviceCache(handle.columns, self._column_scorer)
         self._requests: dict[tuple[TypeRequest, ...], DeviceRequest] = {}
-        self._isolation: NodeFact[str] = NodeFact(
-            handle.cache, lambda node: node.metadata.labels.get(GPU_ISOLATION_PROVIDER, "")
-        )
         handle.cache.listen(self)
 
     # -- what is there ------------------------------------------------------------------------------------------------
 
     def set_device(self, name: str, device: Device | None) -> list[str]:
         """A Device object came, changed or went; returns what in it cannot be understood."""
-        return self.devices.set_device(name, device)
+        complaints = self.devices.set_device(name, device)
+        row = self._handle.columns.rows.get(name)
+        if row is not None:
+            self._handle.columns.touch(row)
+        return complaints
 
     def node_added(self, name: str) -> None:
         """The node has its row now; show the devices that were known before it."""
-        self.devices.show(name)
+        self.devices.show(name)  # the node's own coming is on the log already
 
     def pod_placed(self, info: PodInfo) -> None:
+        if DEVICE_ALLOCATED not in info.pod.metadata.annotations:
+            return
         try:
             shares = shares_of(device_allocations(info.pod))
         except (msgspec.DecodeError, QuantityError):
@@ -169,25 +164,28 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         devices = self._view(state, node.name)
         if devices is None or not devices.listed:
             return SUCCESS  # the kubelet's own device plugin is left to decide (R22)
-        found = allocate(devices.state, wanted.request, self._scorer)
-        return found if isinstance(found, Status) else SUCCESS
+        return verdict(devices.state, wanted.request, self._scorer)
 
     def columnar(self, state: CycleState) -> bool:
         wanted = state[WANTED]
         return wanted.gpu_shares is not None and not wanted.isolation
 
     def stack(self, states: Sequence[CycleState]) -> tuple[Ints, Ints]:
-        """What each card must have [share, 1, class, 1], and of how many cards [class, 1]."""
+        """What each card must have, [share, 1, class, 1], and of how many cards, [class, 1]."""
         wanted = [state[WANTED] for state in states]
         shares = np.array([one.gpu_shares for one in wanted], np.int64).T
         return shares[:, None, :, None], np.array([[one.request.types[0].count] for one in wanted], np.int64)
 
     def passing(self, stacked: tuple[Ints, Ints], batch: Batch) -> Bools | None:
         shares, counts = stacked
+        shown = batch.own(SHOWN)
         # A card with nothing in it (unhealthy, or a filler) suffices for nobody: every request names an amount.
-        suffices = np.logical_and.reduce(batch.own(CARDS)[:, :, None] >= shares)
-        ok = np.add.reduce(suffices) >= counts
-        ok |= batch.own(LISTED) == NO_ENTRY
+        cards = shown[FIRST_CARD:].reshape(len(SHARES), -1, 1, batch.size)
+        suffices = cards[0] >= shares[0]
+        for have, need in zip(cards[1:], shares[1:], strict=True):
+            suffices &= have >= need
+        ok = np.add.reduce(suffices, dtype=np.int8) >= counts
+        ok |= shown[LISTED] == NO_ENTRY
         return ok
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
@@ -216,7 +214,27 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         return np.array([state[WANTED].gpu_shares for state in states], np.int64).T[..., None]
 
     def scores(self, stacked: Ints, batch: Batch) -> Ints | None:
-        return self._column_scorer.scores(batch.own(TOTAL_SUM), batch.own(FREE_SUM), batch.own(WEIGHT), stacked)
+        shown = batch.own(SHOWN)
+        return self._column_scorer.scores(shown[TOTAL], shown[FREE], shown[WEIGHT], stacked)
+
+    def kind(self, state: CycleState) -> Hashable:
+        return tuple(one.type for one in state[WANTED].request.types)
+
+    def rise(self, node: NodeInfo, placed: PodInfo, kind: Hashable) -> int | None:
+        devices = self.devices.find(node.name)
+        shares = devices.held.get(placed.uid) if devices is not None else None
+        if devices is None or not shares or not devices.listed:
+            return 0
+        taken: dict[str, dict[str, int]] = {}
+        for share in shares:
+            sums = taken.setdefault(share.type, {})
+            for name, value in share.amounts:
+                sums[name] = sums.get(name, 0) + value
+        rise = 0
+        for device_type in kind:  # type: ignore[attr-defined]
+            if device_type in taken:
+                rise += self._scorer.rise(devices.state.sums(device_type)[0], taken[device_type])
+        return rise
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         wanted = state.get(WANTED)
@@ -226,7 +244,7 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         found = allocate(devices.state, wanted.request, self._scorer)
         if isinstance(found, Status):
             return found
-        state[GRANTED] = found.shares
+        state[GRANTED] = found
         self.devices.settle(devices, pod.metadata.uid, found)
         return SUCCESS
 
@@ -236,11 +254,10 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
 
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Marks:
         granted = state.get(GRANTED)
-        if granted is None:
-            return NO_MARKS
         devices = self.devices.find(node_name)
-        ids = devices.ids if devices is not None else {}
-        return Marks({DEVICE_ALLOCATED: render_allocations(_written(granted, ids))}, {})
+        if granted is None or devices is None:
+            return NO_MARKS
+        return Marks({DEVICE_ALLOCATED: granted.annotation(devices.ids)}, {})
 
     # -- preemption ---------------------------------------------------------------------------------------------------
 
@@ -270,13 +287,3 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         state[TRIAL] = trials = {} if trials is None else dict(trials)
         trials[name] = (trials.get(name) or real).copy()  # states that were forked earlier keep theirs
         return trials[name]
-
-
-def _written(shares: Shares, ids: Mapping[tuple[str, int], str]) -> Allocations:
-    """Bookings as the annotation spells them."""
-    written: Allocations = {}
-    for share in shares:
-        resources = {name: text(name, value) for name, value in share.amounts}
-        one = DeviceAllocation(share.minor, dict(resources), ids.get((share.type, share.minor), ""))
-        written.setdefault(share.type, []).append(one)
-    return written

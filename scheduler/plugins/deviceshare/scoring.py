@@ -40,6 +40,19 @@ class Scorer:
             weights += weight
         return score // weights if weights else 0
 
+    def rise(self, total: Amounts, taken: Amounts) -> int:
+        """By how much at most `score` rises when `taken` more of `total` is used, as long as the request still fits."""
+        change = weights = 0
+        for name, weight in self.weights:
+            capacity = total.get(name, 0)
+            if capacity > 0:
+                weights += weight
+                moved = taken.get(name, 0) * MAX_NODE_SCORE
+                change += weight * (
+                    -(moved // capacity) if self.strategy == "LeastAllocated" else -(-moved // capacity)
+                )
+        return -(-change // weights) if weights else 0
+
     def over(self, names: tuple[str, ...]) -> "ColumnScorer":
         """The same for many nodes at once, with columns for these resources."""
         weights = dict(self.weights)
@@ -58,14 +71,13 @@ class ColumnScorer:
         self._plain = bool((self._weights == 1).all())
 
     def weight_of(self, total: Ints) -> int:
-        """The sum of weights of what is there; what the column `weights` of `scores` carries."""
-        return int(((total[self._rows] > 0) * self._weights[:, 0, 0]).sum())
+        """The sum of weights of what is there, but at least 1; what the column `weights` of `scores` carries."""
+        return max(int(((total[self._rows] > 0) * self._weights[:, 0, 0]).sum()), 1)
 
     def scores(self, total: Ints, free: Ints, weights: Ints, wanted: Ints) -> Ints:
-        """For every class and node: [class, node].
+        """For every class and node, [class, node].
 
-        `total` [resource, node] is at least 1, `free` 0 where there is nothing, `weights` [node] at least 1; `wanted`
-        is [resource, class, 1].
+        `total` [resource, node] is at least 1, `free` 0 where there is nothing; `wanted` is [resource, class, 1].
         """
         capacity = total[self._rows, None]
         left = free[self._rows, None] - wanted[self._rows]

@@ -6,15 +6,16 @@ whatever is worked out about a state (what is free, which cards a request would 
 once. States are never changed; booking moves a node from one to another.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, RENAMED, DeviceInfo
-from scheduler.api.quantity import QuantityError, amount
+from scheduler.api.quantity import QuantityError, amount, text
 from scheduler.api.requests import Amounts
+from scheduler.api.wire import to_json
 from scheduler.framework.status import Status
 
 SHARES = (GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO)  # what the columns carry for each card, in this order
@@ -42,12 +43,40 @@ class Slot:
     total: tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Choice:
     """The devices that a request gets in some state, and the state after that."""
 
-    shares: Shares
-    after: "DeviceState"
+    __slots__ = ("_pieces", "after", "shares")
+
+    def __init__(self, shares: Shares, after: "DeviceState") -> None:
+        self.shares = shares
+        self.after = after
+        self._pieces: list[tuple[str, tuple[str, int]]] | None = None
+
+    def annotation(self, ids: Mapping[tuple[str, int], str]) -> str:
+        """`device-allocated` as Koordinator writes it; `ids` by type and minor are this node's own, as JSON strings."""
+        if self._pieces is None:
+            self._pieces = list(_pieces(self.shares))
+        parts = []
+        for piece, where in self._pieces:
+            found = ids.get(where, "")
+            parts.append(f'{piece},"id":{found}}}' if found else piece + "}")
+        return "".join(parts) + "]}"
+
+
+def _pieces(shares: Shares) -> Iterator[tuple[str, tuple[str, int]]]:
+    """The annotation's text up to where each device's id goes."""
+    before = None
+    for share in shares:
+        opening = f'{"{" if before is None else "],"}"{share.type}":[' if share.type != before else ","
+        resources = ",".join(f"{quoted(name)}:{quoted(text(name, value))}" for name, value in share.amounts)
+        yield f'{opening}{{"minor":{share.minor},"resources":{{{resources}}}', (share.type, share.minor)
+        before = share.type
+
+
+def quoted(word: str) -> str:
+    """A JSON string."""
+    return to_json(word).decode()
 
 
 class Template:
@@ -70,7 +99,7 @@ Used = tuple[tuple[int, ...], ...]  # per slot, in the order of its total
 class DeviceState:
     """A template and what is used of it."""
 
-    __slots__ = ("_book", "_shown", "choices", "frees", "scores", "template", "used")
+    __slots__ = ("_book", "_sums", "choices", "fits", "frees", "scores", "shown", "template", "used")
 
     def __init__(self, book: "StateBook", template: Template, used: Used) -> None:
         self._book = book
@@ -81,8 +110,10 @@ class DeviceState:
             for slot, there in zip(template.slots, used, strict=True)
         )
         self.choices: dict[object, Choice | Status] = {}  # by request: filled and read by the allocator
+        self.fits: dict[object, Status] = {}  # by request: likewise
         self.scores: dict[object, int] = {}  # by request: likewise
-        self._shown: Shown | None = None
+        self.shown: NDArray[np.int64] | None = None  # as the cache's column has it; written and read there
+        self._sums: dict[str, tuple[Amounts, Amounts]] = {}
 
     def touched(self, number: int) -> bool:
         """Whether anything of that slot is used."""
@@ -107,36 +138,22 @@ class DeviceState:
 
     def sums(self, device_type: str) -> tuple[Amounts, Amounts]:
         """Total and free over all devices of a type."""
-        total: Amounts = {}
-        free: Amounts = {}
-        for number in self.slots(device_type):
-            for name, value in self.template.totals[number].items():
-                total[name] = total.get(name, 0) + value
-                free[name] = free.get(name, 0) + self.frees[number][name]
-        return total, free
+        found = self._sums.get(device_type)
+        if found is None:
+            total: Amounts = {}
+            free: Amounts = {}
+            for number in self.slots(device_type):
+                for name, value in self.template.totals[number].items():
+                    total[name] = total.get(name, 0) + value
+                    free[name] = free.get(name, 0) + self.frees[number][name]
+            found = self._sums[device_type] = (total, free)
+        return found
 
-    def shown(self) -> "Shown":
-        """The same as numbers for columns over nodes."""
-        if self._shown is None:
-            self._shown = Shown.of(self)
-        return self._shown
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A state's GPUs as arrays: `cards` [share, card], `free` and `total` [share], `count` of listed cards."""
-
-    cards: NDArray[np.int64]
-    free: NDArray[np.int64]
-    total: NDArray[np.int64]
-    count: int
-
-    @staticmethod
-    def of(state: DeviceState) -> "Shown":
-        gpus = state.slots("gpu")
-        cards = np.array([[state.frees[gpu].get(name, 0) for gpu in gpus] for name in SHARES], np.int64)
-        total = np.array([sum(state.template.totals[gpu].get(name, 0) for gpu in gpus) for name in SHARES], np.int64)
-        return Shown(cards, cards.sum(axis=1), total, len(gpus))
+    def gpu_shares(self) -> NDArray[np.int64]:
+        """What is free of each listed GPU, [card, share] by `SHARES`."""
+        return np.array(
+            [[self.frees[gpu].get(name, 0) for name in SHARES] for gpu in self.slots("gpu")], np.int64
+        ).reshape(-1, len(SHARES))
 
 
 class StateBook:

@@ -1,7 +1,7 @@
 """Prefer nodes whose resources would be used evenly (kubernetes noderesources/balanced_allocation.go, 1.35)."""
 
-from collections.abc import Sequence
-from math import sqrt
+from collections.abc import Hashable, Sequence
+from math import ceil, sqrt
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from scheduler.api.quantity import CPU, MEMORY
 from scheduler.cache.columns import Batch, Ints
 from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo
+from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import MAX_NODE_SCORE, Args, Scope, ScoreColumns
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.plugins.noderesources.fit import WeightedResource
@@ -58,20 +58,38 @@ class NodeResourcesBalancedAllocation(ScoreColumns):
             deviation = 0.0
         return int((1 - deviation) * MAX_NODE_SCORE)
 
+    def rise(self, node: NodeInfo, placed: PodInfo, kind: Hashable) -> int | None:
+        """The deviation of two fractions moves by half of what they move apart; of more, by no more than the widest."""
+        moves = []
+        requests, index = placed.shape.requests, self._handle.columns.resources
+        for name in self._resources:
+            column = index.column(name)
+            capacity = node.allocatable[column] if column < len(node.allocatable) else 0
+            if capacity:
+                moves.append(requests.get(name, 0) / capacity)
+        if len(moves) < 2:
+            return 0
+        apart = max(moves) - min(moves)
+        return ceil(apart * (MAX_NODE_SCORE / 2 if len(moves) == 2 else MAX_NODE_SCORE)) + 1
+
     def columnar_scores(self, state: CycleState) -> bool:
-        return self._native_only and not self._handle.columns.lacking
+        return self._native_only
 
     def stack_scores(self, states: Sequence[CycleState]) -> Ints:
+        """What is asked, [resource, class, 1]."""
         return np.array([[amount for _, amount in state[BALANCED]] for state in states], np.int64).T[..., None]
 
     def scores(self, stacked: Ints, batch: Batch) -> Ints | None:
         pair = slice(CPU_COLUMN, MEMORY_COLUMN + 1)
-        taken = batch.allocatable[pair] - batch.free[pair]
-        fractions = (taken[:, None] + stacked) / batch.divisor[:, None]
+        used = batch.allocatable[pair] - batch.free[pair]
+        fractions = (used[:, None] + stacked) / batch.divisor[:, None]
         np.minimum(fractions, 1.0, out=fractions)
         spread = fractions[0] - fractions[1]
         np.abs(spread, out=spread)
         spread /= 2
         np.subtract(1.0, spread, out=spread)
         spread *= MAX_NODE_SCORE
-        return spread.astype(np.int64)
+        scores = spread.astype(np.int64)
+        if batch.columns.lacking:  # a resource that a node has nothing of is left out: one fraction alone is level
+            scores[:, ~batch.allocatable[pair].all(axis=0)] = MAX_NODE_SCORE
+        return scores

@@ -21,6 +21,13 @@ class Strategy(ABC):
         """0 to 100 for one resource of one node; capacity is not 0."""
 
     @abstractmethod
+    def rise(self, capacity: int, taken: int) -> int | None:
+        """By how much `one` rises at most when `taken` more is used of `capacity`, as long as it is not used up.
+
+        None: no telling.
+        """
+
+    @abstractmethod
     def many(self, capacity: Ints, left: Ints) -> Ints:
         """`one` for arrays; capacities are at least 1; `left` is the callee's to overwrite."""
 
@@ -30,7 +37,7 @@ class Strategy(ABC):
         return sum(score * weight for score, weight in scored) // weights if weights else 0
 
     def mean_many(self, scores: Ints, weights: Ints) -> Ints:
-        """`mean` down the first axis, which is the resource; `weights` has the shape of `scores`, or 1 for its other axes."""
+        """`mean` down the first axis, the resource; `weights` has the shape of `scores`, or 1 for the other axes."""
         if weights.size == 2 and weights.flat[0] == weights.flat[1]:
             total = scores[0] + scores[1]
             total >>= 1
@@ -42,6 +49,9 @@ class LeastAllocated(Strategy):
     def one(self, capacity: int, left: int) -> int:
         return left * MAX_NODE_SCORE // capacity if left > 0 else 0
 
+    def rise(self, capacity: int, taken: int) -> int | None:
+        return -(taken * MAX_NODE_SCORE // capacity)
+
     def many(self, capacity: Ints, left: Ints) -> Ints:
         np.maximum(left, 0, out=left)
         left *= MAX_NODE_SCORE
@@ -52,6 +62,9 @@ class LeastAllocated(Strategy):
 class MostAllocated(Strategy):
     def one(self, capacity: int, left: int) -> int:
         return (capacity - max(left, 0)) * MAX_NODE_SCORE // capacity
+
+    def rise(self, capacity: int, taken: int) -> int | None:
+        return -(-taken * MAX_NODE_SCORE // capacity)
 
     def many(self, capacity: Ints, left: Ints) -> Ints:
         np.maximum(left, 0, out=left)
@@ -81,6 +94,9 @@ class RequestedToCapacityRatio(Strategy):
 
     def one(self, capacity: int, left: int) -> int:
         return int(self._table[100 if left < 0 else (capacity - left) * 100 // capacity])
+
+    def rise(self, capacity: int, taken: int) -> int | None:
+        return None
 
     def many(self, capacity: Ints, left: Ints) -> Ints:
         percent = np.clip((capacity - left) * 100 // capacity, 0, 100)
