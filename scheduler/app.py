@@ -10,7 +10,7 @@ from scheduler.api.extension import KOORD_SCHEDULER
 from scheduler.api.transport import Transport
 from scheduler.cache.cache import Cache
 from scheduler.cache.classes import ClassBook
-from scheduler.cache.columns import NodeColumns, TieBreak, seeded_ties
+from scheduler.cache.columns import NodeColumns, Ties
 from scheduler.cache.resources import ResourceIndex
 from scheduler.config import Configuration, Expanded, ProfileConfig, expand
 from scheduler.cycle import Core
@@ -53,7 +53,7 @@ def build_shell(
     return Shell(core, transport, clock)
 
 
-def build_core(configuration: Configuration, clock: Clock, *, seed: int = 0, tie_break: TieBreak | None = None) -> Core:
+def build_core(configuration: Configuration, clock: Clock, *, seed: int = 0, ties: Ties | None = None) -> Core:
     """A core for all profiles of `configuration`; `seed` decides ties and where preemption starts to look.
 
     Raises:
@@ -61,7 +61,7 @@ def build_core(configuration: Configuration, clock: Clock, *, seed: int = 0, tie
     """
     profiles = expand(configuration)
     used = {TABLE[name][0] for profile in profiles for names in profile.at.values() for name in names}
-    columns = NodeColumns(ResourceIndex(), tie_break or seeded_ties(seed))
+    columns = NodeColumns(ResourceIndex(), ties or Ties(seed))
     classes = ClassBook(
         columns.resources,
         {key for plugin in used for key in plugin.reads_labels},

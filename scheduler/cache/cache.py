@@ -90,7 +90,6 @@ class Cache:
         self.columns.set_sums(row, info.allocatable, info.requested, info.nonzero)
         if before is None:
             self.known_count += 1
-        self.columns.known[row] = True
         if (
             before is None
             or before.spec != node.spec
@@ -112,7 +111,7 @@ class Cache:
             return
         info.node = None
         self.known_count -= 1
-        self.columns.known[info.row] = False
+        self.columns.forget(info.row)
         self.columns.touch_static(info.row)
         self._drop_if_empty(info)
 
@@ -178,6 +177,7 @@ class Cache:
         self.priorities[info.priority] += 1
         for listener in self._listeners:
             listener.pod_placed(info)
+        self.columns.fill(node.row, node, info)
 
     def _unplace(self, placed: _Placed) -> None:
         info = placed.info
@@ -188,6 +188,7 @@ class Cache:
         self.priorities[info.priority] -= 1
         for listener in self._listeners:
             listener.pod_gone(info)
+        self.columns.touch(node.row)
         self._drop_if_empty(node)
 
     def _write(self, node: NodeInfo, changed: PodInfo) -> None:
@@ -195,13 +196,13 @@ class Cache:
         columns, row = self.columns, node.row
         allocatable, requested = node.allocatable, node.requested
         if len(allocatable) < len(requested):
-            node.widen(len(requested))
+            node.widen(len(columns.resources))
             columns.ensure_width()
+            allocatable = node.allocatable
         free = columns.free
         for column, _ in changed.shape.vector:
-            free[row, column] = allocatable[column] - requested[column]
+            free[column, row] = allocatable[column] - requested[column]
         columns.set_room(row, allocatable, node.nonzero)
-        columns.touch(row)
 
 
 def _same_holdings(one: PodInfo, other: PodInfo) -> bool:

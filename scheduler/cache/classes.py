@@ -4,6 +4,7 @@ The engine keeps a verdict for each class and node, so the fewer classes the bet
 make none. A pod's spec arrives as bytes; pods of one template share them, so most pods are classified by one look-up.
 """
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -25,6 +26,7 @@ class PodClass:
     requests: Amounts
     vector: list[tuple[int, int]]  # (column of the resource, amount), the pod itself counted as one of "pods"
     nonzero: tuple[int, int]
+    digest: int  # 31 bits that follow from what makes the class, for what must be even but repeatable
     invalid: str = ""  # why no pod of this shape can be understood, in words for its owner
     facts: dict[str, object] = field(default_factory=dict)  # what plugins worked out from `example`, by plugin
 
@@ -83,7 +85,7 @@ class ClassBook:
         found = self._by_content.get(content)
         if found is None:
             vector = [(PODS_COLUMN, 1), *((self._resources.column(name), value) for name, value in requests.items())]
-            found = PodClass(len(self._by_content), pod, requests, vector, nonzero, invalid)
+            found = PodClass(len(self._by_content), pod, requests, vector, nonzero, _digest(content), invalid)
             self._by_content[content] = found
         return found
 
@@ -105,6 +107,10 @@ def _namespace_matters(spec: PodSpec) -> bool:
         or (affinity and (affinity.pod_affinity or affinity.pod_anti_affinity))
         or any(volume.persistent_volume_claim for volume in spec.volumes)
     )
+
+
+def _digest(content: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(content, digest_size=4).digest(), "little") >> 1
 
 
 _encode = msgspec.json.Encoder(order="deterministic").encode

@@ -2,73 +2,110 @@
 
 A row belongs to one node name while that name is known; the row of a forgotten node is given to the next new one. Every
 view remembers how much of the log it has read. Plugins add columns of their own; they grow with the table.
+
+Rows are the last axis of every array: what is looked at together (one resource of many nodes) lies together.
 """
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
-from scheduler.cache.resources import ResourceIndex
+from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN, ResourceIndex
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Rows = NDArray[np.intp]
 
-TieBreak = Callable[[str], int]
-
 TIE_BITS = 31
 _FIRST_CAPACITY = 64
 _LOG_LIMIT = 1 << 20
+_SPARE_RESOURCES = 4
 
 
-def seeded_ties(seed: int) -> TieBreak:
-    """Among equal scores the node whose name hashes highest with `seed` wins: even, repeatable, and blind to order."""
-    salt = seed.to_bytes(8, "little", signed=True)
+class Ties:
+    """Which of two equal nodes a pod gets: the one whose name hashes higher, by seed and by the pod's class.
 
-    def rank(name: str) -> int:
-        digest = hashlib.blake2b(name.encode(), key=salt, digest_size=8).digest()
+    Even, repeatable, and blind to the order in which nodes came. Classes differ in it so that they do not all run after
+    the same node.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self._key = seed.to_bytes(8, "little", signed=True)
+
+    def rank(self, name: str) -> int:
+        """A node's rank, 0 to 2^31 - 1."""
+        digest = hashlib.blake2b(name.encode(), key=self._key, digest_size=8).digest()
         return int.from_bytes(digest, "little") >> (64 - TIE_BITS)
 
-    return rank
+    def salt(self, digest: int) -> int:
+        """What a class's view of the ranks is XORed with."""
+        return digest
+
+
+class FirstComeTies(Ties):
+    """The node that was known first, for every class alike: what a replay in name order needs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._known = 0
+
+    def rank(self, name: str) -> int:  # noqa: ARG002
+        self._known += 1
+        return (1 << TIE_BITS) - self._known
+
+    def salt(self, digest: int) -> int:  # noqa: ARG002
+        return 0
+
+
+class Watcher(Protocol):
+    """Somebody who derives from the columns row by row."""
+
+    def filled(self, row: int, node: Any, placed: Any) -> None:
+        """The pod `placed` came to `node`, and nothing else happened there."""
+
+    def opened(self, row: int) -> None:
+        """Something else about the row changed."""
 
 
 @dataclass(slots=True)
-class _Extra:
-    shape: tuple[int, ...]
-    fill: int
+class _Own:
+    fill: NDArray[Any]  # what a row holds that nobody has written, [*shape]
     array: NDArray[Any]
 
 
 class NodeColumns:
-    """Arrays over nodes (first axis: row). Read them freely; they change only through the methods here.
+    """Arrays over nodes. Read them freely; they change only through the methods here.
 
-    `allocatable`, `free`: resource columns (`ResourceIndex`), int64; free may be negative on an overcommitted node.
-    `room`: cpu (milli) and memory (bytes) that non-zero requests leave, int64 [rows, 2].
+    `allocatable`, `free`: int64 [resource, row] by `ResourceIndex`; free is negative on an overcommitted node.
+    `room`: int64 [2, row], cpu (milli) and memory (bytes) that non-zero requests leave.
+    `divisor`: int64 [2, row], allocatable cpu and memory, but at least 1; `lacking`: how many known nodes have less.
     `known`: the row belongs to a node that exists. `tie`: what decides between equal scores, higher wins.
     """
 
-    def __init__(self, resources: ResourceIndex, tie_break: TieBreak) -> None:
+    def __init__(self, resources: ResourceIndex, ties: Ties | None = None) -> None:
         self.resources = resources
-        self._tie_break = tie_break
+        self.ties = ties or Ties()
         self.count = 0  # rows in use are all below this
         self.capacity = _FIRST_CAPACITY
         self.names: list[str] = []
         self.rows: dict[str, int] = {}
         self._spare: list[int] = []
-        width = len(resources) + 4
-        self.allocatable: Ints = np.zeros((self.capacity, width), np.int64)
-        self.free: Ints = np.zeros((self.capacity, width), np.int64)
-        self.room: Ints = np.zeros((self.capacity, 2), np.int64)
+        self.width = len(resources) + _SPARE_RESOURCES
+        self.allocatable: Ints = np.zeros((self.width, self.capacity), np.int64)
+        self.free: Ints = np.zeros((self.width, self.capacity), np.int64)
+        self.room: Ints = np.zeros((2, self.capacity), np.int64)
+        self.divisor: Ints = np.ones((2, self.capacity), np.int64)
+        self.lacking = 0
         self.known: Bools = np.zeros(self.capacity, np.bool_)
         self.tie: Ints = np.zeros(self.capacity, np.int64)
-        self._extra: dict[str, _Extra] = {}
+        self._own: dict[str, _Own] = {}
         self._log: list[int] = []
         self._log_start = 0
         self.static_log: list[int] = []  # rows whose node object changed: rare, never cut
+        self._watchers: list[Watcher] = []
         self.changes = 0  # how much has been logged since the beginning; the log's end
 
     def row(self, name: str) -> int:
@@ -86,51 +123,71 @@ class NodeColumns:
             self.count += 1
             self.names.append(name)
         self.rows[name] = row
-        self.tie[row] = self._tie_break(name)
+        self.tie[row] = self.ties.rank(name)
         return row
 
     def release(self, name: str) -> None:
         """Forget `name`; its row counts as unknown until another name gets it."""
         row = self.rows.pop(name)
         self._spare.append(row)
-        self.known[row] = False
-        self.allocatable[row] = self.free[row] = 0
-        self.room[row] = 0
-        for extra in self._extra.values():
-            extra.array[row] = extra.fill
+        self.forget(row)
+        self.allocatable[:, row] = self.free[:, row] = 0
+        self.room[:, row] = 0
+        for own in self._own.values():
+            own.array[..., row] = own.fill
         self.touch_static(row)
 
-    def add_column(self, name: str, shape: tuple[int, ...] = (), *, dtype: DTypeLike = np.int64, fill: int = 0) -> None:
-        """Add a plugin's own column, filled with `fill`; read it with `column`, write it in place, then `touch`."""
-        array = np.full((self.capacity, *shape), fill, dtype)
-        self._extra[name] = _Extra(shape, fill, array)
+    def add_column(self, name: str, fill: NDArray[Any]) -> None:
+        """Add a plugin's own array [*fill.shape, row], `fill` in every row; adding it again makes it anew.
+
+        Read it with `column` and write it in place.
+        """
+        self._own[name] = _Own(fill, np.repeat(fill[..., None], self.capacity, axis=-1))
 
     def column(self, name: str) -> NDArray[Any]:
         """The array of a plugin's column; ask anew each time, because it moves when the table grows."""
-        return self._extra[name].array
-
-    def reshape(self, name: str, shape: tuple[int, ...]) -> None:
-        """Give each row of a plugin's column a larger shape; what was there stays at the low end."""
-        extra = self._extra[name]
-        array = np.full((self.capacity, *shape), extra.fill, extra.array.dtype)
-        array[tuple(slice(0, size) for size in extra.array.shape)] = extra.array
-        extra.shape, extra.array = shape, array
+        return self._own[name].array
 
     def set_sums(self, row: int, allocatable: list[int], requested: list[int], nonzero: tuple[int, int]) -> None:
-        """Write all of a node's resource columns."""
-        self._widen(max(len(allocatable), len(requested)))
-        self.allocatable[row, : len(allocatable)] = allocatable
-        self.free[row, : len(allocatable)] = allocatable
-        self.free[row, : len(requested)] -= np.array(requested, np.int64)
+        """Write a node that exists into its row; both lists are as long as there are resources."""
+        self.forget(row)
+        self._widen(len(allocatable))
+        self.allocatable[: len(allocatable), row] = allocatable
+        self.free[: len(allocatable), row] = np.subtract(allocatable, requested)
         self.set_room(row, allocatable, nonzero)
+        cpu, memory = allocatable[CPU_COLUMN], allocatable[MEMORY_COLUMN]
+        self.lacking += not (cpu and memory)
+        self.divisor[:, row] = max(cpu, 1), max(memory, 1)
+        self.known[row] = True
+
+    def forget(self, row: int) -> None:
+        """The row's node does not exist (any more)."""
+        if self.known[row]:
+            self.known[row] = False
+            self.lacking -= not self.allocatable[CPU_COLUMN : MEMORY_COLUMN + 1, row].all()
 
     def set_room(self, row: int, allocatable: list[int], nonzero: tuple[int, int]) -> None:
         room = self.room
-        room[row, 0] = allocatable[1] - nonzero[0]
-        room[row, 1] = allocatable[2] - nonzero[1]
+        room[0, row] = allocatable[CPU_COLUMN] - nonzero[0]
+        room[1, row] = allocatable[MEMORY_COLUMN] - nonzero[1]
+
+    def watch(self, watcher: Watcher) -> None:
+        """Have `watcher` told of every change from now on."""
+        self._watchers.append(watcher)
 
     def touch(self, row: int) -> None:
         """Note that something on this node changed: pods, devices, sums."""
+        self._note(row)
+        for watcher in self._watchers:
+            watcher.opened(row)
+
+    def fill(self, row: int, node: Any, placed: Any) -> None:
+        """Note that a pod came to this node, all sums and devices being written already."""
+        self._note(row)
+        for watcher in self._watchers:
+            watcher.filled(row, node, placed)
+
+    def _note(self, row: int) -> None:
         self._log.append(row)
         self.changes += 1
         if len(self._log) > _LOG_LIMIT:
@@ -149,66 +206,80 @@ class NodeColumns:
         recent = self._log[position - self._log_start :]
         return recent if len(recent) < 2 else list(dict.fromkeys(recent))
 
-    def _widen(self, width: int) -> None:
-        have = self.allocatable.shape[1]
-        if width > have:
-            more = ((0, 0), (0, width - have + 4))
-            self.allocatable = np.pad(self.allocatable, more)
-            self.free = np.pad(self.free, more)
-
     def ensure_width(self) -> None:
         """Make sure that every resource known to the index has its column."""
         self._widen(len(self.resources))
 
+    def _widen(self, width: int) -> None:
+        if width > self.width:
+            more = ((0, width - self.width + _SPARE_RESOURCES), (0, 0))
+            self.allocatable = np.pad(self.allocatable, more)
+            self.free = np.pad(self.free, more)
+            self.width = len(self.free)
+
     def _grow(self) -> None:
         more = self.capacity
-        self.allocatable = np.pad(self.allocatable, ((0, more), (0, 0)))
-        self.free = np.pad(self.free, ((0, more), (0, 0)))
-        self.room = np.pad(self.room, ((0, more), (0, 0)))
+        self.allocatable = np.pad(self.allocatable, ((0, 0), (0, more)))
+        self.free = np.pad(self.free, ((0, 0), (0, more)))
+        self.room = np.pad(self.room, ((0, 0), (0, more)))
+        self.divisor = np.pad(self.divisor, ((0, 0), (0, more)), constant_values=1)
         self.known = np.pad(self.known, (0, more))
         self.tie = np.pad(self.tie, (0, more))
         self.capacity += more
-        for extra in self._extra.values():
-            array = np.full((self.capacity, *extra.shape), extra.fill, extra.array.dtype)
-            array[:more] = extra.array
-            extra.array = array
+        for own in self._own.values():
+            own.array = np.concatenate([own.array, np.repeat(own.fill[..., None], more, axis=-1)], axis=-1)
 
 
 class Batch:
-    """The rows that one pass looks at, with the columns gathered at most once for all plugins."""
+    """The rows that one pass looks at, with the columns gathered at most once for all plugins.
 
-    __slots__ = ("_gathered", "columns", "everything", "rows", "size")
+    `rows` None means all rows in use; columns then come as views, without a copy.
+    """
+
+    __slots__ = ("_allocatable", "_divisor", "_free", "_own", "_room", "columns", "everything", "rows", "size")
 
     def __init__(self, columns: NodeColumns, rows: Rows | None) -> None:
-        """`rows` None means all rows in use; columns then come as views, without a copy."""
         self.columns = columns
         self.everything = rows is None
         self.rows: Rows = np.arange(columns.count) if rows is None else rows
-        self.size = columns.count if rows is None else len(rows)
-        self._gathered: dict[str, NDArray[Any]] = {}
+        self.size = len(self.rows)
+        self._allocatable: Ints | None = None
+        self._free: Ints | None = None
+        self._room: Ints | None = None
+        self._divisor: Ints | None = None
+        self._own: dict[str, NDArray[Any]] = {}
 
     @property
     def allocatable(self) -> Ints:
-        return self._gather("\0allocatable", self.columns.allocatable)
+        if self._allocatable is None:
+            self._allocatable = self.pick(self.columns.allocatable)
+        return self._allocatable
 
     @property
     def free(self) -> Ints:
-        return self._gather("\0free", self.columns.free)
+        if self._free is None:
+            self._free = self.pick(self.columns.free)
+        return self._free
 
     @property
     def room(self) -> Ints:
-        return self._gather("\0room", self.columns.room)
+        if self._room is None:
+            self._room = self.pick(self.columns.room)
+        return self._room
+
+    @property
+    def divisor(self) -> Ints:
+        if self._divisor is None:
+            self._divisor = self.pick(self.columns.divisor)
+        return self._divisor
 
     def own(self, name: str) -> NDArray[Any]:
         """These rows of a plugin's column."""
-        return self._gather(name, self.columns.column(name))
+        found = self._own.get(name)
+        if found is None:
+            found = self._own[name] = self.pick(self.columns.column(name))
+        return found
 
     def pick(self, array: NDArray[Any]) -> NDArray[Any]:
         """These rows of any array over nodes."""
-        return array[: self.size] if self.everything else array.take(self.rows, 0)
-
-    def _gather(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
-        found = self._gathered.get(name)
-        if found is None:
-            found = self._gathered[name] = self.pick(array)
-        return found
+        return array[..., : self.size] if self.everything else array.take(self.rows, -1)

@@ -4,7 +4,7 @@ Ten thousand nodes have a handful of taint sets; a selector is then evaluated a 
 rest. A fact is worked out again only for nodes whose object changed.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -27,17 +27,17 @@ class NodeFact(Generic[V]):
         self._numbers: dict[V, int] = {}
         self.values: list[V] = []
 
-    def judge(self, batch: Batch, verdict: Callable[[V], bool]) -> Bools | None:
-        """`verdict` of each row's value; None if it is true of every value there is."""
+    def judge(self, batch: Batch, verdicts: Sequence[Callable[[V], bool]]) -> Bools | None:
+        """Each verdict on each row's value, [verdict, row]; None if all are true of every value there is."""
         self._catch_up()
-        per_value = np.fromiter((verdict(value) for value in self.values), np.bool_, len(self.values))
-        return None if per_value.all() else per_value[batch.pick(self._codes)]
+        per_value = np.array([[verdict(value) for value in self.values] for verdict in verdicts], np.bool_)
+        return None if per_value.all() else per_value[:, batch.pick(self._codes)]
 
-    def measure(self, batch: Batch, of: Callable[[V], int]) -> Ints | None:
-        """`of` each row's value; None if it is 0 for every value there is."""
+    def measure(self, batch: Batch, measures: Sequence[Callable[[V], int]]) -> Ints | None:
+        """Each measure of each row's value, [measure, row]; None if all are 0 for every value there is."""
         self._catch_up()
-        per_value = np.fromiter((of(value) for value in self.values), np.int64, len(self.values))
-        return per_value[batch.pick(self._codes)] if per_value.any() else None
+        per_value = np.array([[measure(value) for value in self.values] for measure in measures], np.int64)
+        return per_value[:, batch.pick(self._codes)] if per_value.any() else None
 
     def _catch_up(self) -> None:
         columns = self._cache.columns

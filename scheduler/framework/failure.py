@@ -79,7 +79,7 @@ class FitError:
         self.nodes = nodes
         self.pre_filter = pre_filter
         self._reasons = reasons
-        self._overrides = overrides or {}
+        self.overrides = overrides or {}
         self._absent = absent
 
     @property
@@ -87,7 +87,7 @@ class FitError:
         """Names of the plugins that said no."""
         if self.pre_filter is not None:
             return frozenset({self.pre_filter.plugin})
-        names = {status.plugin for status in self._overrides.values()}
+        names = {status.plugin for status in self.overrides.values()}
         if self._reasons is not None:
             names |= {self._reasons.statuses[number].plugin for number, count in self._reasons.counts.items() if count}
         return frozenset(names)
@@ -96,7 +96,7 @@ class FitError:
         """The verdict on one row."""
         if self.pre_filter is not None:
             return self.pre_filter
-        found = self._overrides.get(row)
+        found = self.overrides.get(row)
         if found is not None:
             return found
         assert self._reasons is not None  # noqa: S101
@@ -108,7 +108,7 @@ class FitError:
             return []
         helpful = [n for n, status in enumerate(self._reasons.statuses) if status.code is Code.UNSCHEDULABLE]
         rows = set(np.flatnonzero(np.isin(self._reasons.codes, helpful)).tolist()) if helpful else set()
-        for row, status in self._overrides.items():
+        for row, status in self.overrides.items():
             (rows.add if status.code is Code.UNSCHEDULABLE else rows.discard)(row)
         return sorted(rows)
 
@@ -127,13 +127,13 @@ class FitError:
 
     def _histogram(self) -> str:
         assert self._reasons is not None  # noqa: S101
-        if not self._overrides and self._absent is None:
+        if not self.overrides and self._absent is None:
             return self._reasons.histogram()
         counts = self._reasons.counts.copy()
-        for row in self._overrides:
+        for row in self.overrides:
             counts[int(self._reasons.codes[row])] -= 1
         counted = [(self._reasons.statuses[number], count) for number, count in counts.items() if number and count > 0]
-        counted += [(status, 1) for status in self._overrides.values()]
+        counted += [(status, 1) for status in self.overrides.values()]
         if self._absent is not None:
             counted.append(self._absent)
         return histogram(counted)

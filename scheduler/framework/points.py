@@ -7,10 +7,10 @@ that pods alike in all of them can share one verdict. A plugin that can judge ma
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -77,22 +77,27 @@ class PreFilter(Plugin):
 
 
 class Filter(Plugin):
+    """With scope NODE_PODS: a pod that does not pass on a node does not come to pass because another came there."""
+
     @abstractmethod
     def filter(self, state: CycleState, pod: Pod, node: "NodeInfo") -> Status:
         """Whether the pod can go on this node."""
 
 
 class FilterColumns(Filter):
+    """A filter that can judge many nodes, for many classes, at once."""
+
+    def columnar(self, state: CycleState) -> bool:  # noqa: ARG002
+        """Whether it can for this class; if not, `filter` is asked node by node."""
+        return True
+
+    def stack(self, states: Sequence[CycleState]) -> Any:
+        """What `passing` needs to know of these classes, put together as it likes best."""
+        return states
+
     @abstractmethod
-    def passing(self, state: CycleState, batch: Batch) -> Bools | None:
-        """`filter` for all rows of `batch` at once; None if they all pass.
-
-        Nodes marked in a column by the plugin as needing the plain method are not its business here: see `plain_rows`.
-        """
-
-    def plain_rows(self, state: CycleState, batch: Batch) -> Bools | None:  # noqa: ARG002
-        """Rows on which only `filter` itself can tell; asked after `passing`, for rows that passed. None: no row."""
-        return None
+    def passing(self, stacked: Any, batch: Batch) -> Bools | None:
+        """`filter` for every class and row, [class, row]; None if they all pass."""
 
 
 class VictimAware(Plugin):
@@ -122,21 +127,49 @@ class PostFilterResult:
 
 
 class Score(Plugin):
-    normalizer: ClassVar["Normalizer | None"] = None
+    normalizer: ClassVar["ByMaximum | None"] = None
 
     @abstractmethod
     def score(self, state: CycleState, pod: Pod, node: "NodeInfo") -> int:
         """How good the node is: 0 to 100, or any number if `normalizer` brings it there."""
 
+    def normalize(self, state: CycleState, raw: Ints) -> Ints:  # noqa: ARG002
+        """With scope CLUSTER: bring the raw scores of the feasible nodes to 0..100, in whatever way."""
+        if self.normalizer is None:
+            return raw
+        return self.normalizer.apply(raw[None], raw.max(initial=0).reshape(1, 1))[0]
+
     def pre_score(self, state: CycleState, pod: Pod) -> bool:  # noqa: ARG002
         """Whether `score` has anything to say about this pod; asked once a class (or cycle, by scope)."""
         return True
 
+    def kind(self, state: CycleState) -> Hashable:  # noqa: ARG002
+        """What classes must have in common for `rise` to hold for all of them."""
+        return None
+
+    def rise(self, node: "NodeInfo", placed: "PodInfo", kind: Hashable) -> int | None:  # noqa: ARG002
+        """By how much at most the score of any pod that still fits on `node` has risen, now that `placed` is there.
+
+        Negative: it has fallen by at least that much. None: who knows; the node is then scored anew for everybody.
+        A good bound saves scoring nodes that cannot come out best: most of the speed on large clusters is here.
+        """
+        return None
+
 
 class ScoreColumns(Score):
+    """A score that can judge many nodes, for many classes, at once."""
+
+    def columnar_scores(self, state: CycleState) -> bool:  # noqa: ARG002
+        """Whether it can for this class; if not, `score` is asked node by node."""
+        return True
+
+    def stack_scores(self, states: Sequence[CycleState]) -> Any:
+        """What `scores` needs to know of these classes, put together as it likes best."""
+        return states
+
     @abstractmethod
-    def scores(self, state: CycleState, batch: Batch) -> Ints | None:
-        """`score` for all rows of `batch` at once; None if it is 0 for all of them."""
+    def scores(self, stacked: Any, batch: Batch) -> Ints | None:
+        """`score` for every class and row, [class, row], for the caller to overwrite; None if all are 0."""
 
 
 class Permit(Plugin):
@@ -196,29 +229,22 @@ class Listener(ABC):
         """Its marks changed while it stayed where it is."""
 
 
-class Normalizer(ABC):
-    """Brings raw scores to 0..100. The result may depend on all feasible nodes, but only through `limits`."""
+class ByMaximum:
+    """Brings raw scores to 0..100: the largest becomes 100, the others in proportion; `reverse` counts down from 100.
 
-    @abstractmethod
-    def limits(self, raw: Ints) -> tuple[int, ...]:
-        """What `apply` needs to know of the whole; `raw` is -1 or less where a node is not feasible."""
-
-    @abstractmethod
-    def apply(self, raw: Ints, limits: tuple[int, ...]) -> Ints: ...
-
-
-class ByMaximum(Normalizer):
-    """The largest becomes 100, in proportion; `reverse` then counts down from 100. (upstream DefaultNormalizeScore)"""
+    (upstream DefaultNormalizeScore.) All other nodes matter only through the largest raw score of a feasible one.
+    """
 
     def __init__(self, *, reverse: bool = False) -> None:
         self._reverse = reverse
 
-    def limits(self, raw: Ints) -> tuple[int, ...]:
-        return (int(raw.max(initial=0)),)
+    def apply(self, raw: Ints, highest: Ints) -> Ints:
+        """Scores for `raw` [class, row], given each class's largest [class, 1]."""
+        scaled = raw * MAX_NODE_SCORE  # where the highest is 0 all are 0, and stay 0 (or 100, in reverse)
+        scaled //= np.maximum(highest, 1)
+        return MAX_NODE_SCORE - scaled if self._reverse else scaled
 
-    def apply(self, raw: Ints, limits: tuple[int, ...]) -> Ints:
-        (highest,) = limits
-        if highest == 0:
-            return np.full_like(raw, MAX_NODE_SCORE) if self._reverse else raw
-        scaled = raw * MAX_NODE_SCORE // highest
+    def one(self, raw: int, highest: int) -> int:
+        """The same for one value."""
+        scaled = raw * MAX_NODE_SCORE // (highest or 1)
         return MAX_NODE_SCORE - scaled if self._reverse else scaled

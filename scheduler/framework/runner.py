@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from scheduler.api.core import Pod
 from scheduler.cache.classes import PodClass
+from scheduler.framework.board import Board, Signature, signature
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import (
@@ -20,11 +21,13 @@ from scheduler.framework.points import (
     Score,
     VictimAware,
 )
+from scheduler.framework.rules import ClassRules, rules_for
 from scheduler.framework.state import SKIPPED, CycleState
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.framework.verdicts import ClassVerdicts
 
-KEPT_CLASSES = 4096  # more shapes than this at once, and the least recently used ones are judged anew
+KEPT_VERDICTS = 20_000_000  # classes times nodes, at 33 bytes each; beyond, the least recently used are judged anew
+FEWEST_CLASSES = 64  # but so many classes are kept, however many nodes there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +58,35 @@ class Runner:
         self.scores = profile.score
         self._victim_aware = [plugin for plugin in profile.all if isinstance(plugin, VictimAware)]
         self._verdicts: OrderedDict[int, ClassVerdicts] = OrderedDict()
+        self._boards: dict[Signature, Board] = {}
         handle.register(self)
 
     def verdicts(self, shape: PodClass) -> ClassVerdicts:
         """What is kept about this class."""
         found = self._verdicts.get(shape.id)
         if found is None:
-            found = self._verdicts[shape.id] = ClassVerdicts(self, shape)
-            if len(self._verdicts) > KEPT_CLASSES:
-                self._verdicts.popitem(last=False)
+            rules = rules_for(shape, self.pre_filters, self.filters, self.scores)
+            found = self._verdicts[shape.id] = ClassVerdicts(self, shape, rules, self._board(rules))
+            if (
+                len(self._verdicts) * self.handle.columns.capacity > KEPT_VERDICTS
+                and len(self._verdicts) > FEWEST_CLASSES
+            ):
+                _, idle = self._verdicts.popitem(last=False)
+                if idle.board is not None:
+                    idle.board.leave(idle.line)
         else:
             self._verdicts.move_to_end(shape.id)
         return found
+
+    def _board(self, rules: ClassRules) -> Board | None:
+        if rules.rejected is not None:
+            return None
+        marks = signature(rules)
+        board = self._boards.get(marks)
+        if board is None:
+            board = self._boards[marks] = Board(self.handle.columns, rules)
+            self.handle.columns.watch(board)
+        return board
 
     def pre_enqueue(self, pod: Pod) -> Status:
         for plugin in self.profile.pre_enqueue:

@@ -25,7 +25,7 @@ class CycleState:
         self._entries[key] = value
 
     def __getitem__(self, key: StateKey[T]) -> T:
-        return self._entries[key]  # type: ignore[no-any-return]
+        return self._entries[key]
 
     def __contains__(self, key: StateKey[Any]) -> bool:
         return key in self._entries

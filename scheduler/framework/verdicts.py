@@ -1,217 +1,234 @@
-"""One class of pods against all nodes: feasible or not, and how good, kept and brought up to date row by row.
+"""One class of pods against all nodes: which is best, and if none will do, why.
 
-`key` is what a decision takes the largest of: total score above, tie-break below, -1 where the node is not feasible.
-Scores that are normalised over all feasible nodes are kept raw beside it; as long as what normalising depends on (the
-largest raw score, mostly) stays the same, a changed node changes one entry.
-
-Plugins whose verdict depends on the whole cluster are asked again in each cycle, for the nodes that passed the others.
+What can be kept is kept on a `Board` and brought up to date row by row. Plugins whose verdict depends on the whole
+cluster are asked again in each cycle, for the nodes that passed the others.
 """
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from scheduler.cache.classes import PodClass
-from scheduler.cache.columns import TIE_BITS, Batch, Bools, Ints
+from scheduler.cache.columns import TIE_BITS, Batch, Bools, Ints, Rows
+from scheduler.framework.board import NOT_FEASIBLE, Board
 from scheduler.framework.failure import FitError, Reasons
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import Filter, FilterColumns, PreFilter, Scope, Score, ScoreColumns
+from scheduler.framework.points import Filter, FilterColumns, Score, ScoreColumns
+from scheduler.framework.rules import ClassRules, Weighted
 from scheduler.framework.state import SKIPPED, CycleState
-from scheduler.framework.status import Code, Status
+from scheduler.framework.status import SUCCESS, Status
 
 if TYPE_CHECKING:
     from scheduler.framework.runner import Runner
 
-NOT_FEASIBLE = -1
+FEW = 4  # up to so many changed nodes are judged one by one
 _NOTHING: dict[int, Status] = {}
+
+
+class _NodeScore:
+    """A score that the node object alone decides, normalised over the nodes that are feasible."""
+
+    def __init__(self, score: Score, weight: int) -> None:
+        self.score, self.weight = score, weight
+        self.raw: Ints | None = None  # None: 0 on every node, which changes no order
+        self.highest = 0
+
+    def normal(self, raw: Ints) -> Ints:
+        assert self.score.normalizer is not None  # noqa: S101
+        return self.score.normalizer.apply(raw[None], np.full((1, 1), self.highest))
 
 
 class ClassVerdicts:
     """Verdicts of one profile on one class of pods."""
 
-    def __init__(self, runner: "Runner", shape: PodClass) -> None:
+    def __init__(self, runner: "Runner", shape: PodClass, rules: ClassRules, board: Board | None) -> None:
+        """`board` is None if the rules reject the class as such."""
         self.shape = shape
+        self.state = rules.state
+        self.position = -1  # how much of the board's log has been taken in; -1: nothing
+        self.synced = -1  # up to which of the board's joint judgements its line is in step with the others
+        self.visited = 0
+        self.highest = [0] * len(rules.moving_normalized)  # the largest raw scores that its keys are normalised by
+        self.salt = runner.handle.columns.ties.salt(shape.digest)
+        self._rules = rules
         self._runner = runner
         self._handle = runner.handle
         self._columns = runner.handle.columns
-        self.state = CycleState()
-        self.rejected: Status | None = None  # by a PreFilter that needs to see the pod's class alone
-        self.key: Ints = np.zeros(0, np.int64)
-        self._position = -1
         self._static_position = 0
-        self._allowed: frozenset[str] | None = None
-        self._allowed_by: list[str] = []
-        self._cycle_pre_filters: list[PreFilter] = []
-        self._static: list[Filter] = []
-        self._moving: list[Filter] = []
-        self._cycle_filters: list[Filter] = []
-        self._plain_scores: list[tuple[Score, int]] = []
-        self._normalized: list[tuple[Score, int]] = []
-        self._cycle_scores: list[tuple[Score, int]] = []
-        self._limits: list[tuple[int, ...]] = []
+        self._plain_node_scores: list[Weighted] = [item for item in rules.node_scores if item[0].normalizer is None]
+        self._node_scores = [_NodeScore(*item) for item in rules.node_scores if item[0].normalizer is not None]
+        self._normalized = bool(self._node_scores or rules.moving_normalized)
+        self._needs_cycle = bool(rules.cycle_pre_filters or rules.cycle_filters or rules.cycle_scores)
         self._reasons: Reasons | None = None
         self._reasons_position = -1
-        self._reasons_static = 0
-        self._prepare()
+        self.board = board
+        self.line = board.join(self) if board is not None else -1
 
-    def _prepare(self) -> None:
-        pod, skipped = self.shape.example, set[str]()
-        if self.shape.invalid:
-            self.rejected = Status.unresolvable(self.shape.invalid)
-        for plugin in self._runner.pre_filters:
-            if plugin.scope is Scope.CLUSTER:
-                self._cycle_pre_filters.append(plugin)
-                continue
-            status = plugin.pre_filter(self.state, pod)
-            if status.skipped:
-                skipped.add(plugin.name)
-            elif not status.ok:
-                self.rejected = status.by(plugin.name)
-                return
-            elif status.nodes is not None:
-                self._allowed = status.nodes if self._allowed is None else self._allowed & status.nodes
-                self._allowed_by.append(plugin.name)
-        self.state[SKIPPED] = frozenset(skipped)
-        for filter_ in self._runner.filters:
-            if filter_.name not in skipped:
-                where = {Scope.NODE: self._static, Scope.NODE_PODS: self._moving, Scope.CLUSTER: self._cycle_filters}
-                where[filter_.scope].append(filter_)
-        for score, weight in self._runner.scores:
-            if score.scope is Scope.CLUSTER:
-                self._cycle_scores.append((score, weight))
-            elif score.pre_score(self.state, pod):
-                (self._plain_scores if score.normalizer is None else self._normalized).append((score, weight))
+    @property
+    def rejected(self) -> Status | None:
+        return self._rules.rejected
+
+    @property
+    def key(self) -> Ints:
+        """The class's line on the board, rows in use only."""
+        assert self.board is not None  # noqa: S101
+        return self.board.key[self.line, : self._columns.count]
+
+    def node(self, row: int) -> NodeInfo:
+        return self._handle.cache.nodes[self._columns.names[row]]
 
     # -- keeping up ---------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Take in what changed since the last time."""
-        columns = self._columns
-        position = columns.changes
-        if position == self._position:
+        """Take in what changed since the last time; keys of nodes that pods came to may stay bounds."""
+        board, columns = self.board, self._columns
+        if board is None:
             return
-        statics = columns.static_log
-        capacity = len(self.key)
-        changed = (
-            columns.changed_since(self._position) if self._position >= 0 and capacity == columns.capacity else None
-        )
-        if changed is None:
-            if capacity != columns.capacity:
-                self._resize(columns.capacity)
+        board.visit(self)
+        position, self.position = self.position, board.end
+        if position != board.end:
+            changed = board.opened_since(position) if position >= 0 else None
+            if changed is None:
+                self.judge_nodes(everything=True)
+                board.judge(self, None)
+            else:
+                self.judge_nodes()
+                if len(changed) <= FEW:
+                    for row in changed:
+                        if columns.known[row]:
+                            board.patch(self, row, self.node(row))
+                        else:
+                            board.judge(self, np.array([row], np.intp))
+                else:
+                    board.judge(self, np.array(changed, np.intp))
+        if self._normalized:
+            self._normalize()
+
+    def judge_nodes(self, *, everything: bool = False) -> None:
+        """Take in which node objects changed."""
+        log = self._columns.static_log
+        position, self._static_position = self._static_position, len(log)
+        if everything:
             self._judge_nodes(None)
-            self._judge(None)
-        else:
-            if self._static_position < len(statics):
-                self._judge_nodes(np.array(sorted(set(statics[self._static_position :])), np.intp))
-            self._judge(np.array(changed, np.intp))
-        self._position = position
-        self._static_position = len(statics)
+        elif position < len(log):
+            self._judge_nodes(np.array(sorted(set(log[position:])), np.intp))
 
-    def _resize(self, capacity: int) -> None:
-        self.key = np.full(capacity, NOT_FEASIBLE, np.int64)
-        self._node_ok: Bools = np.zeros(capacity, np.bool_)
-        self._total: Ints = np.zeros(capacity, np.int64)
-        self._raw: list[Ints] = [np.full(capacity, NOT_FEASIBLE, np.int64) for _ in self._normalized]
-        self._limits = [()] * len(self._normalized)
-
-    def _judge_nodes(self, rows: NDArray[np.intp] | None) -> None:
-        """What depends on node objects alone."""
-        columns = self._columns
+    def _judge_nodes(self, rows: Rows | None) -> None:
+        board, columns, rules = self.board, self._columns, self._rules
+        assert board is not None  # noqa: S101
         batch = Batch(columns, rows)
-        ok = batch.pick(columns.known).copy()
-        if self._allowed is not None:
-            names = columns.names
-            ok &= np.fromiter((names[row] in self._allowed for row in batch.rows), np.bool_, batch.size)
-        for plugin in self._static:
-            self._narrow(plugin, batch, ok)
-        self._node_ok[batch.rows] = ok
-
-    def _judge(self, rows: NDArray[np.intp] | None) -> None:
-        columns = self._columns
-        batch = Batch(columns, rows)
-        where = slice(0, batch.size) if rows is None else batch.rows
-        ok = self._node_ok[where]
-        if rows is None:
-            ok = ok.copy()
-        for plugin in self._moving:
-            self._narrow(plugin, batch, ok)
-        total: Ints | int = 0
-        for score, weight in self._plain_scores:
-            values = self._score(score, batch, ok)
+        states = [self.state]
+        ok = batch.pick(columns.known)[None].copy()
+        if rules.allowed is not None:
+            names, allowed = columns.names, rules.allowed
+            ok &= np.fromiter((names[row] in allowed for row in batch.rows), np.bool_, batch.size)
+        for plugin in rules.node_filters:
+            self.narrow(plugin, self.stack(plugin, states), batch, ok)
+        total = np.zeros((1, batch.size), np.int64)
+        for score, weight in self._plain_node_scores:
+            values = self.values(score, self.stack_scores(score, states), batch, ok)
             if values is not None:
-                total = total + values * weight if weight != 1 else total + values
-        if not self._normalized:
-            self.key[where] = np.where(ok, (total << TIE_BITS) + columns.tie[where], NOT_FEASIBLE)
+                total += values * weight
+        for kept in self._node_scores:
+            values = self.values(kept.score, self.stack_scores(kept.score, states), batch, ok)
+            self._keep_raw(kept, values, batch, everything=rows is None)
+            if kept.raw is not None:
+                total += kept.normal(batch.pick(kept.raw)) * kept.weight
+        board.node_ok[self.line, batch.rows] = ok[0]
+        board.node_total[self.line, batch.rows] = total[0]
+        board.has_node_totals |= bool(total.any())
+
+    def _keep_raw(self, kept: _NodeScore, values: Ints | None, batch: Batch, *, everything: bool) -> None:
+        if everything:
+            kept.raw, kept.highest = None, 0
+        if values is None and kept.raw is None:
             return
-        self._total[where] = total
-        limits = []
-        for index, (score, _) in enumerate(self._normalized):
-            raw = self._raw[index]
-            values = self._score(score, batch, ok)
-            raw[where] = np.where(ok, 0 if values is None else values, NOT_FEASIBLE)
-            assert score.normalizer is not None  # noqa: S101
-            limits.append(score.normalizer.limits(raw[: columns.count]))
-        if limits != self._limits:
-            self._limits = limits
-            where = slice(0, columns.count)
-            ok = self._raw[0][where] != NOT_FEASIBLE
-        total = self._total[where]
-        for (score, weight), raw, limit in zip(self._normalized, self._raw, limits, strict=True):
-            assert score.normalizer is not None  # noqa: S101
-            total = total + score.normalizer.apply(raw[where], limit) * weight
-        self.key[where] = np.where(ok, (total << TIE_BITS) + columns.tie[where], NOT_FEASIBLE)
+        if kept.raw is None or len(kept.raw) < self._columns.capacity:
+            raw = np.zeros(self._columns.capacity, np.int64)
+            if kept.raw is not None:
+                raw[: len(kept.raw)] = kept.raw
+            kept.raw = raw
+        kept.raw[batch.rows] = 0 if values is None else values[0]
 
-    def _narrow(self, plugin: Filter, batch: Batch, ok: Bools) -> None:
-        """Take away from `ok` what the plugin rejects."""
-        if isinstance(plugin, FilterColumns):
-            passing = plugin.passing(self.state, batch)
+    def stack(self, plugin: Filter, states: list[CycleState]) -> object:
+        """What `narrow` needs to know of these classes to ask them of `plugin` together."""
+        return plugin.stack(states) if isinstance(plugin, FilterColumns) and plugin.columnar(self.state) else None
+
+    def stack_scores(self, score: Score, states: list[CycleState]) -> object:
+        return (
+            score.stack_scores(states)
+            if isinstance(score, ScoreColumns) and score.columnar_scores(self.state)
+            else None
+        )
+
+    def narrow(self, plugin: Filter, stacked: object, batch: Batch, ok: Bools) -> None:
+        """Take away from `ok` [class, row] what the plugin rejects; without `stacked`, node by node for this class."""
+        if stacked is not None:
+            assert isinstance(plugin, FilterColumns)  # noqa: S101
+            passing = plugin.passing(stacked, batch)
             if passing is not None:
-                np.logical_and(ok, passing, out=ok)
-            plain = plugin.plain_rows(self.state, batch)
-            if plain is None:
-                return
-            todo = np.flatnonzero(ok & plain)
-        else:
-            todo = np.flatnonzero(ok)
-        for index in todo:
-            node = self._node(int(batch.rows[index]))
-            if not plugin.filter(self.state, self.shape.example, node).ok:
-                ok[index] = False
+                ok &= passing
+            return
+        for index in np.flatnonzero(ok[0]):
+            if not plugin.filter(self.state, self.shape.example, self.node(int(batch.rows[index]))).ok:
+                ok[0, index] = False
 
-    def _score(self, plugin: Score, batch: Batch, ok: Bools) -> Ints | None:
-        if isinstance(plugin, ScoreColumns):
-            return plugin.scores(self.state, batch)
-        values = np.zeros(batch.size, np.int64)
-        for index in np.flatnonzero(ok):
-            node = self._node(int(batch.rows[index]))
-            values[index] = plugin.score(self.state, self.shape.example, node)
+    def values(self, score: Score, stacked: object, batch: Batch, ok: Bools) -> Ints | None:
+        """A score for the rows that are `ok`, [class, row]; None if it is 0 for all of them."""
+        if stacked is not None:
+            assert isinstance(score, ScoreColumns)  # noqa: S101
+            return score.scores(stacked, batch)
+        values = np.zeros((1, batch.size), np.int64)
+        for index in np.flatnonzero(ok[0]):
+            values[0, index] = score.score(self.state, self.shape.example, self.node(int(batch.rows[index])))
         return values
 
-    def _node(self, row: int) -> NodeInfo:
-        return self._handle.cache.nodes[self._columns.names[row]]
+    def _normalize(self) -> None:
+        """See whether what normalising depends on has changed, and if so, put all keys together anew."""
+        board = self.board
+        assert board is not None  # noqa: S101
+        stale = board.normalize(self)
+        for kept in self._node_scores:
+            if kept.raw is not None and self._normalize_by_node(kept, kept.raw[: self._columns.count], board):
+                stale = True
+        if stale:
+            board.rekey(self)
+
+    def _normalize_by_node(self, kept: _NodeScore, raw: Ints, board: Board) -> bool:
+        """The same for a score by the node object; whether it has changed."""
+        board.settle(self)  # which nodes are feasible matters here, not only which is best
+        highest = int(np.where(self.key >= 0, raw, 0).max())
+        if highest == kept.highest:
+            return False
+        before = kept.normal(raw)
+        kept.highest = highest
+        board.node_total[self.line, : self._columns.count] += (kept.normal(raw) - before)[0] * kept.weight
+        return True
 
     # -- deciding -----------------------------------------------------------------------------------------------------
 
     @property
     def feasible(self) -> bool:
         """Whether some node passes all that is kept here; call `refresh` first."""
-        return self.rejected is None and bool(len(self.key)) and int(self.key.max()) >= 0
+        return self.board is not None and self._columns.count > 0 and self.board.best(self) >= 0
 
     def select(self, info: PodInfo) -> "tuple[int, CycleState] | FitError":
         """The best row for this pod with the state of its cycle, or why there is none."""
-        if self.rejected is not None:
+        if self.board is None:
             return FitError(self._handle.cache.known_count, pre_filter=self.rejected)
         self.refresh()
+        if not self._columns.count:
+            return FitError(0)
         state = self.state.fork()
-        if self._cycle_pre_filters or self._cycle_filters or self._cycle_scores:
+        if self._needs_cycle:
+            self.board.settle(self)
             return self._select_asking_all(info, state)
-        nominator = self._handle.nominator
-        if not nominator:
-            row = int(self.key.argmax())
-            return (row, state) if self.key[row] >= 0 else self._failure(_NOTHING)
-        return self._select_past_nominated(info, state, self.key)
+        if self._handle.nominator:
+            self.board.settle(self)
+            return self._select_past_nominated(info, state, self.key)
+        row = self.board.best(self)
+        return (row, state) if row >= 0 else self._failure(_NOTHING)
 
     def _select_past_nominated(
         self, info: PodInfo, state: CycleState, key: Ints
@@ -238,9 +255,11 @@ class ClassVerdicts:
             key[row] = NOT_FEASIBLE
 
     def _select_asking_all(self, info: PodInfo, state: CycleState) -> "tuple[int, CycleState] | FitError":
-        pod = info.pod
-        skipped, allowed = set[str](), None
-        for plugin in self._cycle_pre_filters:
+        pod, rules = info.pod, self._rules
+        skipped: set[str] = set()
+        allowed: frozenset[str] | None = None
+        allowed_by: list[str] = []
+        for plugin in rules.cycle_pre_filters:
             status = plugin.pre_filter(state, pod)
             if status.skipped:
                 skipped.add(plugin.name)
@@ -248,63 +267,70 @@ class ClassVerdicts:
                 return FitError(self._handle.cache.known_count, pre_filter=status.by(plugin.name))
             elif status.nodes is not None:
                 allowed = status.nodes if allowed is None else allowed & status.nodes
+                allowed_by.append(plugin.name)
         if skipped:
             state[SKIPPED] = state[SKIPPED] | skipped
         key, overrides = self.key.copy(), dict[int, Status]()
-        filters = [plugin for plugin in self._cycle_filters if plugin.name not in skipped]
+        filters = [plugin for plugin in rules.cycle_filters if plugin.name not in skipped]
         for row in np.flatnonzero(key >= 0).tolist():
-            status = Status(Code.SUCCESS)
             if allowed is not None and self._columns.names[row] not in allowed:
-                status = Status.unresolvable("node(s) didn't satisfy plugin(s) [" + " ".join(self._allowed_by) + "]")
-            for filter_ in filters:
-                status = filter_.filter(state, pod, self._node(row))
-                if not status.ok:
-                    status = status.by(filter_.name)
-                    break
+                status = _outside(allowed_by)
+            else:
+                status = self._ask(filters, state, info, row)
             if not status.ok:
                 key[row] = NOT_FEASIBLE
                 overrides[row] = status
-        if overrides and int(key.max(initial=NOT_FEASIBLE)) < 0:
-            return self._failure(overrides)
         self._add_cycle_scores(state, info, key)
-        return self._select_past_nominated(info, state, key)
+        found = self._select_past_nominated(info, state, key)
+        return self._failure({**overrides, **found.overrides}) if isinstance(found, FitError) else found
+
+    def _ask(self, filters: Iterable[Filter], state: CycleState, info: PodInfo, row: int) -> Status:
+        for plugin in filters:
+            status = plugin.filter(state, info.pod, self.node(row))
+            if not status.ok:
+                return status.by(plugin.name)
+        return SUCCESS
 
     def _add_cycle_scores(self, state: CycleState, info: PodInfo, key: Ints) -> None:
         rows = np.flatnonzero(key >= 0)
-        for plugin, weight in self._cycle_scores:
+        for plugin, weight in self._rules.cycle_scores if len(rows) else ():
             if not plugin.pre_score(state, info.pod):
                 continue
-            raw = np.fromiter(
-                (plugin.score(state, info.pod, self._node(int(row))) for row in rows), np.int64, len(rows)
-            )
-            if plugin.normalizer is not None:
-                raw = plugin.normalizer.apply(raw, plugin.normalizer.limits(raw))
-            key[rows] += (raw * weight) << TIE_BITS
+            nodes = (self.node(int(row)) for row in rows)
+            raw = np.fromiter((plugin.score(state, info.pod, node) for node in nodes), np.int64, len(rows))
+            key[rows] += (plugin.normalize(state, raw) * weight) << TIE_BITS
 
     def _check_row(self, state: CycleState, info: PodInfo, row: int) -> Status:
-        return self._runner.check_with_nominated(state, info, self._node(row))
+        return self._runner.check_with_nominated(state, info, self.node(row))
 
     # -- explaining ---------------------------------------------------------------------------------------------------
 
     def _failure(self, overrides: dict[int, Status]) -> FitError:
-        return FitError(self._handle.cache.known_count, reasons=self._reasons_now(), overrides=overrides, absent=None)
+        return FitError(self._handle.cache.known_count, reasons=self._reasons_now(), overrides=overrides)
 
     def _reasons_now(self) -> Reasons:
         """Each row's status, found the plain way for rows that changed since this class last failed."""
-        columns = self._columns
+        columns, rules = self._columns, self._rules
+        assert self.board is not None  # noqa: S101
+        self.board.settle(self)
+        key = self.key
         if self._reasons is None:
             self._reasons = Reasons()
         reasons = self._reasons
         reasons.fit(columns.capacity)
         changed = columns.changed_since(self._reasons_position) if self._reasons_position >= 0 else None
         rows: Iterable[int] = range(columns.count) if changed is None else changed
-        outside = Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(self._allowed_by))}]")
         for row in rows:
-            if not columns.known[row] or self.key[row] >= 0:
+            if not columns.known[row] or key[row] >= 0:
                 reasons.set(row, None)
-            elif self._allowed is not None and columns.names[row] not in self._allowed:
-                reasons.set(row, outside)
+            elif rules.allowed is not None and columns.names[row] not in rules.allowed:
+                reasons.set(row, _outside(rules.allowed_by))
             else:
-                reasons.set(row, self._runner.check(self.state, self.shape.example, self._node(row)))
+                reasons.set(row, self._runner.check(self.state, self.shape.example, self.node(row)))
         self._reasons_position = columns.changes
         return reasons
+
+
+def _outside(plugins: Iterable[str]) -> Status:
+    """What nodes that a PreFilter left out count as (R13)."""
+    return Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins))}]")

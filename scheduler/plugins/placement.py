@@ -4,7 +4,11 @@ Four small upstream plugins, alike in that their verdict depends on the node obj
 NodeName, NodeUnschedulable, TaintToleration and NodeAffinity (kubernetes pkg/scheduler/framework/plugins/<name>).
 """
 
-from collections.abc import Iterable
+import operator
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+import numpy as np
 
 from scheduler.api.core import (
     NO_EXECUTE,
@@ -47,7 +51,7 @@ class NodeName(PreFilter, FilterColumns):
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         return SUCCESS if pod.spec.node_name in {"", node.name} else WRONG_NAME
 
-    def passing(self, state: CycleState, batch: Batch) -> Bools | None:
+    def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
         return None  # only a pod that has a node names one, and such a pod is in no queue
 
 
@@ -66,8 +70,8 @@ class NodeUnschedulable(PreFilter, FilterColumns):
             return SUCCESS
         return UNSCHEDULABLE
 
-    def passing(self, state: CycleState, batch: Batch) -> Bools | None:
-        return self._cordoned.judge(batch, lambda cordoned: not cordoned)
+    def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
+        return self._cordoned.judge(batch, [operator.not_] * len(stacked))
 
 
 TOLERATIONS: StateKey[tuple[Toleration, ...]] = StateKey("TaintToleration/tolerations")
@@ -88,17 +92,15 @@ class TaintToleration(PreFilter, FilterColumns, ScoreColumns):
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         return SUCCESS if _admits(node.known.spec.taints, pod.spec.tolerations) else UNTOLERATED
 
-    def passing(self, state: CycleState, batch: Batch) -> Bools | None:
-        tolerations = state[TOLERATIONS]
-        return self._taints.judge(batch, lambda taints: _admits(taints, tolerations))
+    def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
+        return self._taints.judge(batch, [partial(_admits, tolerations=state[TOLERATIONS]) for state in stacked])
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         """How many PreferNoSchedule taints the pod does not tolerate; fewer is better."""
         return _disliked(node.known.spec.taints, pod.spec.tolerations)
 
-    def scores(self, state: CycleState, batch: Batch) -> Ints | None:
-        tolerations = state[TOLERATIONS]
-        return self._taints.measure(batch, lambda taints: _disliked(taints, tolerations))
+    def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
+        return self._taints.measure(batch, [partial(_disliked, tolerations=state[TOLERATIONS]) for state in stacked])
 
 
 def _tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
@@ -112,6 +114,9 @@ def _admits(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> b
 def _disliked(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> int:
     counted = [toleration for toleration in tolerations if toleration.effect in {"", PREFER_NO_SCHEDULE}]
     return sum(taint.effect == PREFER_NO_SCHEDULE and not _tolerated(taint, counted) for taint in taints)
+
+
+_Labels = tuple[str, tuple[str | None, ...]]  # a node's name and its values of the labels that matter
 
 
 class _Selection:
@@ -136,6 +141,16 @@ class _Selection:
     def liking(self, name: str, labels: dict[str, str]) -> int:
         return sum(item.weight for item in self.preferred if item.weight and _liked(item.preference, name, labels))
 
+    def admits_value(self, value: "_Labels") -> bool:
+        return self.admits(*self._present(value))
+
+    def liking_of_value(self, value: "_Labels") -> int:
+        return self.liking(*self._present(value))
+
+    def _present(self, value: "_Labels") -> tuple[str, dict[str, str]]:
+        name, labels = value
+        return name, {key: label for key, label in zip(self.keys, labels, strict=True) if label is not None}
+
     def only_names(self) -> frozenset[str] | None:
         """The nodes named, if every term names some; None if labels alone decide."""
         if not self.terms:
@@ -159,7 +174,7 @@ class NodeAffinity(PreFilter, FilterColumns, ScoreColumns):
 
     def __init__(self, handle: Handle) -> None:
         self._cache = handle.cache
-        self._labels: dict[tuple[str, ...], NodeFact[tuple[str, tuple[str | None, ...]]]] = {}
+        self._labels: dict[tuple[str, ...], NodeFact[_Labels]] = {}
 
     def pre_filter(self, state: CycleState, pod: Pod) -> Status:
         selection = state[SELECTION] = _Selection(pod)
@@ -173,9 +188,12 @@ class NodeAffinity(PreFilter, FilterColumns, ScoreColumns):
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         return SUCCESS if state[SELECTION].admits(node.name, node.known.metadata.labels) else NO_MATCH
 
-    def passing(self, state: CycleState, batch: Batch) -> Bools | None:
-        selection = state[SELECTION]
-        return self._fact(selection).judge(batch, lambda value: selection.admits(*_present(selection, value)))
+    def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
+        lines = []
+        for state in stacked:  # each class may look at other labels
+            line = self._fact(state[SELECTION]).judge(batch, [state[SELECTION].admits_value])
+            lines.append(np.ones((1, batch.size), np.bool_) if line is None else line)
+        return np.concatenate(lines)
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
         selection = state.get(SELECTION)
@@ -186,11 +204,14 @@ class NodeAffinity(PreFilter, FilterColumns, ScoreColumns):
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         return state[SELECTION].liking(node.name, node.known.metadata.labels)
 
-    def scores(self, state: CycleState, batch: Batch) -> Ints | None:
-        selection = state[SELECTION]
-        return self._fact(selection).measure(batch, lambda value: selection.liking(*_present(selection, value)))
+    def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
+        lines = []
+        for state in stacked:
+            line = self._fact(state[SELECTION]).measure(batch, [state[SELECTION].liking_of_value])
+            lines.append(np.zeros((1, batch.size), np.int64) if line is None else line)
+        return np.concatenate(lines)
 
-    def _fact(self, selection: _Selection) -> "NodeFact[tuple[str, tuple[str | None, ...]]]":
+    def _fact(self, selection: _Selection) -> "NodeFact[_Labels]":
         """Nodes by the labels that matter here; by name as well where a term speaks of names."""
         terms = (*(selection.terms or ()), *(item.preference for item in selection.preferred))
         named = any(term.match_fields for term in terms)
@@ -203,11 +224,6 @@ class NodeAffinity(PreFilter, FilterColumns, ScoreColumns):
                 lambda node: (node.name if named else "", tuple(node.metadata.labels.get(key) for key in wanted)),
             )
         return fact
-
-
-def _present(selection: _Selection, value: tuple[str, tuple[str | None, ...]]) -> tuple[str, dict[str, str]]:
-    name, labels = value
-    return name, {key: label for key, label in zip(selection.keys, labels, strict=True) if label is not None}
 
 
 def _names(key: str, operator: str) -> bool:

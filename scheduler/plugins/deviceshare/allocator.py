@@ -1,4 +1,4 @@
-"""Devices for a request on one node: which, and how much of each.
+"""Devices for a request in one state: which, and how much of each.
 
 Steps for GPUs in upstream are template, partition, topology, plain list (R32); here the plain list, which ranks devices
 by score and takes the first that suffice. Upstream: deviceshare/device_allocator.go, device_resources.go.
@@ -6,42 +6,84 @@ by score and takes the first that suffice. Upstream: deviceshare/device_allocato
 
 from scheduler.api.device import GPU_MEMORY, GPU_MEMORY_RATIO
 from scheduler.api.requests import Amounts
-from scheduler.framework.status import Status
-from scheduler.plugins.deviceshare.cache import NodeDevices, Share, Shares, Slot
+from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.deviceshare.request import DeviceRequest, TypeRequest
 from scheduler.plugins.deviceshare.scoring import Scorer
+from scheduler.plugins.deviceshare.states import Choice, DeviceState, Share
 
 
-def allocate(node: NodeDevices, request: DeviceRequest, scorer: Scorer | None) -> Shares | Status:
-    """Devices for every type of the request, or why not. Without a scorer: any that suffice (a trial)."""
+def allocate(state: DeviceState, request: DeviceRequest, scorer: Scorer) -> Choice | Status:
+    """Devices for every type of the request, or why not; found once for each state and request."""
+    found = state.choices.get(request)
+    if found is None:
+        found = state.choices[request] = _allocate(state, request, scorer)
+    return found
+
+
+def verdict(state: DeviceState, request: DeviceRequest, scorer: Scorer) -> Status:
+    """Whether `allocate` would find devices; quicker, where the plain list alone decides."""
+    found = state.fits.get(request)
+    if found is None:
+        if len(request.types) == 1:
+            found = _enough(state, request.types[0])
+        else:
+            choice = allocate(state, request, scorer)
+            found = choice if isinstance(choice, Status) else SUCCESS
+        state.fits[request] = found
+    return found
+
+
+def _enough(state: DeviceState, request: TypeRequest) -> Status:
+    slots = state.slots(request.type)
+    if not slots:
+        return Status.unresolvable(f"Insufficient {request.type} devices")
+    left = request.count
+    for number in slots:
+        free = state.frees[number]
+        if free and all(free.get(name, 0) >= value for name, value in request.each):
+            left -= 1
+            if not left:
+                return SUCCESS
+    return Status.unschedulable(f"Insufficient {request.type} devices")
+
+
+def _allocate(state: DeviceState, request: DeviceRequest, scorer: Scorer) -> Choice | Status:
     chosen: list[Share] = []
     for one in request.types:
-        slots = list(node.slots(one.type))
+        slots = state.slots(one.type)
         if not slots:
             return Status.unresolvable(f"Insufficient {one.type} devices")
-        found = from_list(slots, one, scorer)
+        found = from_list(state, slots, one, scorer)
         if found is None:
             return Status.unschedulable(f"Insufficient {one.type} devices")
-        chosen += [_share(slot, one) for slot in found]
-    return tuple(chosen)
+        chosen += [_share(state, number, one) for number in found]
+    shares = tuple(chosen)
+    return Choice(shares, state.moved(shares, 1))
 
 
-def from_list(slots: list[Slot], request: TypeRequest, scorer: Scorer | None) -> list[Slot] | None:
+def from_list(state: DeviceState, slots: list[int], request: TypeRequest, scorer: Scorer) -> list[int] | None:
     """The best `request.count` devices: highest score first, then lowest minor (R47 to R49)."""
-    enough = [slot for slot in slots if slot.healthy and all(slot.free(n) >= amount for n, amount in request.each)]
+    enough = [
+        number
+        for number in slots
+        if (free := state.frees[number]) and all(free.get(name, 0) >= value for name, value in request.each)
+    ]
     if len(enough) < request.count:
         return None
-    if scorer is not None and len(enough) > request.count:
-        wanted = request.amounts
-        enough.sort(key=lambda slot: (-scorer.score(slot.total, slot.frees(), wanted), slot.minor))
+    if len(enough) > request.count:
+        wanted, totals = request.amounts, state.template.totals
+        minors = state.template.slots
+        enough.sort(
+            key=lambda number: (-scorer.score(totals[number], state.frees[number], wanted), minors[number].minor)
+        )
     return enough[: request.count]
 
 
-def _share(slot: Slot, request: TypeRequest) -> Share:
+def _share(state: DeviceState, number: int, request: TypeRequest) -> Share:
     amounts = request.amounts
     if request.type == "gpu":
-        fill_memory(amounts, slot.total)
-    return Share(request.type, slot.minor, tuple(sorted(amounts.items())), slot.info.id if slot.info else "")
+        fill_memory(amounts, state.template.totals[number])
+    return Share(request.type, state.template.slots[number].minor, tuple(sorted(amounts.items())))
 
 
 def fill_memory(amounts: Amounts, total: Amounts) -> None:

@@ -1,153 +1,58 @@
-"""What is free on each device: totals from Device objects, bookings from pods, and the columns that follow from both.
+"""What is free on each node's devices: totals from Device objects, bookings from pods, columns that follow from both.
 
 A device that is listed but not healthy keeps its place with nothing in it. Bookings outlive the Device object, so that
 nothing is handed out twice when the object comes back (Koordinator deviceshare/device_cache.go, R19 to R22).
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 
-from scheduler.api.device import (
-    GPU_CORE,
-    GPU_MEMORY,
-    GPU_MEMORY_RATIO,
-    RENAMED,
-    Allocations,
-    Device,
-    DeviceInfo,
-)
-from scheduler.api.quantity import QuantityError, amount
-from scheduler.api.requests import Amounts
-from scheduler.cache.columns import NodeColumns
+import numpy as np
 
-SHARES = (GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO)  # what the columns carry for each card, in this order
-CARDS, FREE_SUM, TOTAL_SUM, LISTED = "DeviceShare/cards", "DeviceShare/free", "DeviceShare/total", "DeviceShare/gpus"
+from scheduler.api.device import RENAMED, Allocations, Device
+from scheduler.api.quantity import amount
+from scheduler.cache.columns import Ints, NodeColumns
+from scheduler.plugins.deviceshare.scoring import ColumnScorer
+from scheduler.plugins.deviceshare.states import SHARES, Choice, DeviceState, Share, Shares, StateBook, quoted
+
+SHOWN = "DeviceShare/shown"  # one column for all that is shown of a node's GPUs, so that it is read and written at once
+LISTED, WEIGHT, FREE, TOTAL, FIRST_CARD = 0, 1, slice(2, 5), slice(5, 8), 8  # and then [share, card], flat
 NO_ENTRY = -1
 _FIRST_CARDS = 8
 
 
-@dataclass(slots=True)
-class Slot:
-    """One device of a node: what it has, what is left of it, and what is known of it."""
-
-    minor: int
-    info: DeviceInfo | None = None  # None: pods hold it, no Device object lists it
-    total: Amounts = field(default_factory=dict)
-    used: Amounts = field(default_factory=dict)
-
-    def free(self, name: str) -> int:
-        return max(0, self.total.get(name, 0) - self.used.get(name, 0))
-
-    def frees(self) -> Amounts:
-        return {name: max(0, total - self.used.get(name, 0)) for name, total in self.total.items()}
-
-    @property
-    def touched(self) -> bool:
-        return any(self.used.values())
-
-    @property
-    def healthy(self) -> bool:
-        return bool(self.total)
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """So much of one device."""
-
-    type: str
-    minor: int
-    amounts: tuple[tuple[str, int], ...]
-    id: str = ""
-
-
-Shares = tuple[Share, ...]
-
-
 class NodeDevices:
-    """All devices of one node."""
+    """The devices of one node: their state, who holds what, and which device bears which id."""
 
-    def __init__(self, name: str) -> None:
+    __slots__ = ("held", "ids", "listed", "name", "state")
+
+    def __init__(self, name: str, state: DeviceState) -> None:
         self.name = name
+        self.state = state
         self.listed = False  # a Device object exists
-        self.types: dict[str, dict[int, Slot]] = {}
+        self.ids: dict[tuple[str, int], str] = {}  # as JSON strings
         self.held: dict[str, Shares] = {}  # by pod uid
-        self.generation = 0
 
-    def slots(self, device_type: str) -> Iterator[Slot]:
-        """Listed devices of a type by minor, healthy or not."""
-        there = self.types.get(device_type, {})
-        return (there[minor] for minor in sorted(there) if there[minor].info is not None)
-
-    def set_device(self, device: Device | None) -> list[str]:
-        """Take over what a Device object lists (None: it is gone). Returns what in it cannot be understood."""
-        self.generation += 1
-        self.listed = device is not None
-        wrong: list[str] = []
-        for slots in self.types.values():
-            for slot in slots.values():
-                slot.info, slot.total = None, {}
-        for info in device.spec.devices if device is not None else ():
-            if info.minor is None:
-                wrong.append(f"Device {self.name}: {info.type} {info.id!r} has no minor and is left out")
-                continue
-            slot = self.types.setdefault(info.type, {}).setdefault(info.minor, Slot(info.minor))
-            slot.info = info
-            if info.health:
-                slot.total, bad = _amounts(info.resources)
-                wrong += [f"Device {self.name}: {info.type} {info.minor}: {text}" for text in bad]
-        self._sweep()
-        return wrong
-
-    def book(self, uid: str, shares: Shares) -> bool:
-        """Take `shares` for a pod; a pod that holds something already keeps that (R20). Whether it was taken."""
+    def take(self, uid: str, shares: Shares, after: DeviceState | None = None) -> bool:
+        """Book `shares` for a pod; one that holds something already keeps that (R20). Whether it was booked."""
         if uid in self.held or not shares:
             return False
-        self.generation += 1
         self.held[uid] = shares
-        for share in shares:
-            slot = self.types.setdefault(share.type, {}).setdefault(share.minor, Slot(share.minor))
-            for name, value in share.amounts:
-                slot.used[name] = slot.used.get(name, 0) + value
+        self.state = after if after is not None else self.state.moved(shares, 1)
         return True
 
-    def release(self, uid: str) -> bool:
-        """Give back what a pod holds; whether it held anything."""
+    def give_back(self, uid: str) -> bool:
+        """Release what a pod holds; whether it held anything."""
         shares = self.held.pop(uid, None)
         if shares is None:
             return False
-        self.generation += 1
-        for share in shares:
-            used = self.types[share.type][share.minor].used
-            for name, value in share.amounts:
-                used[name] -= value
-        self._sweep()
+        self.state = self.state.moved(shares, -1)
         return True
 
     def copy(self) -> "NodeDevices":
         """An independent copy for trying things out."""
-        copy = NodeDevices(self.name)
-        copy.listed = self.listed
-        copy.held = self.held.copy()
-        for device_type, slots in self.types.items():
-            copy.types[device_type] = {
-                minor: Slot(minor, slot.info, slot.total, slot.used.copy()) for minor, slot in slots.items()
-            }
+        copy = NodeDevices(self.name, self.state)
+        copy.listed, copy.ids, copy.held = self.listed, self.ids, self.held.copy()
         return copy
-
-    def _sweep(self) -> None:
-        for slots in self.types.values():
-            for minor in [minor for minor, slot in slots.items() if slot.info is None and not slot.touched]:
-                del slots[minor]
-
-
-def _amounts(resources: Mapping[str, str | int | float]) -> tuple[Amounts, list[str]]:
-    total, wrong = {}, []
-    for name, quantity in resources.items():
-        try:
-            total[RENAMED.get(name, name)] = amount(name, quantity)
-        except QuantityError as error:
-            wrong.append(f"{name}: {error}")
-    return total, wrong
 
 
 def shares_of(allocations: Allocations) -> Shares:
@@ -160,8 +65,9 @@ def shares_of(allocations: Allocations) -> Shares:
         Share(
             device_type,
             one.minor,
-            tuple((RENAMED.get(name, name), amount(name, quantity)) for name, quantity in one.resources.items()),
-            one.id,
+            tuple(
+                sorted((RENAMED.get(name, name), amount(name, quantity)) for name, quantity in one.resources.items())
+            ),
         )
         for device_type, entries in allocations.items()
         for one in entries
@@ -171,13 +77,15 @@ def shares_of(allocations: Allocations) -> Shares:
 class DeviceCache:
     """The devices of all nodes, with columns over nodes for those who judge many at once."""
 
-    def __init__(self, columns: NodeColumns) -> None:
+    def __init__(self, columns: NodeColumns, scorer: ColumnScorer) -> None:
         self._columns = columns
+        self._scorer = scorer
+        self._book = StateBook()
+        self._nothing = self._book.untouched(self._book.template(())[0])
         self._nodes: dict[str, NodeDevices] = {}
-        columns.add_column(CARDS, (_FIRST_CARDS, len(SHARES)))
-        columns.add_column(FREE_SUM, (len(SHARES),))
-        columns.add_column(TOTAL_SUM, (len(SHARES),))
-        columns.add_column(LISTED, fill=NO_ENTRY)
+        self._cards = _FIRST_CARDS
+        self._blank = self._vector(NO_ENTRY, np.zeros(len(SHARES), np.int64), np.zeros((0, len(SHARES)), np.int64))
+        columns.add_column(SHOWN, self._blank)
 
     def find(self, name: str) -> NodeDevices | None:
         """The node's devices if a Device object lists them (or did, and pods hold some still)."""
@@ -192,43 +100,72 @@ class DeviceCache:
         if node is None:
             if device is None:
                 return []
-            node = self._nodes[name] = NodeDevices(name)
-        wrong = node.set_device(device)
-        if device is None and not node.held:
-            del self._nodes[name]
+            node = self._nodes[name] = NodeDevices(name, self._nothing)
+        infos = device.spec.devices if device is not None else ()
+        template, wrong = self._book.template(infos)
+        node.listed = device is not None
+        node.ids = {(info.type, info.minor): quoted(info.id) for info in infos if info.minor is not None and info.id}
+        held = (share for shares in node.held.values() for share in shares)
+        node.state = self._book.untouched(template).moved(held, 1)
+        self._drop_if_empty(node)
         self.show(name)
-        return wrong
+        return [f"Device {name}: {text}" for text in wrong]
 
     def book(self, name: str, uid: str, shares: Shares) -> None:
-        """See `NodeDevices.book`; bookings on nodes without a Device object are remembered for when it comes."""
+        """What a pod's annotation says it holds; on nodes without a Device object it is kept for when one comes."""
         node = self._nodes.get(name)
         if node is None:
-            node = self._nodes[name] = NodeDevices(name)
-        if node.book(uid, shares):
+            node = self._nodes[name] = NodeDevices(name, self._nothing)
+        if node.take(uid, shares):
             self.show(name)
+
+    def settle(self, node: NodeDevices, uid: str, choice: Choice) -> None:
+        """What the allocator chose for a pod on `node`, in the state that `node` is in."""
+        if node.take(uid, choice.shares, choice.after):
+            self.show(node.name)
 
     def release(self, name: str, uid: str) -> None:
         node = self._nodes.get(name)
-        if node is not None and node.release(uid):
-            if not node.listed and not node.held:
-                del self._nodes[name]
+        if node is not None and node.give_back(uid):
+            self._drop_if_empty(node)
             self.show(name)
 
     def show(self, name: str) -> None:
         """Write one node's devices into the columns; does nothing for a node that has no row yet."""
-        columns = self._columns
-        row = columns.rows.get(name)
+        row = self._columns.rows.get(name)
         if row is None:
             return
         node = self._nodes.get(name)
-        slots = list(node.slots("gpu")) if node is not None and node.listed else []
-        if len(slots) > columns.column(CARDS).shape[1]:
-            columns.reshape(CARDS, (len(slots), len(SHARES)))
-        frees = [[slot.free(share) for share in SHARES] for slot in slots]
-        cards = columns.column(CARDS)[row]
-        cards[: len(slots)] = frees or 0
-        cards[len(slots) :] = 0
-        columns.column(FREE_SUM)[row] = cards.sum(axis=0)
-        columns.column(TOTAL_SUM)[row] = [sum(slot.total.get(share, 0) for slot in slots) for share in SHARES]
-        columns.column(LISTED)[row] = len(slots) if node is not None and node.listed else NO_ENTRY
-        columns.touch(row)
+        shown = self._blank if node is None or not node.listed else self._shown(node.state)
+        self._columns.column(SHOWN)[:, row] = shown
+
+    def _shown(self, state: DeviceState) -> Ints:
+        if state.shown is None or len(state.shown) != len(self._blank):
+            cards = state.gpu_shares()
+            if len(cards) > self._cards:
+                self._widen(len(cards))
+            total = state.sums("gpu")[0]
+            totals = np.array([total.get(name, 0) for name in SHARES], np.int64)
+            state.shown = self._vector(len(cards), totals, cards)
+        return state.shown
+
+    def _vector(self, listed: int, total: Ints, cards: Ints) -> Ints:
+        vector = np.zeros(FIRST_CARD + self._cards * len(SHARES), np.int64)
+        vector[FIRST_CARD:].reshape(len(SHARES), self._cards)[:, : len(cards)] = cards.T
+        vector[LISTED] = listed
+        vector[WEIGHT] = self._scorer.weight_of(total)
+        vector[FREE] = cards.sum(axis=0)
+        vector[TOTAL] = np.maximum(total, 1)
+        return vector
+
+    def _widen(self, cards: int) -> None:
+        """A node with more cards than any before it."""
+        self._cards = cards
+        self._blank = self._vector(NO_ENTRY, np.zeros(len(SHARES), np.int64), np.zeros((0, len(SHARES)), np.int64))
+        self._columns.add_column(SHOWN, self._blank)
+        for name in self._nodes:
+            self.show(name)
+
+    def _drop_if_empty(self, node: NodeDevices) -> None:
+        if not node.listed and not node.held:
+            del self._nodes[node.name]

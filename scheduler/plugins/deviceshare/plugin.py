@@ -5,25 +5,17 @@ No extension point does I/O: binding writes what `pre_bind` returns, in one patc
 Follows Koordinator `pkg/scheduler/plugins/deviceshare`; deviations are in scheduler/DESIGN.md.
 """
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
 from scheduler.api.core import Pod
-from scheduler.api.device import (
-    DEVICE_ALLOCATED,
-    GPU_ISOLATION_PROVIDER,
-    Allocations,
-    Device,
-    DeviceAllocation,
-    device_allocations,
-    render_allocations,
-)
-from scheduler.api.quantity import QuantityError, text
+from scheduler.api.device import DEVICE_ALLOCATED, GPU_ISOLATION_PROVIDER, Device, device_allocations
+from scheduler.api.quantity import QuantityError
 from scheduler.api.wire import Wire
 from scheduler.cache.columns import Batch, Bools, Ints
-from scheduler.cache.facts import NodeFact
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import (
@@ -42,21 +34,22 @@ from scheduler.framework.points import (
 )
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
-from scheduler.plugins.deviceshare.allocator import allocate
+from scheduler.plugins.deviceshare.allocator import allocate, verdict
 from scheduler.plugins.deviceshare.cache import (
-    CARDS,
-    FREE_SUM,
+    FIRST_CARD,
+    FREE,
     LISTED,
     NO_ENTRY,
-    SHARES,
-    TOTAL_SUM,
+    SHOWN,
+    TOTAL,
+    WEIGHT,
     DeviceCache,
     NodeDevices,
-    Shares,
     shares_of,
 )
-from scheduler.plugins.deviceshare.request import DeviceRequest, InvalidRequestError
+from scheduler.plugins.deviceshare.request import DeviceRequest, InvalidRequestError, TypeRequest
 from scheduler.plugins.deviceshare.scoring import DEFAULT_WEIGHTS, Scorer, StrategyType
+from scheduler.plugins.deviceshare.states import SHARES, Choice
 from scheduler.plugins.noderesources.fit import WeightedResource
 
 WRONG_ISOLATION = Status.unresolvable("GPUIsolationProviderHAMICore not found on the node")
@@ -91,7 +84,7 @@ class _Wanted:
 
 
 WANTED: StateKey[_Wanted] = StateKey("DeviceShare/wanted")
-GRANTED: StateKey[Shares] = StateKey("DeviceShare/granted")
+GRANTED: StateKey[Choice] = StateKey("DeviceShare/granted")
 TRIAL: StateKey[dict[str, NodeDevices]] = StateKey("DeviceShare/trial")
 
 
@@ -104,23 +97,28 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
     def __init__(self, handle: Handle, args: DeviceShareArgs | None = None) -> None:
         self._scorer = (args or DeviceShareArgs()).scorer()
         self._handle = handle
-        self.devices = DeviceCache(handle.columns)
-        self._isolation: NodeFact[str] = NodeFact(
-            handle.cache, lambda node: node.metadata.labels.get(GPU_ISOLATION_PROVIDER, "")
-        )
+        self._column_scorer = self._scorer.over(SHARES)
+        self.devices = DeviceCache(handle.columns, self._column_scorer)
+        self._requests: dict[tuple[TypeRequest, ...], DeviceRequest] = {}
         handle.cache.listen(self)
 
     # -- what is there ------------------------------------------------------------------------------------------------
 
     def set_device(self, name: str, device: Device | None) -> list[str]:
         """A Device object came, changed or went; returns what in it cannot be understood."""
-        return self.devices.set_device(name, device)
+        complaints = self.devices.set_device(name, device)
+        row = self._handle.columns.rows.get(name)
+        if row is not None:
+            self._handle.columns.touch(row)
+        return complaints
 
     def node_added(self, name: str) -> None:
         """The node has its row now; show the devices that were known before it."""
-        self.devices.show(name)
+        self.devices.show(name)  # the node's own coming is on the log already
 
     def pod_placed(self, info: PodInfo) -> None:
+        if DEVICE_ALLOCATED not in info.pod.metadata.annotations:
+            return
         try:
             shares = shares_of(device_allocations(info.pod))
         except (msgspec.DecodeError, QuantityError):
@@ -152,8 +150,12 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         simple = None
         if gpu is not None and len(request.types) == 1 and all(name in SHARES for name, _ in gpu.each):
             simple = tuple(gpu.amounts.get(name, 0) for name in SHARES)
-        state[WANTED] = _Wanted(request, isolation, simple)
+        state[WANTED] = _Wanted(self._same(request), isolation, simple)
         return SUCCESS
+
+    def _same(self, request: DeviceRequest) -> DeviceRequest:
+        """One object for all requests that ask the same, so that what is worked out for one serves the others."""
+        return self._requests.setdefault(request.types, request)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         wanted = state[WANTED]
@@ -162,29 +164,29 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         devices = self._view(state, node.name)
         if devices is None or not devices.listed:
             return SUCCESS  # the kubelet's own device plugin is left to decide (R22)
-        found = allocate(devices, wanted.request, None)
-        return found if isinstance(found, Status) else SUCCESS
+        return verdict(devices.state, wanted.request, self._scorer)
 
-    def passing(self, state: CycleState, batch: Batch) -> Bools | None:
+    def columnar(self, state: CycleState) -> bool:
         wanted = state[WANTED]
-        ok: Bools | None = None
-        if wanted.gpu_shares is not None:
-            gpu = wanted.request.types[0]
-            listed = batch.own(LISTED)
-            cards = batch.own(CARDS)
-            # A card with nothing in it (unhealthy, or a filler) suffices for nobody: every request names an amount.
-            suffices = (cards >= np.array(wanted.gpu_shares, np.int64)).all(axis=2)
-            ok = (suffices.sum(axis=1) >= gpu.count) | (listed == NO_ENTRY)
-        if wanted.isolation:
-            isolated = self._isolation.judge(batch, lambda provider: provider == wanted.isolation)
-            if isolated is not None:
-                ok = isolated if ok is None else ok & isolated
-        return ok
+        return wanted.gpu_shares is not None and not wanted.isolation
 
-    def plain_rows(self, state: CycleState, batch: Batch) -> Bools | None:
-        if state[WANTED].gpu_shares is not None:
-            return None
-        return np.asarray(batch.own(LISTED) != NO_ENTRY, np.bool_)
+    def stack(self, states: Sequence[CycleState]) -> tuple[Ints, Ints]:
+        """What each card must have, [share, 1, class, 1], and of how many cards, [class, 1]."""
+        wanted = [state[WANTED] for state in states]
+        shares = np.array([one.gpu_shares for one in wanted], np.int64).T
+        return shares[:, None, :, None], np.array([[one.request.types[0].count] for one in wanted], np.int64)
+
+    def passing(self, stacked: tuple[Ints, Ints], batch: Batch) -> Bools | None:
+        shares, counts = stacked
+        shown = batch.own(SHOWN)
+        # A card with nothing in it (unhealthy, or a filler) suffices for nobody: every request names an amount.
+        cards = shown[FIRST_CARD:].reshape(len(SHARES), -1, 1, batch.size)
+        suffices = cards[0] >= shares[0]
+        for have, need in zip(cards[1:], shares[1:], strict=True):
+            suffices &= have >= need
+        ok = np.add.reduce(suffices, dtype=np.int8) >= counts
+        ok |= shown[LISTED] == NO_ENTRY
+        return ok
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
         return WANTED in state
@@ -194,42 +196,56 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         if devices is None or not devices.listed:
             return 0
         score = 0
-        for one in state[WANTED].request.types:
-            slots = list(devices.slots(one.type))
-            total, free = dict[str, int](), dict[str, int]()
-            for slot in slots:
-                for name, value in slot.total.items():
-                    total[name] = total.get(name, 0) + value
-                    free[name] = free.get(name, 0) + slot.free(name)
+        request = state[WANTED].request
+        known = devices.state.scores.get(request)
+        if known is not None:
+            return known
+        for one in request.types:
+            total, free = devices.state.sums(one.type)
             score += self._scorer.score(total, free, one.amounts)
+        devices.state.scores[request] = score
         return score
 
-    def scores(self, state: CycleState, batch: Batch) -> Ints | None:
-        wanted = state[WANTED]
-        if wanted.gpu_shares is None:
-            names, nodes = self._handle.columns.names, self._handle.cache.nodes
-            values = (
-                self.score(state, Pod(), nodes[name]) if (name := names[int(row)]) in nodes else 0 for row in batch.rows
-            )
-            return np.fromiter(values, np.int64, batch.size)
-        totals, frees = batch.own(TOTAL_SUM), batch.own(FREE_SUM)
-        return self._scorer.score_many(
-            {name: totals[:, column] for column, name in enumerate(SHARES)},
-            {name: frees[:, column] for column, name in enumerate(SHARES)},
-            wanted.request.types[0].amounts,
-            batch.size,
-        )
+    def columnar_scores(self, state: CycleState) -> bool:
+        return state[WANTED].gpu_shares is not None
+
+    def stack_scores(self, states: Sequence[CycleState]) -> Ints:
+        """What each card must have, [share, class, 1]."""
+        return np.array([state[WANTED].gpu_shares for state in states], np.int64).T[..., None]
+
+    def scores(self, stacked: Ints, batch: Batch) -> Ints | None:
+        shown = batch.own(SHOWN)
+        return self._column_scorer.scores(shown[TOTAL], shown[FREE], shown[WEIGHT], stacked)
+
+    def kind(self, state: CycleState) -> Hashable:
+        return tuple(one.type for one in state[WANTED].request.types)
+
+    def rise(self, node: NodeInfo, placed: PodInfo, kind: Hashable) -> int | None:
+        devices = self.devices.find(node.name)
+        shares = devices.held.get(placed.uid) if devices is not None else None
+        if devices is None or not shares or not devices.listed:
+            return 0
+        taken: dict[str, dict[str, int]] = {}
+        for share in shares:
+            sums = taken.setdefault(share.type, {})
+            for name, value in share.amounts:
+                sums[name] = sums.get(name, 0) + value
+        rise = 0
+        for device_type in kind:  # type: ignore[attr-defined]
+            if device_type in taken:
+                rise += self._scorer.rise(devices.state.sums(device_type)[0], taken[device_type])
+        return rise
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         wanted = state.get(WANTED)
         devices = self.devices.find(node_name)
         if wanted is None or devices is None or not devices.listed:
             return SUCCESS
-        found = allocate(devices, wanted.request, self._scorer)
+        found = allocate(devices.state, wanted.request, self._scorer)
         if isinstance(found, Status):
             return found
         state[GRANTED] = found
-        self.devices.book(node_name, pod.metadata.uid, found)
+        self.devices.settle(devices, pod.metadata.uid, found)
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
@@ -238,9 +254,10 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
 
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Marks:
         granted = state.get(GRANTED)
-        if granted is None:
+        devices = self.devices.find(node_name)
+        if granted is None or devices is None:
             return NO_MARKS
-        return Marks({DEVICE_ALLOCATED: render_allocations(_written(granted))}, {})
+        return Marks({DEVICE_ALLOCATED: granted.annotation(devices.ids)}, {})
 
     # -- preemption ---------------------------------------------------------------------------------------------------
 
@@ -248,13 +265,13 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         if WANTED in state:
             trial = self._trial(state, node.name)
             if trial is not None:
-                trial.release(victim.uid)
+                trial.give_back(victim.uid)
 
     def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
         if WANTED in state:
             trial, real = self._trial(state, node.name), self.devices.find(node.name)
             if trial is not None and real is not None:
-                trial.book(victim.uid, real.held.get(victim.uid, ()))
+                trial.take(victim.uid, real.held.get(victim.uid, ()))
 
     def _view(self, state: CycleState, name: str) -> NodeDevices | None:
         """The node's devices, as preemption imagines them if it does."""
@@ -270,12 +287,3 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         state[TRIAL] = trials = {} if trials is None else dict(trials)
         trials[name] = (trials.get(name) or real).copy()  # states that were forked earlier keep theirs
         return trials[name]
-
-
-def _written(shares: Shares) -> Allocations:
-    """Bookings as the annotation spells them."""
-    written: Allocations = {}
-    for share in shares:
-        resources = {name: text(name, value) for name, value in share.amounts}
-        written.setdefault(share.type, []).append(DeviceAllocation(share.minor, dict(resources), share.id))
-    return written

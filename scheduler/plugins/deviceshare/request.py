@@ -66,9 +66,9 @@ class TypeRequest:
         return dict(self.each)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DeviceRequest:
-    """All that a pod asks of devices, one entry a type."""
+    """All that a pod asks of devices, one entry a type. Compared by identity: the plugin keeps one of each."""
 
     types: tuple[TypeRequest, ...]
 

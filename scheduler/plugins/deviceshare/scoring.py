@@ -40,23 +40,54 @@ class Scorer:
             weights += weight
         return score // weights if weights else 0
 
-    def score_many(self, totals: Mapping[str, Ints], frees: Mapping[str, Ints], wanted: Amounts, size: int) -> Ints:
-        """The same for `size` nodes at once; `totals` and `frees` are columns by resource."""
-        score: Ints = np.zeros(size, np.int64)
-        weights: Ints = np.zeros(size, np.int64)
+    def rise(self, total: Amounts, taken: Amounts) -> int:
+        """By how much at most `score` rises when `taken` more of `total` is used, as long as the request still fits."""
+        change = weights = 0
         for name, weight in self.weights:
-            if name not in totals:
-                continue
-            capacity = totals[name]
-            present = capacity > 0
-            if not present.any():
-                continue
-            left = np.minimum(frees[name], capacity) - wanted.get(name, 0)
-            divisor = capacity if present.all() else np.maximum(capacity, 1)
-            if self.strategy == "LeastAllocated":
-                one = np.maximum(left, 0) * MAX_NODE_SCORE // divisor
-            else:
-                one = (capacity - np.maximum(left, 0)) * MAX_NODE_SCORE // divisor
-            score += one * weight * present
-            weights += present * weight
-        return score // np.maximum(weights, 1)
+            capacity = total.get(name, 0)
+            if capacity > 0:
+                weights += weight
+                moved = taken.get(name, 0) * MAX_NODE_SCORE
+                change += weight * (
+                    -(moved // capacity) if self.strategy == "LeastAllocated" else -(-moved // capacity)
+                )
+        return -(-change // weights) if weights else 0
+
+    def over(self, names: tuple[str, ...]) -> "ColumnScorer":
+        """The same for many nodes at once, with columns for these resources."""
+        weights = dict(self.weights)
+        return ColumnScorer(self.strategy, tuple(weights.get(name, 0) for name in names))
+
+
+class ColumnScorer:
+    """`Scorer.score` over columns [resource, node] of sums; what a node has nothing of carries no weight there."""
+
+    def __init__(self, strategy: StrategyType, weights: tuple[int, ...]) -> None:
+        self._least = strategy == "LeastAllocated"
+        used = [index for index, weight in enumerate(weights) if weight]
+        low, high = (used[0], used[-1] + 1) if used else (0, 0)
+        self._rows = slice(low, high)
+        self._weights = np.array(weights[low:high], np.int64).reshape(-1, 1, 1)
+        self._plain = bool((self._weights == 1).all())
+
+    def weight_of(self, total: Ints) -> int:
+        """The sum of weights of what is there, but at least 1; what the column `weights` of `scores` carries."""
+        return max(int(((total[self._rows] > 0) * self._weights[:, 0, 0]).sum()), 1)
+
+    def scores(self, total: Ints, free: Ints, weights: Ints, wanted: Ints) -> Ints:
+        """For every class and node, [class, node].
+
+        `total` [resource, node] is at least 1, `free` 0 where there is nothing; `wanted` is [resource, class, 1].
+        """
+        capacity = total[self._rows, None]
+        left = free[self._rows, None] - wanted[self._rows]
+        np.maximum(left, 0, out=left)
+        if not self._least:
+            np.subtract(capacity, left, out=left)
+        left *= MAX_NODE_SCORE
+        left //= capacity
+        if not self._plain:
+            left *= self._weights
+        score: Ints = np.add.reduce(left) if len(left) != 2 else left[0] + left[1]
+        score //= weights
+        return score

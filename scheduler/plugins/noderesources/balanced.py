@@ -1,14 +1,16 @@
 """Prefer nodes whose resources would be used evenly (kubernetes noderesources/balanced_allocation.go, 1.35)."""
 
-from math import sqrt
+from collections.abc import Hashable, Sequence
+from math import ceil, sqrt
 
 import numpy as np
 
 from scheduler.api.core import Pod
 from scheduler.api.quantity import CPU, MEMORY
 from scheduler.cache.columns import Batch, Ints
+from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo
+from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import MAX_NODE_SCORE, Args, Scope, ScoreColumns
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.plugins.noderesources.fit import WeightedResource
@@ -32,6 +34,7 @@ class NodeResourcesBalancedAllocation(ScoreColumns):
     def __init__(self, handle: Handle, args: NodeResourcesBalancedAllocationArgs | None = None) -> None:
         self._handle = handle
         self._resources = tuple(one.name for one in (args or NodeResourcesBalancedAllocationArgs()).resources)
+        self._native_only = self._resources == (CPU, MEMORY)
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
         requests = self._handle.cache.classes.of(pod).requests
@@ -55,20 +58,38 @@ class NodeResourcesBalancedAllocation(ScoreColumns):
             deviation = 0.0
         return int((1 - deviation) * MAX_NODE_SCORE)
 
-    def scores(self, state: CycleState, batch: Batch) -> Ints | None:
-        self._handle.columns.ensure_width()
-        asked = state[BALANCED]
-        capacity = batch.allocatable[:, [column for column, _ in asked]]
-        if len(asked) != 2 or not capacity.all():
-            return self._one_by_one(state, batch)
-        used = capacity - batch.free[:, [column for column, _ in asked]] + np.array([amount for _, amount in asked])
-        fractions = np.minimum(used / capacity, 1.0)
-        deviation = np.abs(fractions[:, 0] - fractions[:, 1]) / 2
-        return ((1 - deviation) * MAX_NODE_SCORE).astype(np.int64)  # type: ignore[no-any-return]
+    def rise(self, node: NodeInfo, placed: PodInfo, kind: Hashable) -> int | None:
+        """The deviation of two fractions moves by half of what they move apart; of more, by no more than the widest."""
+        moves = []
+        requests, index = placed.shape.requests, self._handle.columns.resources
+        for name in self._resources:
+            column = index.column(name)
+            capacity = node.allocatable[column] if column < len(node.allocatable) else 0
+            if capacity:
+                moves.append(requests.get(name, 0) / capacity)
+        if len(moves) < 2:
+            return 0
+        apart = max(moves) - min(moves)
+        return ceil(apart * (MAX_NODE_SCORE / 2 if len(moves) == 2 else MAX_NODE_SCORE)) + 1
 
-    def _one_by_one(self, state: CycleState, batch: Batch) -> Ints:
-        names, nodes = self._handle.columns.names, self._handle.cache.nodes
-        values = (
-            self.score(state, Pod(), nodes[name]) if (name := names[int(row)]) in nodes else 0 for row in batch.rows
-        )
-        return np.fromiter(values, np.int64, batch.size)
+    def columnar_scores(self, state: CycleState) -> bool:
+        return self._native_only
+
+    def stack_scores(self, states: Sequence[CycleState]) -> Ints:
+        """What is asked, [resource, class, 1]."""
+        return np.array([[amount for _, amount in state[BALANCED]] for state in states], np.int64).T[..., None]
+
+    def scores(self, stacked: Ints, batch: Batch) -> Ints | None:
+        pair = slice(CPU_COLUMN, MEMORY_COLUMN + 1)
+        used = batch.allocatable[pair] - batch.free[pair]
+        fractions = (used[:, None] + stacked) / batch.divisor[:, None]
+        np.minimum(fractions, 1.0, out=fractions)
+        spread = fractions[0] - fractions[1]
+        np.abs(spread, out=spread)
+        spread /= 2
+        np.subtract(1.0, spread, out=spread)
+        spread *= MAX_NODE_SCORE
+        scores = spread.astype(np.int64)
+        if batch.columns.lacking:  # a resource that a node has nothing of is left out: one fraction alone is level
+            scores[:, ~batch.allocatable[pair].all(axis=0)] = MAX_NODE_SCORE
+        return scores

@@ -4,6 +4,7 @@ Follows kubernetes pkg/scheduler/framework/plugins/noderesources/fit.go. What a 
 affair; here device resources count as plain sums over the node.
 """
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -17,7 +18,7 @@ from scheduler.cache.classes import PodClass
 from scheduler.cache.columns import Batch, Bools, Ints
 from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN, PODS_COLUMN
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo
+from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import Args, FilterColumns, PreFilter, Scope, ScoreColumns
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
@@ -90,9 +91,8 @@ class NodeResourcesFitArgs(Args, frozen=True):
 @dataclass(frozen=True, slots=True)
 class _Ask:
     checked: tuple[tuple[int, int, str], ...]  # column, amount, name
-    columns: Ints
-    amounts: Ints
     scored: tuple[tuple[int, int, int], ...]  # column, amount as scores count it, weight
+    native: tuple[int, int]  # cpu and memory as scores count them
 
 
 ASK: StateKey[_Ask] = StateKey("NodeResourcesFit/ask")
@@ -108,6 +108,9 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns):
         self._resources = handle.columns.resources
         self._strategy = args.strategy()
         self._weights = {resource.name: resource.weight or 1 for resource in args.scoring_strategy.resources}
+        self._native_only = list(self._weights) == [CPU, MEMORY]
+        self._native_weights = np.array(list(self._weights.values()), np.int64).reshape(-1, 1, 1)
+        self._largest: dict[int, int] = {}  # by column: the most that any pod so far counts as asking
         self._ignored_names = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
 
@@ -118,12 +121,10 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns):
             for column, amount in shape.vector
             if not self._ignored(name := self._resources.names[column])
         )
-        state[ASK] = _Ask(
-            checked=checked,
-            columns=np.array([column for column, _, _ in checked], np.intp),
-            amounts=np.array([amount for _, amount, _ in checked], np.int64),
-            scored=tuple(self._scored(shape)),
-        )
+        scored = tuple(self._scored(shape))
+        for column, amount, _ in scored:
+            self._largest[column] = max(self._largest.get(column, 0), amount)
+        state[ASK] = _Ask(checked, scored, shape.nonzero)
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
@@ -139,11 +140,20 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns):
             return SUCCESS
         return _insufficient(tuple(short), hopeless)
 
-    def passing(self, state: CycleState, batch: Batch) -> Bools | None:
-        ask = state[ASK]
-        self._handle.columns.ensure_width()
-        enough: Bools = np.all(batch.free[:, ask.columns] >= ask.amounts, axis=1)
-        return enough
+    def stack(self, states: Sequence[CycleState]) -> tuple[list[int], Ints]:
+        """The columns that some class asks for, and how much [column, class, 1]; no amount is always there."""
+        asks = [{column: amount for column, amount, _ in state[ASK].checked} for state in states]
+        columns = sorted(set().union(*asks))
+        never = int(np.iinfo(np.int64).min)
+        return columns, np.array([[[ask.get(column, never)] for ask in asks] for column in columns], np.int64)
+
+    def passing(self, stacked: tuple[list[int], Ints], batch: Batch) -> Bools | None:
+        columns, needs = stacked
+        batch.columns.ensure_width()
+        ok: Bools = batch.free[columns[0]] >= needs[0]
+        for column, need in zip(columns[1:], needs[1:], strict=True):
+            ok &= batch.free[column] >= need
+        return ok
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         strategy = self._strategy
@@ -154,38 +164,67 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns):
                 scored.append((strategy.one(capacity, capacity - _used(node, column) - amount), weight))
         return strategy.mean(scored)
 
-    def scores(self, state: CycleState, batch: Batch) -> Ints | None:
+    def kind(self, state: CycleState) -> Hashable:
+        return tuple((column, weight) for column, _, weight in state[ASK].scored)
+
+    def rise(self, node: NodeInfo, placed: PodInfo, kind: Hashable) -> int | None:
+        """The weighted mean of what each resource's score rises by; what a pod may overdraw counts as level."""
+        total = weights = 0
+        for column, weight in kind:  # type: ignore[attr-defined]
+            capacity = node.allocatable[column] if column < len(node.allocatable) else 0
+            if not capacity:
+                continue
+            weights += weight
+            rise = self._strategy.rise(capacity, self._asked(placed.shape, column))
+            if rise is None:
+                return None
+            if rise > 0 or capacity - _used(node, column) >= self._largest.get(column, 0):
+                total += rise * weight
+        return -(-total // weights) if weights else 0
+
+    def stack_scores(self, states: Sequence[CycleState]) -> tuple[Ints, list[_Ask]]:
+        asks = [state[ASK] for state in states]
+        return np.array([ask.native for ask in asks], np.int64).T[..., None], asks
+
+    def scores(self, stacked: tuple[Ints, list[_Ask]], batch: Batch) -> Ints | None:
+        native, asks = stacked
         strategy = self._strategy
-        scores: list[Ints] = []
-        weights: list[Ints | int] = []
-        for column, amount, weight in state[ASK].scored:
-            capacity = batch.allocatable[:, column]
-            left = (
-                batch.room[:, column - CPU_COLUMN] if column in {CPU_COLUMN, MEMORY_COLUMN} else batch.free[:, column]
-            )
-            present = capacity > 0
-            if present.all():
-                scores.append(strategy.many(capacity, left - amount))
-                weights.append(weight)
-            else:
-                scores.append(strategy.many(np.maximum(capacity, 1), left - amount))
-                weights.append(present * weight)
-        return strategy.mean_many(scores, weights) if scores else None
+        if self._native_only and not batch.columns.lacking:  # cpu and memory of nodes that have both: the usual case
+            left = batch.room[:, None] - native
+            return strategy.mean_many(strategy.many(batch.divisor[:, None], left), self._native_weights)
+        batch.columns.ensure_width()
+        return np.stack([self._scores_of_one(ask, batch) for ask in asks])
+
+    def _scores_of_one(self, ask: _Ask, batch: Batch) -> Ints:
+        if not ask.scored:
+            return np.zeros(batch.size, np.int64)
+        capacity = np.stack([batch.allocatable[column] for column, _, _ in ask.scored])
+        left = np.stack([self._left(batch, column) - amount for column, amount, _ in ask.scored])
+        weights = np.where(capacity > 0, np.array([[weight] for _, _, weight in ask.scored], np.int64), 0)
+        return self._strategy.mean_many(self._strategy.many(np.maximum(capacity, 1), left), weights)
+
+    def _left(self, batch: Batch, column: int) -> Ints:
+        return batch.room[column - CPU_COLUMN] if column in {CPU_COLUMN, MEMORY_COLUMN} else batch.free[column]
 
     def _ignored(self, name: str) -> bool:
         if name in _NATIVE:
             return False
         return name in self._ignored_names or name.split("/", 1)[0] in self._ignored_groups
 
-    def _scored(self, shape: PodClass) -> "list[tuple[int, int, int]]":
+    def _scored(self, shape: PodClass) -> list[tuple[int, int, int]]:
+        """Column, amount and weight of the resources that count for pods of this shape."""
         scored = []
         for name, weight in self._weights.items():
-            column = self._resources.column(name)
-            if column in {CPU_COLUMN, MEMORY_COLUMN}:
-                scored.append((column, shape.nonzero[column - CPU_COLUMN], weight))
-            elif name in _NATIVE or shape.requests.get(name):
-                scored.append((column, shape.requests.get(name, 0), weight))
+            if name in _NATIVE or shape.requests.get(name):
+                column = self._resources.column(name)
+                scored.append((column, self._asked(shape, column), weight))
         return scored
+
+    def _asked(self, shape: PodClass, column: int) -> int:
+        """How much of a resource a pod asks for, as scores count it."""
+        if column in {CPU_COLUMN, MEMORY_COLUMN}:
+            return shape.nonzero[column - CPU_COLUMN]
+        return shape.requests.get(self._resources.names[column], 0)
 
 
 def _used(node: NodeInfo, column: int) -> int:

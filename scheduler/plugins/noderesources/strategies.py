@@ -21,34 +21,57 @@ class Strategy(ABC):
         """0 to 100 for one resource of one node; capacity is not 0."""
 
     @abstractmethod
+    def rise(self, capacity: int, taken: int) -> int | None:
+        """By how much `one` rises at most when `taken` more is used of `capacity`, as long as it is not used up.
+
+        None: no telling.
+        """
+
+    @abstractmethod
     def many(self, capacity: Ints, left: Ints) -> Ints:
-        """`one` for arrays; capacities are at least 1."""
+        """`one` for arrays; capacities are at least 1; `left` is the callee's to overwrite."""
 
     def mean(self, scored: Sequence[tuple[int, int]]) -> int:
         """Of (score, weight) pairs; no weight at all gives 0."""
         weights = sum(weight for _, weight in scored)
         return sum(score * weight for score, weight in scored) // weights if weights else 0
 
-    def mean_many(self, scores: Sequence[Ints], weights: Sequence[Ints | int]) -> Ints:
-        total = sum((score * weight for score, weight in zip(scores, weights, strict=True)), start=np.int64(0))
-        weight = sum(weights, start=np.int64(0))
-        return np.asarray(total // np.maximum(weight, 1), np.int64)
+    def mean_many(self, scores: Ints, weights: Ints) -> Ints:
+        """`mean` down the first axis, the resource; `weights` has the shape of `scores`, or 1 for the other axes."""
+        if weights.size == 2 and weights.flat[0] == weights.flat[1]:
+            total = scores[0] + scores[1]
+            total >>= 1
+            return total
+        return (scores * weights).sum(axis=0) // np.maximum(weights.sum(axis=0), 1)
 
 
 class LeastAllocated(Strategy):
     def one(self, capacity: int, left: int) -> int:
         return left * MAX_NODE_SCORE // capacity if left > 0 else 0
 
+    def rise(self, capacity: int, taken: int) -> int | None:
+        return -(taken * MAX_NODE_SCORE // capacity)
+
     def many(self, capacity: Ints, left: Ints) -> Ints:
-        return np.maximum(left, 0) * MAX_NODE_SCORE // capacity
+        np.maximum(left, 0, out=left)
+        left *= MAX_NODE_SCORE
+        left //= capacity
+        return left
 
 
 class MostAllocated(Strategy):
     def one(self, capacity: int, left: int) -> int:
         return (capacity - max(left, 0)) * MAX_NODE_SCORE // capacity
 
+    def rise(self, capacity: int, taken: int) -> int | None:
+        return -(-taken * MAX_NODE_SCORE // capacity)
+
     def many(self, capacity: Ints, left: Ints) -> Ints:
-        return (capacity - np.maximum(left, 0)) * MAX_NODE_SCORE // capacity
+        np.maximum(left, 0, out=left)
+        np.subtract(capacity, left, out=left)
+        left *= MAX_NODE_SCORE
+        left //= capacity
+        return left
 
 
 class RequestedToCapacityRatio(Strategy):
@@ -72,6 +95,9 @@ class RequestedToCapacityRatio(Strategy):
     def one(self, capacity: int, left: int) -> int:
         return int(self._table[100 if left < 0 else (capacity - left) * 100 // capacity])
 
+    def rise(self, capacity: int, taken: int) -> int | None:
+        return None
+
     def many(self, capacity: Ints, left: Ints) -> Ints:
         percent = np.clip((capacity - left) * 100 // capacity, 0, 100)
         return self._table[np.where(left < 0, 100, percent)]
@@ -81,10 +107,10 @@ class RequestedToCapacityRatio(Strategy):
         total = sum(score * weight for score, weight in scored)
         return int(np.floor(total / weights + 0.5)) if weights else 0
 
-    def mean_many(self, scores: Sequence[Ints], weights: Sequence[Ints | int]) -> Ints:
-        total = sum((score * weight for score, weight in zip(scores, weights, strict=True)), start=np.int64(0))
-        counted = sum(((score > 0) * weight for score, weight in zip(scores, weights, strict=True)), start=np.int64(0))
-        return np.asarray(np.floor(total / np.maximum(counted, 1) + 0.5), np.int64)
+    def mean_many(self, scores: Ints, weights: Ints) -> Ints:
+        total = (scores * weights).sum(axis=0)
+        counted = ((scores > 0) * weights).sum(axis=0)
+        return np.floor(total / np.maximum(counted, 1) + 0.5).astype(np.int64)
 
 
 def _truncate(numerator: int, denominator: int) -> int:

@@ -1,0 +1,85 @@
+"""What a profile's plugins have to say about one class of pods, sorted by what it depends on.
+
+PreFilters that need to see no more than the class run here, once; plugins that skip the class are never asked again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from scheduler.cache.classes import PodClass
+from scheduler.framework.points import Filter, FilterColumns, PreFilter, Scope, Score, ScoreColumns
+from scheduler.framework.state import SKIPPED, CycleState
+from scheduler.framework.status import Status
+
+Weighted = tuple[Score, int]
+
+
+@dataclass(slots=True)
+class ClassRules:
+    """The plugins that matter to one class, in their order."""
+
+    state: CycleState
+    rejected: Status | None = None  # no node need be looked at
+    allowed: frozenset[str] | None = None  # nodes that PreFilters left over
+    allowed_by: list[str] = field(default_factory=list)
+    cycle_pre_filters: list[PreFilter] = field(default_factory=list)
+    node_filters: list[Filter] = field(default_factory=list)  # depend on the node object
+    moving_filters: list[Filter] = field(default_factory=list)  # and on what is on the node
+    cycle_filters: list[Filter] = field(default_factory=list)  # and on anything else
+    node_scores: list[Weighted] = field(default_factory=list)
+    moving_scores: list[Weighted] = field(default_factory=list)
+    moving_normalized: list[Weighted] = field(default_factory=list)
+    cycle_scores: list[Weighted] = field(default_factory=list)
+
+    @property
+    def columnar(self) -> bool:
+        """Whether everything that moves can be judged for many nodes and classes at once."""
+        scores = (score for score, _ in (*self.moving_scores, *self.moving_normalized))
+        return all(isinstance(f, FilterColumns) and f.columnar(self.state) for f in self.moving_filters) and all(
+            isinstance(score, ScoreColumns) and score.columnar_scores(self.state) for score in scores
+        )
+
+
+def rules_for(
+    shape: PodClass,
+    pre_filters: Sequence[PreFilter],
+    filters: Sequence[Filter],
+    scores: Sequence[Weighted],
+) -> ClassRules:
+    """Sort a profile's plugins for one class."""
+    rules = ClassRules(CycleState())
+    if shape.invalid:
+        rules.rejected = Status.unresolvable(shape.invalid)
+        return rules
+    skipped: set[str] = set()
+    for plugin in pre_filters:
+        if plugin.scope is Scope.CLUSTER:
+            rules.cycle_pre_filters.append(plugin)
+            continue
+        status = plugin.pre_filter(rules.state, shape.example)
+        if status.skipped:
+            skipped.add(plugin.name)
+        elif not status.ok:
+            rules.rejected = status.by(plugin.name)
+            return rules
+        elif status.nodes is not None:
+            rules.allowed = status.nodes if rules.allowed is None else rules.allowed & status.nodes
+            rules.allowed_by.append(plugin.name)
+    rules.state[SKIPPED] = frozenset(skipped)
+    by_scope = {
+        Scope.NODE: rules.node_filters,
+        Scope.NODE_PODS: rules.moving_filters,
+        Scope.CLUSTER: rules.cycle_filters,
+    }
+    for filter_ in filters:
+        if filter_.name not in skipped:
+            by_scope[filter_.scope].append(filter_)
+    for score, weight in scores:
+        if score.scope is Scope.CLUSTER:
+            rules.cycle_scores.append((score, weight))
+        elif score.pre_score(rules.state, shape.example):
+            if score.scope is Scope.NODE:
+                rules.node_scores.append((score, weight))
+            else:
+                (rules.moving_scores if score.normalizer is None else rules.moving_normalized).append((score, weight))
+    return rules
