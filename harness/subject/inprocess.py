@@ -2,6 +2,7 @@
 
 import logging
 from types import TracebackType
+from typing import Self
 
 from harness.clusters.protocol import Cluster
 from harness.errors import SubjectError
@@ -35,7 +36,7 @@ class InProcess(Subject):
         self._shell = build_shell(cluster.transport, cluster.clock, seed=seed)
         self._kept = _Kept()
 
-    def __enter__(self) -> "InProcess":
+    def __enter__(self) -> Self:
         logging.getLogger("scheduler").addHandler(self._kept)
         self._shell.start()
         if not self._cluster.wait(lambda: self._shell.ready, within=60):
