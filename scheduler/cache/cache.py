@@ -196,7 +196,7 @@ class Cache:
         """Bring the columns of `node` up to date where `changed` counts."""
         columns, row = self.columns, node.row
         allocatable, requested = node.allocatable, node.requested
-        if len(allocatable) < len(requested):
+        if len(allocatable) < len(requested) or columns.width < len(requested):
             node.widen(len(columns.resources))
             columns.ensure_width()
             allocatable = node.allocatable

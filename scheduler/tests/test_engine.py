@@ -251,7 +251,7 @@ class Play:
 
 @pytest.mark.parametrize("profile", PROFILES)
 @settings(
-    max_examples=150,
+    max_examples=200,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
