@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from scheduler.cache.columns import Rows
 from scheduler.framework.status import Code, Status
 
 NO_NODES = "no nodes available to schedule pods"
@@ -27,19 +28,17 @@ class Reasons:
         if missing > 0:
             self.codes = np.concatenate([self.codes, np.zeros(missing, np.int32)])
 
-    def set(self, row: int, status: Status | None) -> None:
-        """Record a row's status; None for a row that is no node."""
-        number = 0 if status is None else self._number(status)
-        before = int(self.codes[row])
-        if number == before:
-            return
-        self.codes[row] = number
-        if before:
-            self.counts[before] -= 1
-        if number:
-            self.counts[number] += 1
+    def update(self, rows: Rows, numbers: NDArray[np.int32]) -> None:
+        """Record what the statuses of some rows are now, by `number`; 0 for rows that are no node or would do."""
+        before, self.codes[rows] = self.codes[rows], numbers
+        size = len(self.statuses)
+        change = np.bincount(numbers, minlength=size) - np.bincount(before, minlength=size)
+        for number in np.flatnonzero(change).tolist():
+            if number:
+                self.counts[number] += int(change[number])
 
-    def _number(self, status: Status) -> int:
+    def number(self, status: Status) -> int:
+        """The number that stands for a status."""
         number = self._numbers.get(status)
         if number is None:
             number = self._numbers[status] = len(self.statuses)
@@ -102,15 +101,29 @@ class FitError:
         assert self._reasons is not None  # noqa: S101
         return self._reasons.statuses[int(self._reasons.codes[row])]
 
+    def resolvable_count(self) -> int:
+        """How many rows `resolvable_rows` would give."""
+        if self.pre_filter is not None or self._reasons is None:
+            return 0
+        statuses, counts = self._reasons.statuses, self._reasons.counts
+        total = sum(count for number, count in counts.items() if statuses[number].code is Code.UNSCHEDULABLE)
+        for row, status in self.overrides.items():
+            total += status.code is Code.UNSCHEDULABLE
+            total -= statuses[int(self._reasons.codes[row])].code is Code.UNSCHEDULABLE
+        return total
+
     def resolvable_rows(self) -> list[int]:
         """Rows whose rejection could change if pods went away, ascending (R76)."""
         if self.pre_filter is not None or self._reasons is None:
             return []
-        helpful = [n for n, status in enumerate(self._reasons.statuses) if status.code is Code.UNSCHEDULABLE]
-        rows = set(np.flatnonzero(np.isin(self._reasons.codes, helpful)).tolist()) if helpful else set()
+        helpful = np.array([status.code is Code.UNSCHEDULABLE for status in self._reasons.statuses], np.bool_)
+        rows: list[int] = np.flatnonzero(helpful[self._reasons.codes]).tolist()
+        if not self.overrides:
+            return rows
+        changed = set(rows)
         for row, status in self.overrides.items():
-            (rows.add if status.code is Code.UNSCHEDULABLE else rows.discard)(row)
-        return sorted(rows)
+            (changed.add if status.code is Code.UNSCHEDULABLE else changed.discard)(row)
+        return sorted(changed)
 
     def message(self, post_filter: str = "") -> str:
         """`0/N nodes are available: …`, with what PostFilter had to say behind it (R47)."""

@@ -7,7 +7,7 @@ that pods alike in all of them can share one verdict. A plugin that can judge ma
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -99,6 +99,13 @@ class FilterColumns(Filter):
     def passing(self, stacked: Any, batch: Batch) -> Bools | None:
         """`filter` for every class and row, [class, row]; None if they all pass."""
 
+    def rejections(self, stacked: Any, batch: Batch) -> "tuple[Ints, Callable[[int], Status]] | None":  # noqa: ARG002
+        """For one class: a small number for every row, 0 where it passes, and the status that a number stands for.
+
+        None: `filter` has to be asked for each.
+        """
+        return None
+
 
 class VictimAware(Plugin):
     """A filter with state of its own about pods on nodes; preemption tells it whom to imagine gone."""
@@ -176,10 +183,9 @@ class ScoreColumns(Score):
     def scores(self, stacked: Any, batch: Batch) -> Ints | None:
         """`score` for every class and row, [class, row], for the caller to overwrite; None if all are 0."""
 
-    def scores_on(self, stacked: Any, node: "NodeInfo", batch: Batch) -> Ints | None:  # noqa: ARG002
-        """The same for one node, [class]; `batch` is its row. Overridden where numbers are quicker than columns."""
-        values = self.scores(stacked, batch)
-        return None if values is None else values[:, 0]
+    def scores_on(self, stacked: Any, node: "NodeInfo") -> Ints:  # noqa: ARG002
+        """The same for one node, [class]: asked of scores that are not `bounded` when a pod comes to a node."""
+        raise AssertionError(f"{self.name} neither has a bound nor scores single nodes")
 
 
 class Permit(Plugin):

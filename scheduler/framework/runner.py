@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from scheduler.api.core import Pod
 from scheduler.cache.classes import PodClass
-from scheduler.framework.board import Board, Signature, signature
+from scheduler.framework.board import Board
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import (
@@ -21,7 +21,7 @@ from scheduler.framework.points import (
     Score,
     VictimAware,
 )
-from scheduler.framework.rules import ClassRules, rules_for
+from scheduler.framework.rules import rules_for
 from scheduler.framework.state import SKIPPED, CycleState
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.framework.verdicts import ClassVerdicts
@@ -58,7 +58,8 @@ class Runner:
         self.scores = profile.score
         self._victim_aware = [plugin for plugin in profile.all if isinstance(plugin, VictimAware)]
         self._verdicts: OrderedDict[int, ClassVerdicts] = OrderedDict()
-        self._boards: dict[Signature, Board] = {}
+        self._board = Board(handle.columns)
+        handle.columns.watch(self._board)
         handle.register(self)
 
     def verdicts(self, shape: PodClass) -> ClassVerdicts:
@@ -66,7 +67,9 @@ class Runner:
         found = self._verdicts.get(shape.id)
         if found is None:
             rules = rules_for(shape, self.pre_filters, self.filters, self.scores)
-            found = self._verdicts[shape.id] = ClassVerdicts(self, shape, rules, self._board(rules))
+            found = self._verdicts[shape.id] = ClassVerdicts(
+                self, shape, rules, self._board if rules.rejected is None else None
+            )
             if (
                 len(self._verdicts) * self.handle.columns.capacity > KEPT_VERDICTS
                 and len(self._verdicts) > FEWEST_CLASSES
@@ -77,16 +80,6 @@ class Runner:
         else:
             self._verdicts.move_to_end(shape.id)
         return found
-
-    def _board(self, rules: ClassRules) -> Board | None:
-        if rules.rejected is not None:
-            return None
-        marks = signature(rules)
-        board = self._boards.get(marks)
-        if board is None:
-            board = self._boards[marks] = Board(self.handle.columns, rules)
-            self.handle.columns.watch(board)
-        return board
 
     def pre_enqueue(self, pod: Pod) -> Status:
         for plugin in self.profile.pre_enqueue:

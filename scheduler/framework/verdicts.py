@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scheduler.cache.classes import PodClass
 from scheduler.cache.columns import TIE_BITS, Batch, Bools, Ints, Rows
-from scheduler.framework.board import NOT_FEASIBLE, Board
+from scheduler.framework.board import NOT_FEASIBLE, Board, signature
 from scheduler.framework.failure import FitError, Reasons
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import Filter, FilterColumns, Score, ScoreColumns
@@ -51,7 +52,9 @@ class ClassVerdicts:
         self.visited = 0
         self.highest = [0] * len(rules.moving_normalized)  # the largest raw scores that its keys are normalised by
         self.salt = runner.handle.columns.ties.salt(shape.digest)
-        self._rules = rules
+        self.rules = rules
+        self.signature = signature(rules) if board is not None else ()
+        self.has_node_totals = False
         self._runner = runner
         self._handle = runner.handle
         self._columns = runner.handle.columns
@@ -60,14 +63,16 @@ class ClassVerdicts:
         self._node_scores = [_NodeScore(*item) for item in rules.node_scores if item[0].normalizer is not None]
         self._normalized = bool(self._node_scores or rules.moving_normalized)
         self._needs_cycle = bool(rules.cycle_pre_filters or rules.cycle_filters or rules.cycle_scores)
+        self._kept_filters = {*rules.node_filters, *rules.moving_filters}
         self._reasons: Reasons | None = None
         self._reasons_position = -1
         self.board = board
         self.line = board.join(self) if board is not None else -1
+        self.raw_numbers = board.numbers(rules) if board is not None else []
 
     @property
     def rejected(self) -> Status | None:
-        return self._rules.rejected
+        return self.rules.rejected
 
     @property
     def key(self) -> Ints:
@@ -115,7 +120,7 @@ class ClassVerdicts:
             self._judge_nodes(np.array(sorted(set(log[position:])), np.intp))
 
     def _judge_nodes(self, rows: Rows | None) -> None:
-        board, columns, rules = self.board, self._columns, self._rules
+        board, columns, rules = self.board, self._columns, self.rules
         assert board is not None  # noqa: S101
         batch = Batch(columns, rows)
         states = [self.state]
@@ -139,7 +144,7 @@ class ClassVerdicts:
                 total += kept.normal(batch.pick(kept.raw)) * kept.weight
         board.node_ok[self.line, batch.rows] = ok[0]
         board.node_total[self.line, batch.rows] = total[0]
-        board.has_node_totals |= bool(total.any())
+        self.has_node_totals |= bool(total.any())
 
     def _keep_raw(self, kept: _NodeScore, values: Ints | None, batch: Batch, *, everything: bool) -> None:
         if everything:
@@ -206,6 +211,7 @@ class ClassVerdicts:
         before = kept.normal(raw)
         kept.highest = highest
         board.node_total[self.line, : self._columns.count] += (kept.normal(raw) - before)[0] * kept.weight
+        self.has_node_totals = True
         return True
 
     # -- deciding -----------------------------------------------------------------------------------------------------
@@ -260,7 +266,7 @@ class ClassVerdicts:
             key[row] = NOT_FEASIBLE
 
     def _select_asking_all(self, info: PodInfo, state: CycleState) -> "tuple[int, CycleState] | FitError":
-        pod, rules = info.pod, self._rules
+        pod, rules = info.pod, self.rules
         skipped: set[str] = set()
         allowed: frozenset[str] | None = None
         allowed_by: list[str] = []
@@ -298,7 +304,7 @@ class ClassVerdicts:
 
     def _add_cycle_scores(self, state: CycleState, info: PodInfo, key: Ints) -> None:
         rows = np.flatnonzero(key >= 0)
-        for plugin, weight in self._rules.cycle_scores if len(rows) else ():
+        for plugin, weight in self.rules.cycle_scores if len(rows) else ():
             if not plugin.pre_score(state, info.pod):
                 continue
             nodes = (self.node(int(row)) for row in rows)
@@ -306,7 +312,7 @@ class ClassVerdicts:
             key[rows] += (plugin.normalize(state, raw) * weight) << TIE_BITS
 
     def _allowed(self, row: int) -> bool:
-        allowed = self._rules.allowed
+        allowed = self.rules.allowed
         return bool(self._columns.known[row]) and (allowed is None or self._columns.names[row] in allowed)
 
     def _check_row(self, state: CycleState, info: PodInfo, row: int) -> Status:
@@ -318,26 +324,55 @@ class ClassVerdicts:
         return FitError(self._handle.cache.known_count, reasons=self._reasons_now(), overrides=overrides)
 
     def _reasons_now(self) -> Reasons:
-        """Each row's status, found the plain way for rows that changed since this class last failed."""
-        columns, rules = self._columns, self._rules
+        """Each row's status, worked out for rows that changed since this class last failed."""
+        columns = self._columns
         assert self.board is not None  # noqa: S101
         self.board.settle(self)
-        key = self.key
         if self._reasons is None:
             self._reasons = Reasons()
-        reasons = self._reasons
-        reasons.fit(columns.capacity)
+        self._reasons.fit(columns.capacity)
         changed = columns.changed_since(self._reasons_position) if self._reasons_position >= 0 else None
-        rows: Iterable[int] = range(columns.count) if changed is None else changed
-        for row in rows:
-            if not columns.known[row] or key[row] >= 0:
-                reasons.set(row, None)
-            elif rules.allowed is not None and columns.names[row] not in rules.allowed:
-                reasons.set(row, _outside(rules.allowed_by))
-            else:
-                reasons.set(row, self._runner.check(self.state, self.shape.example, self.node(row)))
         self._reasons_position = columns.changes
-        return reasons
+        if changed is None:
+            self._explain(np.arange(columns.count), self._reasons)
+        elif changed:
+            self._explain(np.array(changed, np.intp), self._reasons)
+        return self._reasons
+
+    def _explain(self, rows: Rows, reasons: Reasons) -> None:
+        """The first filter that rejects a node gives its status (R17)."""
+        columns, allowed = self._columns, self.rules.allowed
+        numbers = np.zeros(len(rows), np.int32)
+        open_ = columns.known[rows] & (self.key[rows] < 0)
+        if allowed is not None:
+            outside = open_ & ~np.fromiter((columns.names[row] in allowed for row in rows), np.bool_, len(rows))
+            numbers[outside] = reasons.number(_outside(self.rules.allowed_by))
+            open_ &= ~outside
+        batch = Batch(columns, rows)
+        for plugin in self._runner.filters:
+            if plugin in self._kept_filters and open_.any():
+                self._explain_by(plugin, batch, open_, numbers, reasons)
+        reasons.update(rows, numbers)
+
+    def _explain_by(
+        self, plugin: Filter, batch: Batch, open_: Bools, numbers: NDArray[np.int32], reasons: Reasons
+    ) -> None:
+        """Number the nodes that `plugin` rejects among those still `open_`, and close them."""
+        stacked = self.stack(plugin, [self.state])
+        found = plugin.rejections(stacked, batch) if stacked is not None and isinstance(plugin, FilterColumns) else None
+        if found is not None:
+            codes, statuses = found
+            codes = np.where(open_, codes, 0)
+            for code in np.flatnonzero(np.bincount(codes)).tolist():
+                if code:
+                    numbers[codes == code] = reasons.number(statuses(code).by(plugin.name))
+            open_ &= codes == 0
+            return
+        for index in np.flatnonzero(open_).tolist():
+            status = plugin.filter(self.state, self.shape.example, self.node(int(batch.rows[index])))
+            if not status.ok:
+                numbers[index] = reasons.number(status.by(plugin.name))
+                open_[index] = False
 
 
 def _outside(plugins: Iterable[str]) -> Status:

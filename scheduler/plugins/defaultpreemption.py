@@ -76,11 +76,10 @@ class DefaultPreemption(PostFilter):
         refused = self._ineligible(info, failure)
         if refused:
             return PostFilterResult(Status.unschedulable(f"preemption: {refused}"))
-        rows = failure.resolvable_rows()
         lowest = self._handle.cache.lowest_priority
         if lowest is None or lowest >= info.priority:
-            return self._nobody(failure.nodes, Counter({NO_VICTIMS: len(rows)}))
-        candidates, statuses = self._dry_run(state, info, rows)
+            return self._nobody(failure.nodes, Counter({NO_VICTIMS: failure.resolvable_count()}))
+        candidates, statuses = self._dry_run(state, info, failure.resolvable_rows())
         if not candidates:
             return self._nobody(failure.nodes, statuses)
         best = min(candidates, key=_Candidate.rank)

@@ -5,7 +5,7 @@ NodeName, NodeUnschedulable, TaintToleration and NodeAffinity (kubernetes pkg/sc
 """
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import numpy as np
@@ -35,7 +35,15 @@ UNTOLERATED = Status.unresolvable("node(s) had untolerated taint(s)")
 NO_MATCH = Status.unresolvable("node(s) didn't match Pod's node affinity/selector")
 CONFLICT = Status.unresolvable("pod affinity terms conflict")
 
+Rejections = tuple[Ints, Callable[[int], Status]]
+
 _CORDON = Taint(key=UNSCHEDULABLE_TAINT, effect=NO_SCHEDULE)
+
+
+def _all_alike(passing: Bools | None, batch: Batch, status: Status) -> Rejections:
+    """One status for every node that does not pass."""
+    codes = np.zeros(batch.size, np.int64) if passing is None else (~passing[0]).astype(np.int64)
+    return codes, lambda _: status
 
 
 class NodeName(PreFilter, FilterColumns):
@@ -53,6 +61,9 @@ class NodeName(PreFilter, FilterColumns):
 
     def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
         return None  # only a pod that has a node names one, and such a pod is in no queue
+
+    def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> Rejections:
+        return _all_alike(self.passing(stacked, batch), batch, WRONG_NAME)
 
 
 class NodeUnschedulable(PreFilter, FilterColumns):
@@ -72,6 +83,9 @@ class NodeUnschedulable(PreFilter, FilterColumns):
 
     def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
         return self._cordoned.judge(batch, [operator.not_] * len(stacked))
+
+    def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> Rejections:
+        return _all_alike(self.passing(stacked, batch), batch, UNSCHEDULABLE)
 
 
 TOLERATIONS: StateKey[tuple[Toleration, ...]] = StateKey("TaintToleration/tolerations")
@@ -94,6 +108,9 @@ class TaintToleration(PreFilter, FilterColumns, ScoreColumns):
 
     def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
         return self._taints.judge(batch, [partial(_admits, tolerations=state[TOLERATIONS]) for state in stacked])
+
+    def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> Rejections:
+        return _all_alike(self.passing(stacked, batch), batch, UNTOLERATED)
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         """How many PreferNoSchedule taints the pod does not tolerate; fewer is better."""
@@ -194,6 +211,9 @@ class NodeAffinity(PreFilter, FilterColumns, ScoreColumns):
             line = self._fact(state[SELECTION]).judge(batch, [state[SELECTION].admits_value])
             lines.append(np.ones((1, batch.size), np.bool_) if line is None else line)
         return np.concatenate(lines)
+
+    def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> Rejections:
+        return _all_alike(self.passing(stacked, batch), batch, NO_MATCH)
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
         selection = state.get(SELECTION)

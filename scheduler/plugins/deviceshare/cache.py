@@ -10,6 +10,7 @@ import numpy as np
 
 from scheduler.api.device import RENAMED, Allocations, Device
 from scheduler.api.quantity import amount
+from scheduler.api.requests import Amounts
 from scheduler.cache.columns import Ints, NodeColumns
 from scheduler.plugins.deviceshare.scoring import ColumnScorer
 from scheduler.plugins.deviceshare.states import SHARES, Choice, DeviceState, Holding, Share, Shares, StateBook, quoted
@@ -91,7 +92,7 @@ class DeviceCache:
         self._nothing = self._book.untouched(self._book.template(())[0])
         self._nodes: dict[str, NodeDevices] = {}
         self._cards = _FIRST_CARDS
-        self._blank = self._vector(NO_ENTRY, np.zeros(len(SHARES), np.int64), np.zeros((0, len(SHARES)), np.int64))
+        self._blank = self._vector(NO_ENTRY, {}, {}, [])
         columns.add_column(SHOWN, self._blank)
 
     def find(self, name: str) -> NodeDevices | None:
@@ -148,28 +149,27 @@ class DeviceCache:
 
     def _shown(self, state: DeviceState) -> Ints:
         if state.shown is None or len(state.shown) != len(self._blank):
-            cards = state.gpu_shares()
+            cards = [state.frees[number] for number in state.slots("gpu")]
             if len(cards) > self._cards:
                 self._widen(len(cards))
-            total = state.sums("gpu")[0]
-            totals = np.array([total.get(name, 0) for name in SHARES], np.int64)
-            state.shown = self._vector(len(cards), totals, cards)
+            total, free = state.sums("gpu")
+            state.shown = self._vector(len(cards), total, free, cards)
         return state.shown
 
-    def _vector(self, listed: int, total: Ints, cards: Ints) -> Ints:
-        vector = np.zeros(FIRST_CARD + self._cards * len(SHARES), np.int64)
-        vector[FIRST_CARD:].reshape(len(SHARES), self._cards)[:, : len(cards)] = cards.T
-        vector[LISTED] = listed
-        vector[WEIGHT] = self._scorer.weight_of(total)
-        vector[FREE] = cards.sum(axis=0)
-        vector[TOTAL] = total
-        vector[DIVISOR] = np.maximum(total, 1)
-        return vector
+    def _vector(self, listed: int, total: Amounts, free: Amounts, cards: list[Amounts]) -> Ints:
+        totals = [total.get(name, 0) for name in SHARES]
+        numbers = [listed, self._scorer.weight_of(totals), *(free.get(name, 0) for name in SHARES), *totals]
+        numbers += [max(one, 1) for one in totals]
+        rest = [0] * (self._cards - len(cards))
+        for name in SHARES:
+            numbers += [card.get(name, 0) for card in cards]
+            numbers += rest
+        return np.array(numbers, np.int64)
 
     def _widen(self, cards: int) -> None:
         """A node with more cards than any before it."""
         self._cards = cards
-        self._blank = self._vector(NO_ENTRY, np.zeros(len(SHARES), np.int64), np.zeros((0, len(SHARES)), np.int64))
+        self._blank = self._vector(NO_ENTRY, {}, {}, [])
         self._columns.add_column(SHOWN, self._blank)
         for name in self._nodes:
             self.show(name)

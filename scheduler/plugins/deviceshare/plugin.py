@@ -5,7 +5,7 @@ No extension point does I/O: binding writes what `pre_bind` returns, in one patc
 Follows Koordinator `pkg/scheduler/plugins/deviceshare`; deviations are in scheduler/DESIGN.md.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -188,6 +188,13 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         ok = np.add.reduce(suffices, dtype=np.int8) >= counts
         ok |= shown[LISTED] == NO_ENTRY
         return ok
+
+    def rejections(self, stacked: tuple[Ints, Ints], batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
+        passing = self.passing(stacked, batch)
+        assert passing is not None  # noqa: S101
+        codes = np.where(passing[0], 0, np.where(batch.own(SHOWN)[LISTED] == 0, 2, 1))
+        text = "Insufficient gpu devices"
+        return codes, lambda code: Status.unresolvable(text) if code == 2 else Status.unschedulable(text)
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
         return WANTED in state

@@ -1,6 +1,6 @@
 """How well a request suits a card or a node's cards together (Koordinator deviceshare/scoring.go)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -63,6 +63,7 @@ class ColumnScorer:
     """`Scorer.score` over columns [resource, node] of sums; what a node has nothing of carries no weight there."""
 
     def __init__(self, strategy: StrategyType, weights: tuple[int, ...]) -> None:
+        self._all_weights = weights
         self._least = strategy == "LeastAllocated"
         used = [index for index, weight in enumerate(weights) if weight]
         low, high = (used[0], used[-1] + 1) if used else (0, 0)
@@ -70,9 +71,9 @@ class ColumnScorer:
         self._weights = np.array(weights[low:high], np.int64).reshape(-1, 1, 1)
         self._plain = bool((self._weights == 1).all())
 
-    def weight_of(self, total: Ints) -> int:
+    def weight_of(self, total: Sequence[int]) -> int:
         """The sum of weights of what is there, but at least 1; what the column `weights` of `scores` carries."""
-        return max(int(((total[self._rows] > 0) * self._weights[:, 0, 0]).sum()), 1)
+        return max(sum(weight for one, weight in zip(total, self._all_weights, strict=True) if one > 0), 1)
 
     def scores(self, total: Ints, divisor: Ints, free: Ints, weights: Ints, wanted: Ints) -> Ints:
         """For every class and node, [class, node].

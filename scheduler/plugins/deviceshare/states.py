@@ -163,12 +163,6 @@ class DeviceState:
             found = self._sums[device_type] = (total, free)
         return found
 
-    def gpu_shares(self) -> NDArray[np.int64]:
-        """What is free of each listed GPU, [card, share] by `SHARES`."""
-        return np.array(
-            [[self.frees[gpu].get(name, 0) for name in SHARES] for gpu in self.slots("gpu")], np.int64
-        ).reshape(-1, len(SHARES))
-
 
 class StateBook:
     """Interns templates and states."""

@@ -76,17 +76,14 @@ class NodeResourcesBalancedAllocation(ScoreColumns):
             scores[:, ~batch.allocatable[pair].all(axis=0)] = MAX_NODE_SCORE
         return scores
 
-    def scores_on(self, stacked: Ints, node: NodeInfo, batch: Batch) -> Ints | None:
+    def scores_on(self, stacked: Ints, node: NodeInfo) -> Ints:
         cpu, memory = node.allocatable[CPU_COLUMN], node.allocatable[MEMORY_COLUMN]
         if not (cpu and memory):
             return np.full(stacked.shape[1], MAX_NODE_SCORE, np.int64)
-        flat = stacked[..., 0]
-        of_cpu = (flat[0] + node.requested[CPU_COLUMN]) / cpu
-        of_memory = (flat[1] + node.requested[MEMORY_COLUMN]) / memory
-        np.minimum(of_cpu, 1.0, out=of_cpu)
-        np.minimum(of_memory, 1.0, out=of_memory)
-        of_cpu -= of_memory
-        return _level(of_cpu)
+        fractions = stacked[..., 0] + np.array([[node.requested[CPU_COLUMN]], [node.requested[MEMORY_COLUMN]]])
+        fractions = fractions / np.array([[cpu], [memory]])
+        np.minimum(fractions, 1.0, out=fractions)
+        return _level(fractions[0] - fractions[1])
 
 
 def _level(apart: NDArray[np.float64]) -> Ints:

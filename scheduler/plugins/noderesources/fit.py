@@ -4,7 +4,7 @@ Follows kubernetes pkg/scheduler/framework/plugins/noderesources/fit.go. What a 
 affair; here device resources count as plain sums over the node.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -156,10 +156,32 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns):
             ok &= batch.free[column] >= need
         return ok
 
+    def rejections(self, stacked: tuple[list[int], Ints], batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
+        """A bit for each resource that is short, and one above them if it is beyond hope."""
+        columns, needs = stacked
+        codes = np.zeros(batch.size, np.int64)
+        hopeless = np.zeros(batch.size, np.bool_)
+        for bit, (column, need) in enumerate(zip(columns, needs[:, 0], strict=True)):
+            short = batch.free[column] < need
+            codes |= short.astype(np.int64) << bit
+            if column != PODS_COLUMN:
+                hopeless |= short & (batch.allocatable[column] < need)
+        codes |= hopeless.astype(np.int64) << len(columns)
+        names = [self._resources.names[column] for column in columns]
+
+        def status(code: int) -> Status:
+            short = tuple(name for bit, name in enumerate(names) if code >> bit & 1)
+            return _insufficient(short, bool(code >> len(names)))
+
+        return codes, status
+
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return self._score_of(state[ASK], node)
+
+    def _score_of(self, ask: _Ask, node: NodeInfo) -> int:
         strategy = self._strategy
         scored = []
-        for column, amount, weight in state[ASK].scored:
+        for column, amount, weight in ask.scored:
             capacity = node.allocatable[column] if column < len(node.allocatable) else 0
             if capacity:
                 scored.append((strategy.one(capacity, capacity - _used(node, column) - amount), weight))
@@ -209,6 +231,9 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns):
             return strategy.mean_many(strategy.many(batch.divisor[:, None], left), self._native_weights)
         batch.columns.ensure_width()
         return np.stack([self._scores_of_one(ask, batch) for ask in asks])
+
+    def scores_on(self, stacked: tuple[Ints, list[_Ask]], node: NodeInfo) -> Ints:
+        return np.array([self._score_of(ask, node) for ask in stacked[1]], np.int64)
 
     def _scores_of_one(self, ask: _Ask, batch: Batch) -> Ints:
         if not ask.scored:
