@@ -1,0 +1,151 @@
+"""Decisions written to the API server, and what its answers mean."""
+
+import json
+
+from scheduler.api.builders import pod
+from scheduler.api.transport import Request, Response
+from scheduler.binding import Binder
+from scheduler.client.events import EventRecorder, cut
+from scheduler.client.rest import Rest
+from scheduler.framework.events import Bind
+from scheduler.tests.rig import Rig
+from scheduler.tests.scripted import Scripted, ok, refused
+
+
+class Scene:
+    """A core whose decisions are carried out on a scripted API server."""
+
+    def __init__(self) -> None:
+        self.rig = Rig()
+        self.api = Scripted(self.rig.clock)
+        rest = Rest(self.api, self.rig.clock)
+        self.events = EventRecorder(rest, self.rig.clock, "seatrial-scheduler", "here")
+        self.binder = Binder(self.rig.core, rest, self.rig.clock, self.events, lambda: None)
+
+    def work(self) -> None:
+        while self.rig.core.busy:
+            for decision in self.rig.core.decide():
+                self.binder.execute(decision)
+        self.rig.clock.settle()
+
+    def answers(self, part: str, response: Response) -> None:
+        self.api.answer = lambda request: response if part in request.path else ok()
+
+    def paths(self, method: str) -> list[str]:
+        return [request.path for request in self.api.sent if request.method == method]
+
+    def notes(self) -> list[tuple[str, str]]:
+        return [(event["reason"], event["note"]) for event in self.api.bodies("POST", "/events")]
+
+
+def test_a_binding_is_one_request_with_the_annotations_in_it() -> None:
+    scene = Scene()
+    scene.rig.node("n", gpus=1)
+    scene.rig.submit(pod("p").gpu_share(50))
+    scene.work()
+    (binding,) = scene.api.bodies("POST", "/binding")
+    assert binding["target"] == {"kind": "Node", "name": "n"}
+    assert binding["metadata"]["uid"] == "uid-p"
+    assert (
+        json.loads(binding["metadata"]["annotations"]["scheduling.koordinator.sh/device-allocated"])["gpu"][0]["minor"]
+        == 0
+    )
+    assert scene.paths("PATCH") == []
+    assert scene.notes() == [("Scheduled", "Successfully assigned default/p to n")]
+    assert scene.binder.in_flight == 0
+
+
+def test_labels_are_patched_before_the_binding() -> None:
+    scene = Scene()
+    scene.rig.node("n")
+    scene.rig.submit(pod("p"))
+    (decision,) = scene.rig.core.decide()
+    assert isinstance(decision, Bind)
+    scene.binder.execute(Bind(decision.info, "n", {}, {"hami.io/vgpu-node": "n"}))
+    scene.rig.clock.settle()
+    assert [request.method for request in scene.api.sent][:2] == ["PATCH", "POST"]
+    assert scene.api.bodies("PATCH")[0]["metadata"]["labels"] == {"hami.io/vgpu-node": "n"}
+
+
+def test_a_conflict_gives_everything_back_and_is_not_tried_again() -> None:
+    scene = Scene()
+    scene.rig.node("n", gpus=1)
+    scene.rig.submit(pod("p").gpus(1))
+    scene.answers("/binding", refused(409, "Conflict", "pod p is already assigned to node m"))
+    scene.work()
+    assert scene.rig.where("p") == ""
+    scene.rig.clock.advance(600)
+    scene.work()
+    assert len(scene.api.bodies("POST", "/binding")) == 1
+
+
+def test_a_lost_answer_is_tried_again_after_a_while() -> None:
+    scene = Scene()
+    scene.rig.node("n", gpus=1)
+    scene.rig.submit(pod("p").gpus(1))
+    scene.answers("/binding", Response(0, b"connection lost"))
+    scene.work()
+    assert scene.rig.where("p") == ""
+    scene.api.answer = lambda _: ok()
+    scene.rig.clock.advance(1)
+    scene.work()
+    assert scene.rig.where("p") == "n"
+
+
+def test_a_rejection_sets_the_condition_and_says_why() -> None:
+    scene = Scene()
+    scene.rig.node("n", cpu="1")
+    scene.rig.submit(pod("p").request(cpu=4))
+    scene.work()
+    (patch,) = scene.api.bodies("PATCH", "/pods/p/status")
+    (condition,) = patch["status"]["conditions"]
+    assert (condition["type"], condition["status"], condition["reason"]) == ("PodScheduled", "False", "Unschedulable")
+    assert condition["message"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    assert scene.notes() == [("FailedScheduling", condition["message"])]
+
+
+def test_a_victim_is_marked_then_deleted_by_uid() -> None:
+    scene = Scene()
+    scene.rig.node("n", cpu="1")
+    scene.rig.running(pod("victim").request(cpu=1).priority(1), "n")
+    scene.rig.submit(pod("p").request(cpu=1).priority(5))
+    scene.work()
+    mark = scene.api.bodies("PATCH", "/pods/victim/status")[0]["status"]["conditions"][0]
+    assert (mark["type"], mark["reason"]) == ("DisruptionTarget", "PreemptionByScheduler")
+    assert mark["message"] == "default-scheduler: preempting to accommodate a higher priority pod"
+    assert scene.api.bodies("DELETE", "/pods/victim")[0]["preconditions"] == {"uid": "uid-victim"}
+    assert ("Preempted", "Preempted by pod uid-p on node n") in scene.notes()
+    assert scene.api.bodies("PATCH", "/pods/p/status")[0]["status"]["nominatedNodeName"] == "n"
+
+
+def test_the_same_event_again_counts_up() -> None:
+    scene = Scene()
+    subject = scene.rig.pod(pod("p"))
+    scene.events.warning(subject, "FailedScheduling", "Scheduling", "no room")
+    scene.events.warning(subject, "FailedScheduling", "Scheduling", "no room")
+    scene.rig.clock.settle()
+    assert len(scene.api.bodies("POST", "/events")) == 1
+    assert scene.api.bodies("PATCH", "/events/")[0]["series"]["count"] == 2
+
+
+def test_long_notes_are_cut() -> None:
+    assert len(cut("x" * 2000).encode()) == 1024
+    assert cut("x" * 2000).endswith("x ...")
+    assert cut("short") == "short"
+
+
+def test_passing_faults_are_sent_again_with_growing_pauses() -> None:
+    scene = Scene()
+    answers = [
+        refused(429, "TooManyRequests", "slow down"),
+        refused(503, "ServiceUnavailable", "restarting"),
+        ok({"fine": True}),
+    ]
+    scene.api.answer = lambda _: answers.pop(0)
+    got: list[Response] = []
+    Rest(scene.api, scene.rig.clock).send(Request("PATCH", "/x"), got.append)
+    scene.rig.clock.settle()
+    assert got == []
+    scene.rig.clock.advance(0.1)
+    scene.rig.clock.advance(0.2)
+    assert got[0].ok

@@ -1,0 +1,187 @@
+"""The HTTP transport against a real socket."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+from scheduler.api.transport import Request, Response
+from scheduler.client import http
+from scheduler.client.http import HttpTransport
+from scheduler.client.kubeconfig import Server
+
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def read_request(reader: asyncio.StreamReader) -> tuple[str, dict[str, str], bytes]:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode()
+    first, *lines = head.strip().split("\r\n")
+    headers = dict(line.lower().split(": ", 1) for line in lines)
+    return first, headers, await reader.readexactly(int(headers.get("content-length", 0)))
+
+
+def answer(body: bytes, code: str = "200 OK", more: str = "") -> bytes:
+    return f"HTTP/1.1 {code}\r\nContent-Length: {len(body)}\r\n{more}\r\n".encode() + body
+
+
+def run(handler: Handler, test: Callable[[HttpTransport], Awaitable[None]], **options: int) -> None:
+    async def main() -> None:
+        served: list[asyncio.Task[None]] = []
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            served.append(cast("asyncio.Task[None]", asyncio.current_task()))
+            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+                await handler(reader, writer)
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        transport = HttpTransport(Server("127.0.0.1", port, "", None, "Bearer abc"), **options)
+        async with asyncio.timeout(20):
+            await test(transport)
+            transport.close()
+            server.close()
+            await asyncio.gather(*served)
+            await server.wait_closed()
+
+    asyncio.run(main())
+
+
+async def send(transport: HttpTransport, request: Request) -> Response:
+    future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+    transport.send(request, future.set_result)
+    return await future
+
+
+def test_requests_and_answers() -> None:
+    seen = []
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            seen.append(await read_request(reader))
+            writer.write(answer(b'{"a":1}', "201 Created", "X-Thing: yes\r\n"))
+
+    async def test(transport: HttpTransport) -> None:
+        response = await send(transport, Request("POST", "/x?y=1", b'{"b":2}', headers={"X-More": "1"}))
+        assert (response.code, response.body, response.headers["x-thing"]) == (201, b'{"a":1}', "yes")
+        await send(transport, Request("GET", "/z"))
+
+    run(handler, test)
+    (line, headers, body), (second, *_) = seen
+    assert line == "POST /x?y=1 HTTP/1.1"
+    assert body == b'{"b":2}'
+    assert headers["authorization"] == "bearer abc"
+    assert headers["x-more"] == "1"
+    assert second == "GET /z HTTP/1.1"
+
+
+def test_many_requests_share_few_connections() -> None:
+    connections = 0
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        while True:
+            line, _, _ = await read_request(reader)
+            writer.write(answer(line.split()[1].encode()))
+
+    async def test(transport: HttpTransport) -> None:
+        answers = await asyncio.gather(*(send(transport, Request("GET", f"/{n}")) for n in range(200)))
+        assert [one.body for one in answers] == [f"/{n}".encode() for n in range(200)]
+
+    run(handler, test, connections=4)
+    assert connections == 4
+
+
+def test_a_stream_comes_line_by_line_however_it_is_cut() -> None:
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for piece in (b'{"n":1}\n{"n"', b":2", b'}\n{"n":3}\n'):
+            writer.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+            await writer.drain()
+            await asyncio.sleep(0)
+        writer.write(b"0\r\n\r\n")
+
+    async def test(transport: HttpTransport) -> None:
+        lines: list[bytes] = []
+        ended: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        transport.stream(Request("GET", "/watch"), lines.append, ended.set_result)
+        assert (await ended).ok
+        assert lines == [b'{"n":1}', b'{"n":2}', b'{"n":3}']
+
+    run(handler, test)
+
+
+def test_a_refused_stream_ends_with_the_refusal() -> None:
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(answer(b'{"code":410}', "410 Gone"))
+
+    async def test(transport: HttpTransport) -> None:
+        ended: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        transport.stream(Request("GET", "/watch"), lambda _: None, ended.set_result)
+        response = await ended
+        assert (response.code, response.body) == (410, b'{"code":410}')
+
+    run(handler, test)
+
+
+def test_a_closed_stream_says_nothing_more() -> None:
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        await reader.read()  # until the client goes
+
+    async def test(transport: HttpTransport) -> None:
+        ended: list[Response] = []
+        stream = transport.stream(Request("GET", "/watch"), lambda _: None, ended.append)
+        await asyncio.sleep(0.05)
+        stream.close()
+        stream.close()
+        await asyncio.sleep(0.05)
+        assert ended == []
+
+    run(handler, test)
+
+
+def test_a_server_that_is_not_there_is_an_answer_too() -> None:
+    async def main() -> None:
+        transport = HttpTransport(Server("127.0.0.1", 1, "", None, ""))
+        response = await send(transport, Request("GET", "/"))
+        assert response.code == 0
+        assert b"127.0.0.1:1:" in response.body
+
+    asyncio.run(main())
+
+
+def test_a_connection_cut_in_the_middle_is_an_answer_too() -> None:
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+
+    async def test(transport: HttpTransport) -> None:
+        response = await send(transport, Request("GET", "/"))
+        assert response.code == 0
+        assert b"connection lost" in response.body
+
+    run(handler, test)
+
+
+def test_silence_is_given_up_after_a_while() -> None:
+    async def handler(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async def test(transport: HttpTransport) -> None:
+        response = await send(transport, Request("GET", "/"))
+        assert response.code == 0
+        assert b"no answer within" in response.body
+
+    before = http.ANSWER_WITHIN
+    try:
+        http.ANSWER_WITHIN = 0.05
+        run(handler, test)
+    finally:
+        http.ANSWER_WITHIN = before

@@ -1,0 +1,174 @@
+"""List, watch, and list again after a gap: nothing lost, nothing doubled."""
+
+from typing import Any
+
+import msgspec
+
+from scheduler.api.clock import SimClock
+from scheduler.api.core import Node
+from scheduler.api.transport import Request, Response
+from scheduler.client.informer import Informer
+from scheduler.tests.scripted import Scripted, Watch, ok, refused
+
+
+def node(name: str, version: int, **labels: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": str(version), "labels": labels}}
+
+
+def page(items: list[Any], version: int, continue_: str = "") -> Response:
+    return ok({"metadata": {"resourceVersion": str(version), "continue": continue_}, "items": items})
+
+
+class Scene:
+    """An informer of nodes and what it said."""
+
+    def __init__(self, *, optional: bool = False) -> None:
+        self.clock = SimClock()
+        self.api = Scripted(self.clock)
+        self.said: list[tuple[str, str]] = []
+        self.synced = 0
+        self.informer: Informer[Node] = Informer(
+            self.api,
+            self.clock,
+            "/api/v1/nodes",
+            msgspec.json.Decoder(Node).decode,
+            on_set=lambda found: self.said.append(("set", found.name)),
+            on_gone=lambda gone: self.said.append(("gone", gone.name)),
+            on_synced=self._count,
+            on_batch=lambda: None,
+            optional=optional,
+        )
+
+    def _count(self) -> None:
+        self.synced += 1
+
+    def lists(self, *answers: Response) -> None:
+        queue = list(answers)
+        self.api.answer = lambda _: queue.pop(0) if len(queue) > 1 else queue[0]
+
+    def start(self) -> None:
+        self.informer.start()
+        self.clock.settle()
+
+    @property
+    def watch(self) -> Watch:
+        return self.api.streams[-1]
+
+
+def test_lists_then_watches_from_there() -> None:
+    scene = Scene()
+    scene.lists(page([node("a", 1)], 5))
+    scene.start()
+    assert scene.said == [("set", "a")]
+    assert scene.synced == 1
+    assert "resourceVersion=5" in scene.watch.request.path
+    scene.watch.event("ADDED", node("b", 6))
+    scene.watch.event("DELETED", node("a", 7))
+    assert scene.said[1:] == [("set", "b"), ("gone", "a")]
+
+
+def test_a_long_list_comes_in_pages() -> None:
+    scene = Scene()
+    scene.lists(page([node("a", 1)], 5, "more"), page([node("b", 2)], 5))
+    scene.start()
+    assert scene.said == [("set", "a"), ("set", "b")]
+    assert "continue=more" in scene.api.sent[1].path
+
+
+def test_a_watch_that_ends_is_taken_up_where_it_was() -> None:
+    scene = Scene()
+    scene.lists(page([node("a", 1)], 5))
+    scene.start()
+    scene.watch.event("MODIFIED", node("a", 9))
+    scene.watch.event("BOOKMARK", {"metadata": {"resourceVersion": "12"}})
+    scene.watch.end(Response(200))
+    assert "resourceVersion=12" in scene.watch.request.path
+    assert len(scene.api.streams) == 2
+    assert len(scene.api.sent) == 1, "nothing is listed again"
+
+
+def test_a_broken_watch_pauses_longer_each_time() -> None:
+    scene = Scene()
+    scene.lists(page([], 5))
+    scene.start()
+    scene.watch.end(Response(0, b"connection lost"))
+    assert len(scene.api.streams) == 1
+    scene.clock.advance(0.2)
+    assert len(scene.api.streams) == 2
+    scene.watch.end(Response(0, b"connection lost"))
+    scene.clock.advance(0.2)
+    assert len(scene.api.streams) == 2
+    scene.clock.advance(0.2)
+    assert len(scene.api.streams) == 3
+
+
+def test_after_a_gap_what_is_missing_has_gone() -> None:
+    scene = Scene()
+    scene.lists(page([node("a", 1), node("b", 2)], 5), page([node("b", 2), node("c", 40)], 41))
+    scene.start()
+    gone = {
+        "kind": "Status",
+        "status": "Failure",
+        "code": 410,
+        "reason": "Expired",
+        "message": "too old resource version",
+    }
+    scene.watch.event("ERROR", gone)
+    scene.clock.advance(1)
+    assert scene.said[2:] == [("gone", "a"), ("set", "b"), ("set", "c")]
+    assert "resourceVersion=41" in scene.watch.request.path
+
+
+def test_a_refused_watch_that_is_too_old_lists_at_once() -> None:
+    scene = Scene()
+    scene.lists(page([node("a", 1)], 5), page([], 9))
+    scene.start()
+    scene.watch.end(refused(410, "Expired", "too old"))
+    scene.clock.settle()
+    assert scene.said == [("set", "a"), ("gone", "a")]
+
+
+def test_a_name_used_again_is_another_object() -> None:
+    scene = Scene()
+    scene.lists(page([node("a", 1)], 5), page([{"metadata": {"name": "a", "uid": "other", "resourceVersion": "8"}}], 9))
+    scene.start()
+    scene.watch.end(refused(410, "Expired", "too old"))
+    scene.clock.settle()
+    assert scene.said == [("set", "a"), ("gone", "a"), ("set", "a")]
+
+
+def test_a_refused_list_is_tried_again() -> None:
+    scene = Scene()
+    scene.lists(refused(503, "ServiceUnavailable", "starting"), page([node("a", 1)], 5))
+    scene.start()
+    assert scene.synced == 0
+    scene.clock.advance(0.2)
+    assert scene.synced == 1
+
+
+def test_a_kind_that_may_be_absent_does_not_hold_up_the_start_and_is_found_when_it_comes() -> None:
+    scene = Scene(optional=True)
+    scene.lists(refused(404, "NotFound", "the server could not find the requested resource"), page([node("a", 1)], 5))
+    scene.start()
+    assert scene.synced == 1
+    scene.clock.advance(1)
+    assert scene.said == [("set", "a")]
+    assert scene.synced == 1
+
+
+def test_a_stopped_informer_says_no_more() -> None:
+    scene = Scene()
+    scene.lists(page([], 5))
+    scene.start()
+    watch = scene.watch
+    scene.informer.stop()
+    assert watch.closed
+    watch.on_line(b'{"type":"ADDED","object":{"metadata":{"name":"late","uid":"u","resourceVersion":"6"}}}')
+    assert scene.said == []
+
+
+def test_requests_ask_for_pages() -> None:
+    scene = Scene()
+    scene.lists(page([], 5))
+    scene.start()
+    assert scene.api.sent[0] == Request("GET", "/api/v1/nodes?limit=5000")
