@@ -61,6 +61,7 @@ class DeviceTable:
     def __init__(self, buffer: bytearray | mmap.mmap, machine: Machine, node: str) -> None:
         self.machine = machine
         self.node = node
+        self.overlays: dict[int, list[Any]] = {}  # by device: the faults that are on, oldest first
         self._buffer = buffer
         self.header = Header.from_buffer(buffer)
         self.devices = self._records(self.header.devices, DeviceRecord)

@@ -75,6 +75,17 @@ def test_two_faults_may_overlap() -> None:
     assert table.devices[at].temperature < 95
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_two_faults_of_one_kind_end_in_any_order(order: tuple[int, int]) -> None:
+    table, at = table_and_device("nvidia")
+    before = _content(table, at)
+    undo = [faults.apply(table, at, "critical", {"xid": xid}, now=1.0) for xid in (62, 119)]
+    undo[order[0]](2.0)
+    assert table.devices[at].error_codes[0] == (119, 62)[order[0]]
+    undo[order[1]](3.0)
+    assert _content(table, at) == before
+
+
 def test_one_port_of_many_goes_down() -> None:
     table, at = table_and_device("nvidia")
     faults.apply(table, at, "link", {"port": 3}, now=1.0)

@@ -47,7 +47,7 @@ def test_the_long_way_and_the_short_way_agree_on_every_field(way: str, server: s
 
 
 def test_what_a_card_does_is_in_neutral_units(provider: NvidiaProvider, standin: Standin) -> None:
-    at = standin.position("nvidia", 0)
+    at = standin.position(0)
     with standin.table.writing(standin.table.devices[at]) as record:
         record.core_use, record.power_mw, record.memory_used, record.throttle = 63, 412_500, 8 << 30, 0x44
     row = standin.table.processes[0]
@@ -63,7 +63,7 @@ def test_what_a_card_does_is_in_neutral_units(provider: NvidiaProvider, standin:
 
 def test_an_applications_error_changes_no_health(provider: NvidiaProvider, standin: Standin) -> None:
     uuid = provider.devices()[0].uuid
-    faults.apply(standin.table, standin.position("nvidia", 0), "app_error", {"xid": 43}, now=1.0)
+    faults.apply(standin.table, standin.position(0), "app_error", {"xid": 43}, now=1.0)
     (event,) = provider.events()
     assert (event.device, event.code, event.severity) == (uuid, "Xid43", "info")
     assert provider.health(uuid).ok
@@ -71,7 +71,7 @@ def test_an_applications_error_changes_no_health(provider: NvidiaProvider, stand
 
 def test_a_critical_error_is_for_good_until_the_card_is_replaced(provider: NvidiaProvider, standin: Standin) -> None:
     uuid = provider.devices()[0].uuid
-    undo = faults.apply(standin.table, standin.position("nvidia", 0), "critical", {"xid": 95}, now=1.0)
+    undo = faults.apply(standin.table, standin.position(0), "critical", {"xid": 95}, now=1.0)
     health = provider.health(uuid)
     assert (health.ok, health.code, health.action, health.sticky) == (False, "Xid95", "gpu-reset", True)
     undo(2.0)
@@ -82,7 +82,7 @@ def test_a_critical_error_is_for_good_until_the_card_is_replaced(provider: Nvidi
 
 def test_a_lost_card_is_listed_unhealthy_beside_the_others(provider: NvidiaProvider, standin: Standin) -> None:
     before = provider.devices()
-    faults.apply(standin.table, standin.position("nvidia", 3), "lost", {}, now=1.0)
+    faults.apply(standin.table, standin.position(3), "lost", {}, now=1.0)
     after = provider.devices()
     assert [one.uuid for one in after] == [one.uuid for one in before]
     assert [one.health.ok for one in after] == [True, True, True, False, True, True, True, True]
@@ -90,7 +90,7 @@ def test_a_lost_card_is_listed_unhealthy_beside_the_others(provider: NvidiaProvi
 
 
 def test_a_card_lost_before_it_was_ever_read_is_still_counted(standin: Standin) -> None:
-    faults.apply(standin.table, standin.position("nvidia", 0), "lost", {}, now=1.0)
+    faults.apply(standin.table, standin.position(0), "lost", {}, now=1.0)
     with NvidiaProvider(standin.library, root=standin.root) as provider:
         first, *others = provider.devices()
         assert (first.uuid, first.health.ok) == ("unknown-0", False)

@@ -120,7 +120,7 @@ def test_an_unknown_version_is_refused_and_nothing_is_written(nvml: Any) -> None
 
 
 def test_processes_are_asked_for_twice(nvml: Any, standin: Standin) -> None:
-    at = standin.position("nvidia", 0)
+    at = standin.position(0)
     for pid, row in zip((100, 200, 300), standin.table.processes, strict=False):
         row.device, row.used, row.sm, row.sampled_us, row.pid = at, pid << 20, pid // 10, 5, pid
     handle = nvml.nvmlDeviceGetHandleByIndex(0)
@@ -174,7 +174,7 @@ def test_each_field_answers_for_itself(nvml: Any) -> None:
 
 
 def test_ecc_counts_by_type_and_age(nvml: Any, standin: Standin) -> None:
-    faults.apply(standin.table, standin.position("nvidia", 0), "ecc", {"corrected": 5, "uncorrected": 2}, now=1.0)
+    faults.apply(standin.table, standin.position(0), "ecc", {"corrected": 5, "uncorrected": 2}, now=1.0)
     handle = nvml.nvmlDeviceGetHandleByIndex(0)
     assert nvml.nvmlDeviceGetTotalEccErrors(handle, 0, 0) == 5
     assert nvml.nvmlDeviceGetTotalEccErrors(handle, 1, 1) == 2
@@ -184,7 +184,7 @@ def test_ecc_counts_by_type_and_age(nvml: Any, standin: Standin) -> None:
 
 def test_a_lost_card_answers_lost_everywhere_and_is_still_counted(nvml: Any, standin: Standin) -> None:
     handle = nvml.nvmlDeviceGetHandleByIndex(2)
-    faults.apply(standin.table, standin.position("nvidia", 2), "lost", {}, now=1.0)
+    faults.apply(standin.table, standin.position(2), "lost", {}, now=1.0)
     assert nvml.nvmlDeviceGetCount() == 8
     name = ctypes.create_string_buffer(96)
     assert raw(nvml, "nvmlDeviceGetName")(handle, name, c_uint(96)) == LOST
@@ -196,13 +196,13 @@ def test_a_lost_card_answers_lost_everywhere_and_is_still_counted(nvml: Any, sta
 
 def test_a_removed_card_is_not_counted_and_the_others_move_up(nvml: Any, standin: Standin) -> None:
     third = nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(3))
-    faults.apply(standin.table, standin.position("nvidia", 2), "remove", {}, now=1.0)
+    faults.apply(standin.table, standin.position(2), "remove", {}, now=1.0)
     assert nvml.nvmlDeviceGetCount() == 7
     assert nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(2)) == third
 
 
 def test_each_event_set_sees_each_event_once_from_when_it_registered(nvml: Any, standin: Standin) -> None:
-    at = standin.position("nvidia", 1)
+    at = standin.position(1)
     standin.table.event(at, type_=8, code=13, now=0.0)
     handle = nvml.nvmlDeviceGetHandleByIndex(1)
     sets = [nvml.nvmlEventSetCreate() for _ in range(2)]
@@ -221,8 +221,8 @@ def test_each_event_set_sees_each_event_once_from_when_it_registered(nvml: Any, 
 def test_other_devices_and_other_types_are_not_told(nvml: Any, standin: Standin) -> None:
     events = nvml.nvmlEventSetCreate()
     nvml.nvmlDeviceRegisterEvents(nvml.nvmlDeviceGetHandleByIndex(0), 8, events)
-    standin.table.event(standin.position("nvidia", 1), type_=8, code=79, now=0.0)
-    standin.table.event(standin.position("nvidia", 0), type_=2, code=0, now=0.0)
+    standin.table.event(standin.position(1), type_=8, code=79, now=0.0)
+    standin.table.event(standin.position(0), type_=2, code=0, now=0.0)
     with pytest.raises(nvml.NVMLError_Timeout):
         nvml.nvmlEventSetWait_v2(events, 0)
 
@@ -336,7 +336,7 @@ class TestAsALibrary:
         with child:
             assert child.stdout is not None
             assert child.stdout.readline() == "ready\n"
-            faults.apply(library.table, library.position("nvidia", 1), "critical", {"xid": 119}, now=1.0)
+            faults.apply(library.table, library.position(1), "critical", {"xid": 119}, now=1.0)
             assert child.stdout.readline() == "119\n"
 
 
