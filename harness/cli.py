@@ -15,6 +15,10 @@ app = cyclopts.App(
     result_action="return_value",
 )
 
+bench = cyclopts.App(name="bench", help="Benchmarks; each prints medians with their spread.")
+bench.command("harness.commands.bench_schedule:schedule", name="schedule")
+app.command(bench)
+
 
 def main() -> None:
     """Entry point: exit status 0 all is well, 1 a verdict failed, 2 the harness or its use was at fault."""

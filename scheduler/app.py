@@ -14,6 +14,7 @@ from scheduler.cache.columns import NodeColumns, Ties
 from scheduler.cache.resources import ResourceIndex
 from scheduler.config import Configuration, Expanded, ProfileConfig, expand
 from scheduler.cycle import Core
+from scheduler.framework.events import Bind
 from scheduler.framework.handle import Handle
 from scheduler.framework.points import (
     Filter,
@@ -31,6 +32,8 @@ from scheduler.plugins import TABLE
 from scheduler.plugins.deviceshare.plugin import DeviceShare
 from scheduler.queue.queue import SchedulingQueue
 from scheduler.shell import Shell
+
+__all__ = ["Bind", "build_core", "build_shell", "default_configuration"]  # what drives us from outside needs these
 
 P = TypeVar("P", bound=Plugin)
 

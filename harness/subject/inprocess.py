@@ -1,12 +1,22 @@
-"""Our own scheduler in this process, on the cluster's simulated time: the one place that knows `scheduler.app`."""
+"""Our own scheduler in this process: the one place that knows `scheduler.app`.
+
+`InProcess` is the whole scheduler on a cluster's simulated time; `BareCore` its decisions alone, for benchmarks.
+"""
 
 import logging
 from types import TracebackType
+from typing import Any, Self
+
+import msgspec
 
 from harness.clusters.protocol import Cluster
 from harness.errors import SubjectError
 from harness.subject.protocol import IN_PROCESS, Subject
-from scheduler.app import build_shell
+from scheduler.api.clock import SimClock
+from scheduler.api.core import DEFAULT_SCHEDULER, Node, Pod, PodSpec
+from scheduler.api.device import Device
+from scheduler.api.wire import ObjectMeta
+from scheduler.app import Bind, build_core, build_shell, default_configuration
 
 LOG_LINES = 2000
 
@@ -35,7 +45,7 @@ class InProcess(Subject):
         self._shell = build_shell(cluster.transport, cluster.clock, seed=seed)
         self._kept = _Kept()
 
-    def __enter__(self) -> "InProcess":
+    def __enter__(self) -> Self:
         logging.getLogger("scheduler").addHandler(self._kept)
         self._shell.start()
         if not self._cluster.wait(lambda: self._shell.ready, within=60):
@@ -55,3 +65,38 @@ class InProcess(Subject):
     def check(self) -> None:
         if not self._shell.ready:
             raise SubjectError("the scheduler in this process has stopped\n" + self.log())
+
+
+class BareCore:
+    """The core of our scheduler without anything around it; bindings succeed at once."""
+
+    scheduler_name = DEFAULT_SCHEDULER
+
+    def __init__(self, *, seed: int = 0) -> None:
+        self._core = build_core(default_configuration(DEFAULT_SCHEDULER), SimClock(), seed=seed)
+
+    def add_node(self, node: dict[str, Any], device: dict[str, Any]) -> None:
+        found = msgspec.convert(node, Node)
+        self._core.set_node(found)
+        self._core.set_device(found.name, msgspec.convert(device, Device))
+
+    def spec(self, spec: dict[str, Any]) -> PodSpec:
+        """A pod spec to be shared by many pods, as those of one template share theirs."""
+        return msgspec.convert(spec, PodSpec)
+
+    def add_pod(self, name: str, spec: PodSpec) -> None:
+        self._core.set_pod(Pod(ObjectMeta(name=name, namespace="bench", uid=name), spec))
+
+    @property
+    def ready(self) -> bool:
+        """Whether a pod waits for its first decision."""
+        return self._core.busy
+
+    def decide(self) -> bool:
+        """Settle one pod; whether it was bound."""
+        bound = False
+        for decision in self._core.decide():
+            if isinstance(decision, Bind):
+                self._core.bound(decision.info.uid)
+                bound = True
+        return bound

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from harness.errors import SubjectError
 from harness.subject.protocol import OURS, Subject
@@ -43,7 +44,7 @@ class ProcessSubject(Subject):
         self._own_log: tempfile._TemporaryFileWrapper[bytes] | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> "ProcessSubject":
+    def __enter__(self) -> Self:
         if self._log_file is None:
             self._own_log = tempfile.NamedTemporaryFile(prefix="seatrial-subject-", suffix=".log")
             self._log_file = Path(self._own_log.name)

@@ -1,4 +1,4 @@
-"""The subject is the scheduler under test: ours in this process, ours as a process, any binary, or one already deployed.
+"""The subject is the scheduler under test: ours in this process, ours as a process, any binary, or one deployed.
 
 Whatever it is, all that the harness knows of it is that pods get bound.
 """
@@ -82,7 +82,7 @@ def foreign_command(text: str, kubeconfig: Path) -> list[str]:
     words = shlex.split(text)
     if not words or not Path(words[0]).is_file():
         raise UsageError(
-            f"no subject {text!r}: expected {IN_PROCESS}, {OURS}, {DEPLOYED}, {NONE}, or the path of a scheduler's binary"
+            f"no subject {text!r}: expected {IN_PROCESS}, {OURS}, {DEPLOYED}, {NONE}, or the path of a binary"
         )
     if not any("{kubeconfig}" in word for word in words):
         words += ["--kubeconfig", "{kubeconfig}"]

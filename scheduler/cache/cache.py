@@ -32,6 +32,7 @@ class Cache:
         self.classes = classes
         self.nodes: dict[str, NodeInfo] = {}
         self.known_count = 0
+        self._capacities: dict[tuple[int, ...], list[int]] = {}  # nodes of one size share one list
         self.priorities: Counter[int] = Counter()  # of pods on nodes: whether preemption could find anybody at all
         self._placed: dict[str, _Placed] = {}  # by pod uid
         self._listeners: list[Listener] = []
@@ -84,7 +85,7 @@ class Cache:
             allocatable[column] = value
         before = info.node
         info.node = node
-        info.allocatable = allocatable
+        info.allocatable = self._capacities.setdefault(tuple(allocatable), allocatable)
         info.widen(len(self.columns.resources))
         row = info.row
         self.columns.set_sums(row, info.allocatable, info.requested, info.nonzero)
@@ -195,7 +196,7 @@ class Cache:
         """Bring the columns of `node` up to date where `changed` counts."""
         columns, row = self.columns, node.row
         allocatable, requested = node.allocatable, node.requested
-        if len(allocatable) < len(requested):
+        if len(allocatable) < len(requested) or columns.width < len(requested):
             node.widen(len(columns.resources))
             columns.ensure_width()
             allocatable = node.allocatable

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import msgspec
+from msgspec.structs import replace
 
 from scheduler.api.core import Pod, PodSpec
 from scheduler.api.device import RENAMED
@@ -85,7 +86,8 @@ class ClassBook:
         found = self._by_content.get(content)
         if found is None:
             vector = [(PODS_COLUMN, 1), *((self._resources.column(name), value) for name, value in requests.items())]
-            found = PodClass(len(self._by_content), pod, requests, vector, nonzero, _digest(content), invalid)
+            example = replace(pod, spec=replace(spec, node_name=""))  # where some pod of the class is says nothing
+            found = PodClass(len(self._by_content), example, requests, vector, nonzero, _digest(content), invalid)
             self._by_content[content] = found
         return found
 

@@ -2,18 +2,19 @@
 
 `key` is what a decision takes the largest of: total score above, tie-break below, negative where a node is no option.
 Beside it stands what it is made of: what the node object alone says (`node_ok`, `node_total`), what the pods on it say
-(`moving`), and the raw values of scores that are normalised over all feasible nodes (`raw`).
+(`loose`, `exact`), and the raw values of scores that are normalised over all feasible nodes (`raw`).
 
-When a pod comes to a node, no class is judged anew there. The plugins say by how much at most any score on that node
-can have risen (mostly: by how much at least it has fallen), the node's keys are moved by that bound, and the node's
-`version` goes up. A key is exact if its line has seen the node's version (`seen`); else it is a bound that the true key
-does not exceed. A decision needs the best node, not the truth about all others, so bounds below the best stay bounds.
+When a pod comes to a node, no class is judged anew there. Most plugins say by how much at most any score on that node
+can have risen (mostly: by how much at least it has fallen), the few others score it for all classes at once; the node's
+keys are moved by that, and its `version` goes up. A key is exact if its line has seen the node's version (`seen`); else
+it is a bound that the true key does not exceed. A decision needs the best node, not the truth about all others, so
+bounds below the best stay bounds.
 When one comes out on top, all lines in use are judged together on all nodes filled meanwhile: NumPy's cost is by the
 call, and thirty classes on fifty nodes cost little more than one on one. Any other change is a reason to judge the node
 anew, line by line.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,8 @@ from numpy.typing import NDArray
 
 from scheduler.cache.columns import TIE_BITS, Batch, Bools, Ints, NodeColumns, Rows
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import MAX_NODE_SCORE, ByMaximum
-from scheduler.framework.rules import ClassRules
+from scheduler.framework.points import MAX_NODE_SCORE, ByMaximum, ScoreColumns
+from scheduler.framework.rules import ClassRules, Weighted
 from scheduler.framework.state import CycleState
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 NOT_FEASIBLE = -1
 _FIRST_LINES = 4
 _LOG_LIMIT = 1 << 18
+PADDING = 40  # lines whose distance is a power of two would share the processor's cache sets: one column, all misses
 ENOUGH_PATCHES = 8  # bounds judged one by one, before all are judged together: about what that costs
 MOST_FILLED = 256  # bounds get looser with every pod; after so many they are made exact in any case
 IDLE_VISITS = 8  # a line that is not asked for in so many visits for each line falls out of step
@@ -47,7 +49,8 @@ class _Stacked:
     index: NDArray[np.intp]  # [line]
     start: NDArray[np.intp]  # [line, 1], where each line starts in the flattened arrays
     filters: list[Any]
-    plain: list[Any]
+    bounded: list[Any]
+    exact: list[Any]
     normalized: list[Any]
 
 
@@ -67,10 +70,11 @@ class Board:
     def __init__(self, columns: NodeColumns, rules: ClassRules) -> None:
         self._columns = columns
         self._filters = rules.moving_filters
-        self._plain = rules.moving_scores
+        self._bounded = [item for item in rules.moving_scores if item[0].bounded]
+        self._exact = [item for item in rules.moving_scores if not item[0].bounded]
         self._normalized = rules.moving_normalized
         self._normalizers = [score.normalizer or ByMaximum() for score, _ in rules.moving_normalized]
-        self._plain_kinds = [score.kind(rules.state) for score, _ in self._plain]
+        self._bounded_kinds = [score.kind(rules.state) for score, _ in self._bounded]
         self._normalized_kinds = [score.kind(rules.state) for score, _ in self._normalized]
         self._lines: list[ClassVerdicts | None] = []
         self._spare: list[int] = []
@@ -81,6 +85,7 @@ class Board:
         self._patches = 0
         self._visits = 0
         self._together: _Stacked | None = None
+        self._all: _Stacked | None = None
         self._joint = rules.columnar
         self._ever = MAX_NODE_SCORE  # the largest raw score that any line has been normalised by
         self.capacity = 0
@@ -90,17 +95,19 @@ class Board:
         """Arrays of a new size; what was there is judged anew when it is asked for."""
         self._room = lines
         self.capacity = capacity
-        self.key: Ints = np.full((lines, capacity), NOT_FEASIBLE, np.int64)
-        self.node_ok: Bools = np.zeros((lines, capacity), np.bool_)
-        self.node_total: Ints = np.zeros((lines, capacity), np.int64)
-        self.moving: Ints = np.zeros((lines, capacity), np.int64)
-        self.raw: list[Ints] = [np.full((lines, capacity), NOT_FEASIBLE, np.int64) for _ in self._normalizers]
+        width = self._width = capacity + PADDING
+        self.key: Ints = np.full((lines, width), NOT_FEASIBLE, np.int64)
+        self.node_ok: Bools = np.zeros((lines, width), np.bool_)
+        self.node_total: Ints = np.zeros((lines, width), np.int64)
+        self.loose: Ints = np.zeros((lines, width), np.int64)
+        self.exact: Ints = np.zeros((lines, width), np.int64)
+        self.raw: list[Ints] = [np.full((lines, width), NOT_FEASIBLE, np.int64) for _ in self._normalizers]
         self.highest: list[Ints] = [np.zeros((lines, 1), np.int64) for _ in self._normalizers]
         self.salt: Ints = np.zeros((lines, 1), np.int64)
         self.has_node_totals = False
-        self.version: Ints = np.zeros(capacity, np.int64)
-        self.seen: Ints = np.zeros((lines, capacity), np.int64)
-        self._together = None
+        self.version: Ints = np.zeros(width, np.int64)
+        self.seen: Ints = np.zeros((lines, width), np.int64)
+        self._together = self._all = None
         for number, line in enumerate(self._lines):
             if line is not None:
                 line.position = -1
@@ -112,6 +119,7 @@ class Board:
 
     def join(self, verdicts: "ClassVerdicts") -> int:
         """Give a class its line."""
+        self._all = None
         if self._spare:
             line = self._spare.pop()
             self._lines[line] = verdicts
@@ -125,6 +133,7 @@ class Board:
 
     def leave(self, line: int) -> None:
         self._lines[line] = None
+        self._all = None
         self._spare.append(line)
         self.key[line] = NOT_FEASIBLE
 
@@ -154,35 +163,67 @@ class Board:
         if row >= self.capacity:
             self.opened(row)
             return
+        if self._exact and not self._joint:
+            self.opened(row)
+            return
         rise = 0
-        for (score, weight), kind in zip(self._plain, self._plain_kinds, strict=True):
-            one = score.rise(node, placed, kind)
-            if one is None:
-                self.opened(row)
-                return
-            rise += one * weight
+        for (score, weight), kind in zip(self._bounded, self._bounded_kinds, strict=True):
+            rise += score.rise(node, placed, kind) * weight
+        change = rise
         raw_rises = []
-        bonus = 0
         for (score, weight), kind in zip(self._normalized, self._normalized_kinds, strict=True):
-            one = score.rise(node, placed, kind)
-            if one is None or one > 0:  # where a raw score rises, the limits may, and with them every other node's
+            one = score.rise(node, placed, kind) if score.bounded else 1
+            if one > 0:  # where a raw score rises the largest may, and with it every other node's
                 self.opened(row)
                 return
             raw_rises.append(one)
-            bonus += (1 - (-one * MAX_NODE_SCORE // self._ever)) * weight if one else 0
+            change += (1 - (-one * MAX_NODE_SCORE // self._ever)) * weight if one else 0
         self.version[row] += 1
         self._filled.append(row)
         for raw, one in zip(self.raw, raw_rises, strict=True):
             if one:
                 raw[:, row] += one
         if rise:
-            self.moving[:, row] += rise
-        change = rise + bonus
-        if change < 0:
-            self.key[:, row] += change << TIE_BITS
+            self.loose[:, row] += rise
+        key = self.key[:, row]
+        if self._exact:
+            changes = self._rescored(row, node)
+            changes += change
+            changes <<= TIE_BITS
+            changes[key < 0] = 0
+            key += changes
+        elif change < 0:
+            key += change << TIE_BITS
         elif change > 0:
-            column = self.key[:, row]
-            column[column >= 0] += change << TIE_BITS
+            key[key >= 0] += change << TIE_BITS
+
+    def _rescored(self, row: int, node: NodeInfo) -> Ints:
+        """Score a node exactly, for all lines, where there is no bound; by how much each line's score has changed."""
+        together = self._everybody()
+        batch = Batch(self._columns, np.array([row], np.intp))
+        total: Ints | None = None
+        for (score, weight), stacked in zip(self._exact, together.exact, strict=True):
+            assert isinstance(score, ScoreColumns)  # noqa: S101
+            values = score.scores_on(stacked, node, batch)
+            if values is not None:
+                if weight != 1:
+                    values *= weight
+                total = values if total is None else total + values
+        change = np.zeros(self._room, np.int64)
+        if total is not None:
+            exact = self.exact[:, row]
+            if len(total) == len(exact):
+                np.subtract(total, exact, out=change)
+                exact[:] = total
+            else:
+                change[together.index] = total - exact[together.index]
+                exact[together.index] = total
+        return change
+
+    def _everybody(self) -> _Stacked:
+        if self._all is None:
+            self._all = self._stack([line for line in self._lines if line is not None])
+        return self._all
 
     # -- judging ------------------------------------------------------------------------------------------------------
 
@@ -197,9 +238,10 @@ class Board:
         return _Stacked(
             lines,
             index,
-            index[:, None] * self.capacity,
+            index[:, None] * self._width,
             [alone.stack(plugin, states) for plugin in self._filters],
-            [alone.stack_scores(score, states) for score, _ in self._plain],
+            [alone.stack_scores(score, states) for score, _ in self._bounded],
+            [alone.stack_scores(score, states) for score, _ in self._exact],
             [alone.stack_scores(score, states) for score, _ in self._normalized],
         )
 
@@ -210,16 +252,12 @@ class Board:
         ok = self.node_ok.reshape(-1)[where]
         for plugin, stacked in zip(self._filters, together.filters, strict=True):
             alone.narrow(plugin, stacked, batch, ok)
-        total: Ints | None = None
-        for (score, weight), stacked in zip(self._plain, together.plain, strict=True):
-            values = alone.values(score, stacked, batch, ok)
-            if values is not None:
-                if weight != 1:
-                    values *= weight
-                total = values if total is None else np.add(total, values, out=total)
-        if total is None:
-            total = np.zeros(ok.shape, np.int64)
-        self.moving.reshape(-1)[where] = total
+        total = self._sum(self._bounded, together.bounded, alone, batch, ok)
+        self.loose.reshape(-1)[where] = total
+        if self._exact:
+            exact = self._sum(self._exact, together.exact, alone, batch, ok)
+            self.exact.reshape(-1)[where] = exact
+            total += exact
         if self.has_node_totals:
             total += self.node_total.reshape(-1)[where]
         for number, ((score, weight), stacked) in enumerate(zip(self._normalized, together.normalized, strict=True)):
@@ -230,10 +268,23 @@ class Board:
             if weight != 1:
                 normal *= weight
             total += normal
+        np.maximum(total, 0, out=total)  # it can fall below while what it was normalised by is out of date
         total <<= TIE_BITS
         total += batch.pick(self._columns.tie) ^ self.salt[together.index]
         self.key.reshape(-1)[where] = np.where(ok, total, NOT_FEASIBLE)
         self.seen.reshape(-1)[where] = self.version[batch.rows]
+
+    def _sum(
+        self, scores: Sequence[Weighted], stacked: list[Any], alone: "ClassVerdicts", batch: Batch, ok: Bools
+    ) -> Ints:
+        total: Ints | None = None
+        for (score, weight), one in zip(scores, stacked, strict=True):
+            values = alone.values(score, one, batch, ok)
+            if values is not None:
+                if weight != 1:
+                    values *= weight
+                total = values if total is None else np.add(total, values, out=total)
+        return np.zeros(ok.shape, np.int64) if total is None else total
 
     def patch(self, verdicts: "ClassVerdicts", row: int, node: NodeInfo) -> None:
         """Judge one line on one row the plain way: for few rows that is quicker than arrays."""
@@ -253,16 +304,19 @@ class Board:
 
     def _patch_scores(self, state: CycleState, verdicts: "ClassVerdicts", row: int, node: NodeInfo) -> None:
         line, pod = verdicts.line, verdicts.shape.example
-        moving = 0
-        for score, weight in self._plain:
-            moving += score.score(state, pod, node) * weight
-        total = moving + int(self.node_total[line, row])
-        self.moving[line, row] = moving
+        loose = exact = 0
+        for score, weight in self._bounded:
+            loose += score.score(state, pod, node) * weight
+        self.loose[line, row] = loose
+        for score, weight in self._exact:
+            exact += score.score(state, pod, node) * weight
+        self.exact[line, row] = exact
+        total = loose + exact + int(self.node_total[line, row])
         for number, (score, weight) in enumerate(self._normalized):
             value = score.score(state, pod, node)
             self.raw[number][line, row] = value
             total += self._normalizers[number].one(value, verdicts.highest[number]) * weight
-        self.key[line, row] = (total << TIE_BITS) + (int(self._columns.tie[row]) ^ verdicts.salt)
+        self.key[line, row] = (max(total, 0) << TIE_BITS) + (int(self._columns.tie[row]) ^ verdicts.salt)
 
     # -- normalising --------------------------------------------------------------------------------------------------
 
@@ -292,11 +346,12 @@ class Board:
         """Put a line's keys together anew from what they are made of; bounds stay bounds."""
         here = (verdicts.line, slice(0, self._columns.count))
         ok = self.key[here] >= 0
-        total = (self.node_total[here] + self.moving[here])[None]
+        total = (self.node_total[here] + self.loose[here] + self.exact[here])[None]
         for (_, weight), normalizer, raws, highest in zip(
             self._normalized, self._normalizers, self.raw, self.highest, strict=True
         ):
             total += normalizer.apply(np.maximum(raws[here], 0)[None], highest[verdicts.line][None]) * weight
+        np.maximum(total, 0, out=total)
         total <<= TIE_BITS
         total += self._columns.tie[: self._columns.count] ^ verdicts.salt
         self.key[here] = np.where(ok, total[0], NOT_FEASIBLE)

@@ -44,7 +44,7 @@ class NodeInfo:
         self.name = name
         self.row = row
         self.node: Node | None = None  # None: pods are known to be here, the node is not known (any more)
-        self.allocatable: list[int] = []
+        self.allocatable: list[int] = []  # never changed in place: nodes of one size share the list
         self.requested: list[int] = []
         self.nonzero: tuple[int, int] = (0, 0)  # cpu (milli), memory (bytes) as scores count them
         self.pods: dict[str, PodInfo] = {}  # by uid
@@ -79,7 +79,7 @@ class NodeInfo:
         """An independent copy for trying out what happens when pods go or come."""
         copy = NodeInfo(self.name, self.row)
         copy.node = self.node
-        copy.allocatable = self.allocatable  # never changed in place
+        copy.allocatable = self.allocatable
         copy.requested = self.requested.copy()
         copy.nonzero = self.nonzero
         copy.pods = self.pods.copy()

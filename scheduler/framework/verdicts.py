@@ -134,6 +134,8 @@ class ClassVerdicts:
             values = self.values(kept.score, self.stack_scores(kept.score, states), batch, ok)
             self._keep_raw(kept, values, batch, everything=rows is None)
             if kept.raw is not None:
+                if rows is None:
+                    kept.highest = int(kept.raw.max())
                 total += kept.normal(batch.pick(kept.raw)) * kept.weight
         board.node_ok[self.line, batch.rows] = ok[0]
         board.node_total[self.line, batch.rows] = total[0]
@@ -243,7 +245,10 @@ class ClassVerdicts:
         while True:
             row = int(key.argmax())
             if key[row] < 0:
-                return self._failure(overrides)
+                crowded = {
+                    row: self._check_row(state, info, row) for row in taken - overrides.keys() if self._allowed(row)
+                }
+                return self._failure(crowded | overrides)
             if row not in taken:
                 return row, state
             status = self._check_row(state, info, row)
@@ -299,6 +304,10 @@ class ClassVerdicts:
             nodes = (self.node(int(row)) for row in rows)
             raw = np.fromiter((plugin.score(state, info.pod, node) for node in nodes), np.int64, len(rows))
             key[rows] += (plugin.normalize(state, raw) * weight) << TIE_BITS
+
+    def _allowed(self, row: int) -> bool:
+        allowed = self._rules.allowed
+        return bool(self._columns.known[row]) and (allowed is None or self._columns.names[row] in allowed)
 
     def _check_row(self, state: CycleState, info: PodInfo, row: int) -> Status:
         return self._runner.check_with_nominated(state, info, self.node(row))

@@ -63,20 +63,27 @@ def _allocate(state: DeviceState, request: DeviceRequest, scorer: Scorer) -> Cho
 
 def from_list(state: DeviceState, slots: list[int], request: TypeRequest, scorer: Scorer) -> list[int] | None:
     """The best `request.count` devices: highest score first, then lowest minor (R47 to R49)."""
-    enough = [
-        number
-        for number in slots
-        if (free := state.frees[number]) and all(free.get(name, 0) >= value for name, value in request.each)
-    ]
-    if len(enough) < request.count:
+    scores: dict[tuple[int, tuple[int, ...]], int] = {}  # devices alike score alike
+    ranked: list[tuple[int, int]] = []
+    for number in slots:
+        alike = (id(state.template.totals[number]), state.used[number])
+        score = scores.get(alike)
+        if score is None:
+            score = scores[alike] = _score(state, number, request, scorer)
+        if score >= 0:
+            ranked.append((-score, number))
+    if len(ranked) < request.count:
         return None
-    if len(enough) > request.count:
-        wanted, totals = request.amounts, state.template.totals
-        minors = state.template.slots
-        enough.sort(
-            key=lambda number: (-scorer.score(totals[number], state.frees[number], wanted), minors[number].minor)
-        )
-    return enough[: request.count]
+    ranked.sort()  # slots are in the order of their minors
+    return [number for _, number in ranked[: request.count]]
+
+
+def _score(state: DeviceState, number: int, request: TypeRequest, scorer: Scorer) -> int:
+    """How well the request suits a device; -1 if it does not fit."""
+    free = state.frees[number]
+    if not free or any(free.get(name, 0) < value for name, value in request.each):
+        return -1
+    return scorer.score(state.template.totals[number], free, request.amounts)
 
 
 def _share(state: DeviceState, number: int, request: TypeRequest) -> Share:

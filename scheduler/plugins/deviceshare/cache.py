@@ -12,10 +12,17 @@ from scheduler.api.device import RENAMED, Allocations, Device
 from scheduler.api.quantity import amount
 from scheduler.cache.columns import Ints, NodeColumns
 from scheduler.plugins.deviceshare.scoring import ColumnScorer
-from scheduler.plugins.deviceshare.states import SHARES, Choice, DeviceState, Share, Shares, StateBook, quoted
+from scheduler.plugins.deviceshare.states import SHARES, Choice, DeviceState, Holding, Share, Shares, StateBook, quoted
 
 SHOWN = "DeviceShare/shown"  # one column for all that is shown of a node's GPUs, so that it is read and written at once
-LISTED, WEIGHT, FREE, TOTAL, FIRST_CARD = 0, 1, slice(2, 5), slice(5, 8), 8  # and then [share, card], flat
+LISTED, WEIGHT, FREE, TOTAL, DIVISOR, FIRST_CARD = (
+    0,
+    1,
+    slice(2, 5),
+    slice(5, 8),
+    slice(8, 11),
+    11,
+)  # [share, card], flat
 NO_ENTRY = -1
 _FIRST_CARDS = 8
 
@@ -30,22 +37,22 @@ class NodeDevices:
         self.state = state
         self.listed = False  # a Device object exists
         self.ids: dict[tuple[str, int], str] = {}  # as JSON strings
-        self.held: dict[str, Shares] = {}  # by pod uid
+        self.held: dict[str, Holding] = {}  # by pod uid
 
-    def take(self, uid: str, shares: Shares, after: DeviceState | None = None) -> bool:
-        """Book `shares` for a pod; one that holds something already keeps that (R20). Whether it was booked."""
-        if uid in self.held or not shares:
+    def take(self, uid: str, holding: Holding, after: DeviceState | None = None) -> bool:
+        """Book devices for a pod; one that holds something already keeps that (R20). Whether they were booked."""
+        if uid in self.held or not holding.shares:
             return False
-        self.held[uid] = shares
-        self.state = after if after is not None else self.state.moved(shares, 1)
+        self.held[uid] = holding
+        self.state = after if after is not None else self.state.moved(holding.shares, 1)
         return True
 
     def give_back(self, uid: str) -> bool:
         """Release what a pod holds; whether it held anything."""
-        shares = self.held.pop(uid, None)
-        if shares is None:
+        holding = self.held.pop(uid, None)
+        if holding is None:
             return False
-        self.state = self.state.moved(shares, -1)
+        self.state = self.state.moved(holding.shares, -1)
         return True
 
     def copy(self) -> "NodeDevices":
@@ -105,7 +112,7 @@ class DeviceCache:
         template, wrong = self._book.template(infos)
         node.listed = device is not None
         node.ids = {(info.type, info.minor): quoted(info.id) for info in infos if info.minor is not None and info.id}
-        held = (share for shares in node.held.values() for share in shares)
+        held = (share for holding in node.held.values() for share in holding.shares)
         node.state = self._book.untouched(template).moved(held, 1)
         self._drop_if_empty(node)
         self.show(name)
@@ -116,12 +123,12 @@ class DeviceCache:
         node = self._nodes.get(name)
         if node is None:
             node = self._nodes[name] = NodeDevices(name, self._nothing)
-        if node.take(uid, shares):
+        if node.take(uid, Holding(shares)):
             self.show(name)
 
     def settle(self, node: NodeDevices, uid: str, choice: Choice) -> None:
         """What the allocator chose for a pod on `node`, in the state that `node` is in."""
-        if node.take(uid, choice.shares, choice.after):
+        if node.take(uid, choice.holding, choice.after):
             self.show(node.name)
 
     def release(self, name: str, uid: str) -> None:
@@ -155,7 +162,8 @@ class DeviceCache:
         vector[LISTED] = listed
         vector[WEIGHT] = self._scorer.weight_of(total)
         vector[FREE] = cards.sum(axis=0)
-        vector[TOTAL] = np.maximum(total, 1)
+        vector[TOTAL] = total
+        vector[DIVISOR] = np.maximum(total, 1)
         return vector
 
     def _widen(self, cards: int) -> None:

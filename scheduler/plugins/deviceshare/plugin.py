@@ -36,6 +36,7 @@ from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.deviceshare.allocator import allocate, verdict
 from scheduler.plugins.deviceshare.cache import (
+    DIVISOR,
     FIRST_CARD,
     FREE,
     LISTED,
@@ -49,7 +50,7 @@ from scheduler.plugins.deviceshare.cache import (
 )
 from scheduler.plugins.deviceshare.request import DeviceRequest, InvalidRequestError, TypeRequest
 from scheduler.plugins.deviceshare.scoring import DEFAULT_WEIGHTS, Scorer, StrategyType
-from scheduler.plugins.deviceshare.states import SHARES, Choice
+from scheduler.plugins.deviceshare.states import SHARES, Holding
 from scheduler.plugins.noderesources.fit import WeightedResource
 
 WRONG_ISOLATION = Status.unresolvable("GPUIsolationProviderHAMICore not found on the node")
@@ -84,7 +85,7 @@ class _Wanted:
 
 
 WANTED: StateKey[_Wanted] = StateKey("DeviceShare/wanted")
-GRANTED: StateKey[Choice] = StateKey("DeviceShare/granted")
+GRANTED: StateKey[Holding] = StateKey("DeviceShare/granted")
 TRIAL: StateKey[dict[str, NodeDevices]] = StateKey("DeviceShare/trial")
 
 
@@ -215,26 +216,30 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
 
     def scores(self, stacked: Ints, batch: Batch) -> Ints | None:
         shown = batch.own(SHOWN)
-        return self._column_scorer.scores(shown[TOTAL], shown[FREE], shown[WEIGHT], stacked)
+        return self._column_scorer.scores(shown[TOTAL], shown[DIVISOR], shown[FREE], shown[WEIGHT], stacked)
 
     def kind(self, state: CycleState) -> Hashable:
         return tuple(one.type for one in state[WANTED].request.types)
 
-    def rise(self, node: NodeInfo, placed: PodInfo, kind: Hashable) -> int | None:
+    @property
+    def bounded(self) -> bool:
+        return True
+
+    def rise(self, node: NodeInfo, placed: PodInfo, kind: Hashable) -> int:
         devices = self.devices.find(node.name)
-        shares = devices.held.get(placed.uid) if devices is not None else None
-        if devices is None or not shares or not devices.listed:
+        holding = devices.held.get(placed.uid) if devices is not None else None
+        if devices is None or holding is None or not devices.listed:
             return 0
-        taken: dict[str, dict[str, int]] = {}
-        for share in shares:
-            sums = taken.setdefault(share.type, {})
-            for name, value in share.amounts:
-                sums[name] = sums.get(name, 0) + value
-        rise = 0
-        for device_type in kind:  # type: ignore[attr-defined]
-            if device_type in taken:
-                rise += self._scorer.rise(devices.state.sums(device_type)[0], taken[device_type])
-        return rise
+        template = devices.state.template
+        found = holding.rises.get((template, kind))
+        if found is None:
+            found = 0
+            for device_type in kind:  # type: ignore[attr-defined]
+                taken = holding.amounts.get(device_type)
+                if taken is not None:
+                    found += self._scorer.rise(devices.state.sums(device_type)[0], taken)
+            holding.rises[template, kind] = found
+        return found
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         wanted = state.get(WANTED)
@@ -244,7 +249,7 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         found = allocate(devices.state, wanted.request, self._scorer)
         if isinstance(found, Status):
             return found
-        state[GRANTED] = found
+        state[GRANTED] = found.holding
         self.devices.settle(devices, pod.metadata.uid, found)
         return SUCCESS
 
@@ -271,7 +276,9 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         if WANTED in state:
             trial, real = self._trial(state, node.name), self.devices.find(node.name)
             if trial is not None and real is not None:
-                trial.take(victim.uid, real.held.get(victim.uid, ()))
+                holding = real.held.get(victim.uid)
+                if holding is not None:
+                    trial.take(victim.uid, holding)
 
     def _view(self, state: CycleState, name: str) -> NodeDevices | None:
         """The node's devices, as preemption imagines them if it does."""

@@ -74,18 +74,17 @@ class ColumnScorer:
         """The sum of weights of what is there, but at least 1; what the column `weights` of `scores` carries."""
         return max(int(((total[self._rows] > 0) * self._weights[:, 0, 0]).sum()), 1)
 
-    def scores(self, total: Ints, free: Ints, weights: Ints, wanted: Ints) -> Ints:
+    def scores(self, total: Ints, divisor: Ints, free: Ints, weights: Ints, wanted: Ints) -> Ints:
         """For every class and node, [class, node].
 
-        `total` [resource, node] is at least 1, `free` 0 where there is nothing; `wanted` is [resource, class, 1].
+        `divisor` is `total` [resource, node], but at least 1; `wanted` is [resource, class, 1].
         """
-        capacity = total[self._rows, None]
         left = free[self._rows, None] - wanted[self._rows]
         np.maximum(left, 0, out=left)
         if not self._least:
-            np.subtract(capacity, left, out=left)
+            np.subtract(total[self._rows, None], left, out=left)
         left *= MAX_NODE_SCORE
-        left //= capacity
+        left //= divisor[self._rows, None]
         if not self._plain:
             left *= self._weights
         score: Ints = np.add.reduce(left) if len(left) != 2 else left[0] + left[1]

@@ -43,14 +43,19 @@ class Slot:
     total: tuple[tuple[str, int], ...]
 
 
-class Choice:
-    """The devices that a request gets in some state, and the state after that."""
+class Holding:
+    """What a pod has of devices. All pods that got the same in the same state share one."""
 
-    __slots__ = ("_pieces", "after", "shares")
+    __slots__ = ("_pieces", "amounts", "rises", "shares")
 
-    def __init__(self, shares: Shares, after: "DeviceState") -> None:
+    def __init__(self, shares: Shares) -> None:
         self.shares = shares
-        self.after = after
+        self.amounts: dict[str, Amounts] = {}  # by device type
+        for share in shares:
+            sums = self.amounts.setdefault(share.type, {})
+            for name, value in share.amounts:
+                sums[name] = sums.get(name, 0) + value
+        self.rises: dict[object, int] = {}  # filled and read by the plugin's `rise`
         self._pieces: list[tuple[str, tuple[str, int]]] | None = None
 
     def annotation(self, ids: Mapping[tuple[str, int], str]) -> str:
@@ -62,6 +67,16 @@ class Choice:
             found = ids.get(where, "")
             parts.append(f'{piece},"id":{found}}}' if found else piece + "}")
         return "".join(parts) + "]}"
+
+
+class Choice:
+    """The devices that a request gets in some state, and the state after that."""
+
+    __slots__ = ("after", "holding")
+
+    def __init__(self, shares: Shares, after: "DeviceState") -> None:
+        self.holding = Holding(shares)
+        self.after = after
 
 
 def _pieces(shares: Shares) -> Iterator[tuple[str, tuple[str, int]]]:
@@ -86,7 +101,8 @@ class Template:
 
     def __init__(self, slots: tuple[Slot, ...]) -> None:
         self.slots = slots
-        self.totals: tuple[Amounts, ...] = tuple(dict(slot.total) for slot in slots)
+        alike: dict[tuple[tuple[str, int], ...], Amounts] = {}  # devices with the same total share one
+        self.totals: tuple[Amounts, ...] = tuple(alike.setdefault(slot.total, dict(slot.total)) for slot in slots)
         self.index = {(slot.type, slot.minor): number for number, slot in enumerate(slots)}
         self.by_type: dict[str, list[int]] = {}
         for number, slot in enumerate(slots):
@@ -101,14 +117,11 @@ class DeviceState:
 
     __slots__ = ("_book", "_sums", "choices", "fits", "frees", "scores", "shown", "template", "used")
 
-    def __init__(self, book: "StateBook", template: Template, used: Used) -> None:
+    def __init__(self, book: "StateBook", template: Template, used: Used, frees: tuple[Amounts, ...]) -> None:
         self._book = book
         self.template = template
         self.used = used
-        self.frees: tuple[Amounts, ...] = tuple(
-            {name: max(0, total - taken) for (name, total), taken in zip(slot.total, there, strict=True)}
-            for slot, there in zip(template.slots, used, strict=True)
-        )
+        self.frees = frees  # per slot; empty for a device that is not healthy
         self.choices: dict[object, Choice | Status] = {}  # by request: filled and read by the allocator
         self.fits: dict[object, Status] = {}  # by request: likewise
         self.scores: dict[object, int] = {}  # by request: likewise
@@ -125,16 +138,17 @@ class DeviceState:
 
     def moved(self, shares: Iterable[Share], sign: int) -> "DeviceState":
         """The state with `shares` taken (1) or given back (-1); what the template does not have is passed over."""
-        used = list(self.used)
+        used, changed = list(self.used), list[int]()
         for share in shares:
             number = self.template.index.get((share.type, share.minor))
             if number is not None:
                 change = dict(share.amounts)
-                total = self.template.slots[number].total
                 used[number] = tuple(
-                    taken + sign * change.get(name, 0) for (name, _), taken in zip(total, used[number], strict=True)
+                    taken + sign * change.get(name, 0)
+                    for name, taken in zip(self.template.totals[number], used[number], strict=True)
                 )
-        return self._book.state(self.template, tuple(used))
+                changed.append(number)
+        return self._book.state(self.template, tuple(used), self, changed)
 
     def sums(self, device_type: str) -> tuple[Amounts, Amounts]:
         """Total and free over all devices of a type."""
@@ -161,7 +175,7 @@ class StateBook:
 
     def __init__(self) -> None:
         self._templates: dict[tuple[Slot, ...], Template] = {}
-        self._states: dict[tuple[int, Used], DeviceState] = {}
+        self._states: dict[tuple[Template, Used], DeviceState] = {}
 
     def template(self, infos: Iterable[DeviceInfo]) -> tuple[Template, list[str]]:
         """The template for the devices of a Device object, and what in it cannot be understood."""
@@ -180,17 +194,33 @@ class StateBook:
             found = self._templates[key] = Template(key)
         return found, wrong
 
-    def state(self, template: Template, used: Used) -> DeviceState:
-        key = (id(template), used)
+    def state(
+        self, template: Template, used: Used, near: DeviceState | None = None, changed: Iterable[int] = ()
+    ) -> DeviceState:
+        """The state in which so much is used; `near` differs from it in the slots `changed`, if it is given."""
+        key = (template, used)
         found = self._states.get(key)
         if found is None:
             if len(self._states) >= MOST_STATES:
                 self._states.clear()  # nodes keep the states they are in
-            found = self._states[key] = DeviceState(self, template, used)
+            if near is None:
+                frees = tuple(_left(total, there) for total, there in zip(template.totals, used, strict=True))
+            else:
+                parts = list(near.frees)
+                for number in changed:
+                    parts[number] = _left(template.totals[number], used[number])
+                frees = tuple(parts)
+            found = self._states[key] = DeviceState(self, template, used, frees)
         return found
 
     def untouched(self, template: Template) -> DeviceState:
         return self.state(template, tuple((0,) * len(slot.total) for slot in template.slots))
+
+
+def _left(total: Amounts, used: tuple[int, ...]) -> Amounts:
+    return {
+        name: value - taken if value > taken else 0 for (name, value), taken in zip(total.items(), used, strict=True)
+    }
 
 
 def understood(resources: Mapping[str, str | int | float]) -> tuple[Amounts, list[str]]:

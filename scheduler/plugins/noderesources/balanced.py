@@ -1,16 +1,17 @@
 """Prefer nodes whose resources would be used evenly (kubernetes noderesources/balanced_allocation.go, 1.35)."""
 
-from collections.abc import Hashable, Sequence
-from math import ceil, sqrt
+from collections.abc import Sequence
+from math import sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scheduler.api.core import Pod
 from scheduler.api.quantity import CPU, MEMORY
 from scheduler.cache.columns import Batch, Ints
 from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.nodeinfo import NodeInfo
 from scheduler.framework.points import MAX_NODE_SCORE, Args, Scope, ScoreColumns
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.plugins.noderesources.fit import WeightedResource
@@ -58,20 +59,6 @@ class NodeResourcesBalancedAllocation(ScoreColumns):
             deviation = 0.0
         return int((1 - deviation) * MAX_NODE_SCORE)
 
-    def rise(self, node: NodeInfo, placed: PodInfo, kind: Hashable) -> int | None:
-        """The deviation of two fractions moves by half of what they move apart; of more, by no more than the widest."""
-        moves = []
-        requests, index = placed.shape.requests, self._handle.columns.resources
-        for name in self._resources:
-            column = index.column(name)
-            capacity = node.allocatable[column] if column < len(node.allocatable) else 0
-            if capacity:
-                moves.append(requests.get(name, 0) / capacity)
-        if len(moves) < 2:
-            return 0
-        apart = max(moves) - min(moves)
-        return ceil(apart * (MAX_NODE_SCORE / 2 if len(moves) == 2 else MAX_NODE_SCORE)) + 1
-
     def columnar_scores(self, state: CycleState) -> bool:
         return self._native_only
 
@@ -84,12 +71,28 @@ class NodeResourcesBalancedAllocation(ScoreColumns):
         used = batch.allocatable[pair] - batch.free[pair]
         fractions = (used[:, None] + stacked) / batch.divisor[:, None]
         np.minimum(fractions, 1.0, out=fractions)
-        spread = fractions[0] - fractions[1]
-        np.abs(spread, out=spread)
-        spread /= 2
-        np.subtract(1.0, spread, out=spread)
-        spread *= MAX_NODE_SCORE
-        scores = spread.astype(np.int64)
+        scores = _level(fractions[0] - fractions[1])
         if batch.columns.lacking:  # a resource that a node has nothing of is left out: one fraction alone is level
             scores[:, ~batch.allocatable[pair].all(axis=0)] = MAX_NODE_SCORE
         return scores
+
+    def scores_on(self, stacked: Ints, node: NodeInfo, batch: Batch) -> Ints | None:
+        cpu, memory = node.allocatable[CPU_COLUMN], node.allocatable[MEMORY_COLUMN]
+        if not (cpu and memory):
+            return np.full(stacked.shape[1], MAX_NODE_SCORE, np.int64)
+        flat = stacked[..., 0]
+        of_cpu = (flat[0] + node.requested[CPU_COLUMN]) / cpu
+        of_memory = (flat[1] + node.requested[MEMORY_COLUMN]) / memory
+        np.minimum(of_cpu, 1.0, out=of_cpu)
+        np.minimum(of_memory, 1.0, out=of_memory)
+        of_cpu -= of_memory
+        return _level(of_cpu)
+
+
+def _level(apart: NDArray[np.float64]) -> Ints:
+    """The score for two fractions that are so far apart; overwrites its argument."""
+    np.abs(apart, out=apart)
+    apart /= 2
+    np.subtract(1.0, apart, out=apart)
+    apart *= MAX_NODE_SCORE
+    return apart.astype(np.int64)

@@ -111,6 +111,7 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns):
         self._native_only = list(self._weights) == [CPU, MEMORY]
         self._native_weights = np.array(list(self._weights.values()), np.int64).reshape(-1, 1, 1)
         self._largest: dict[int, int] = {}  # by column: the most that any pod so far counts as asking
+        self._rises: dict[tuple[int, int, Hashable], tuple[list[int], int]] = {}  # the list keeps its id its own
         self._ignored_names = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
 
@@ -167,18 +168,32 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns):
     def kind(self, state: CycleState) -> Hashable:
         return tuple((column, weight) for column, _, weight in state[ASK].scored)
 
-    def rise(self, node: NodeInfo, placed: PodInfo, kind: Hashable) -> int | None:
-        """The weighted mean of what each resource's score rises by; what a pod may overdraw counts as level."""
+    @property
+    def bounded(self) -> bool:
+        return self._strategy.bounded
+
+    def rise(self, node: NodeInfo, placed: PodInfo, kind: Hashable) -> int:
+        """The weighted mean of what each resource's score rises by."""
+        for column, _ in kind:  # type: ignore[attr-defined]
+            capacity = node.allocatable[column] if column < len(node.allocatable) else 0
+            if capacity and capacity - _used(node, column) < self._largest.get(column, 0):
+                return self._rise(node.allocatable, placed.shape, kind, node)
+        key = (id(node.allocatable), placed.shape.id, kind)
+        found = self._rises.get(key)
+        if found is None:
+            found = self._rises[key] = (node.allocatable, self._rise(node.allocatable, placed.shape, kind, None))
+        return found[1]
+
+    def _rise(self, allocatable: list[int], shape: PodClass, kind: Hashable, drawn: NodeInfo | None) -> int:
+        """`drawn`: a node so full that some pod may overdraw it; where that can happen a score counts as level."""
         total = weights = 0
         for column, weight in kind:  # type: ignore[attr-defined]
-            capacity = node.allocatable[column] if column < len(node.allocatable) else 0
+            capacity = allocatable[column] if column < len(allocatable) else 0
             if not capacity:
                 continue
             weights += weight
-            rise = self._strategy.rise(capacity, self._asked(placed.shape, column))
-            if rise is None:
-                return None
-            if rise > 0 or capacity - _used(node, column) >= self._largest.get(column, 0):
+            rise = self._strategy.rise(capacity, self._asked(shape, column))
+            if rise > 0 or drawn is None or capacity - _used(drawn, column) >= self._largest.get(column, 0):
                 total += rise * weight
         return -(-total // weights) if weights else 0
 

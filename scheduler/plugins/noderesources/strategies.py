@@ -20,12 +20,14 @@ class Strategy(ABC):
     def one(self, capacity: int, left: int) -> int:
         """0 to 100 for one resource of one node; capacity is not 0."""
 
-    @abstractmethod
-    def rise(self, capacity: int, taken: int) -> int | None:
-        """By how much `one` rises at most when `taken` more is used of `capacity`, as long as it is not used up.
+    def rise(self, capacity: int, taken: int) -> int:
+        """By how much `one` rises at most when `taken` more is used of `capacity`, as long as it is not used up."""
+        raise AssertionError("no bound")
 
-        None: no telling.
-        """
+    @property
+    def bounded(self) -> bool:
+        """Whether `rise` can say."""
+        return True
 
     @abstractmethod
     def many(self, capacity: Ints, left: Ints) -> Ints:
@@ -38,7 +40,7 @@ class Strategy(ABC):
 
     def mean_many(self, scores: Ints, weights: Ints) -> Ints:
         """`mean` down the first axis, the resource; `weights` has the shape of `scores`, or 1 for the other axes."""
-        if weights.size == 2 and weights.flat[0] == weights.flat[1]:
+        if len(weights) == weights.size == 2 and weights.flat[0] == weights.flat[1]:
             total = scores[0] + scores[1]
             total >>= 1
             return total
@@ -49,7 +51,7 @@ class LeastAllocated(Strategy):
     def one(self, capacity: int, left: int) -> int:
         return left * MAX_NODE_SCORE // capacity if left > 0 else 0
 
-    def rise(self, capacity: int, taken: int) -> int | None:
+    def rise(self, capacity: int, taken: int) -> int:
         return -(taken * MAX_NODE_SCORE // capacity)
 
     def many(self, capacity: Ints, left: Ints) -> Ints:
@@ -63,7 +65,7 @@ class MostAllocated(Strategy):
     def one(self, capacity: int, left: int) -> int:
         return (capacity - max(left, 0)) * MAX_NODE_SCORE // capacity
 
-    def rise(self, capacity: int, taken: int) -> int | None:
+    def rise(self, capacity: int, taken: int) -> int:
         return -(-taken * MAX_NODE_SCORE // capacity)
 
     def many(self, capacity: Ints, left: Ints) -> Ints:
@@ -95,8 +97,9 @@ class RequestedToCapacityRatio(Strategy):
     def one(self, capacity: int, left: int) -> int:
         return int(self._table[100 if left < 0 else (capacity - left) * 100 // capacity])
 
-    def rise(self, capacity: int, taken: int) -> int | None:
-        return None
+    @property
+    def bounded(self) -> bool:
+        return False
 
     def many(self, capacity: Ints, left: Ints) -> Ints:
         percent = np.clip((capacity - left) * 100 // capacity, 0, 100)

@@ -1,0 +1,75 @@
+"""The slow reference: the same plugins asked node by node, nothing kept from one decision to the next."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from scheduler.cache.columns import Ints
+from scheduler.cycle import Core
+from scheduler.framework.failure import histogram
+from scheduler.framework.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.points import Score
+from scheduler.framework.runner import Runner
+from scheduler.framework.state import SKIPPED, CycleState
+from scheduler.framework.status import Status
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What should happen to a pod: its node, or the message that says why there is none."""
+
+    node: str = ""
+    message: str = ""
+
+
+def judge(core: Core, runner: Runner, info: PodInfo) -> Verdict:
+    """Decide about one pod from scratch."""
+    nodes = sorted(core.cache, key=lambda node: node.row)
+    if not nodes:
+        return Verdict(message="no nodes available to schedule pods")
+    if info.shape.invalid:
+        return Verdict(message=f"0/{len(nodes)} nodes are available: {info.shape.invalid}.")
+    state, skipped, allowed, allowed_by = CycleState(), set[str](), None, list[str]()
+    for plugin in runner.pre_filters:
+        status = plugin.pre_filter(state, info.pod)
+        if status.skipped:
+            skipped.add(plugin.name)
+        elif not status.ok:
+            return Verdict(message=f"0/{len(nodes)} nodes are available: {status.message}.")
+        elif status.nodes is not None:
+            allowed = status.nodes if allowed is None else allowed & status.nodes
+            allowed_by.append(plugin.name)
+    state[SKIPPED] = frozenset(skipped)
+    feasible, rejected = list[NodeInfo](), list[Status]()
+    for node in nodes:
+        if allowed is not None and node.name not in allowed:
+            status = Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(allowed_by))}]")
+        else:
+            status = runner.check_with_nominated(state, info, node)
+        if status.ok:
+            feasible.append(node)
+        else:
+            rejected.append(status)
+    if not feasible:
+        reasons = histogram((status, 1) for status in rejected)
+        return Verdict(message=f"0/{len(nodes)} nodes are available: {reasons}.")
+    own = core.handle.nominator.node_of(info.uid)
+    if own in {node.name for node in feasible}:
+        return Verdict(node=own)
+    totals = np.zeros(len(feasible), np.int64)
+    for score, weight in runner.scores:
+        if score.pre_score(state, info.pod):
+            totals += scores(score, state, info, feasible) * weight
+    ties = core.cache.columns.ties
+    ranks = [ties.rank(node.name) ^ ties.salt(info.shape.digest) for node in feasible]
+    best = max(range(len(feasible)), key=lambda index: (totals[index], ranks[index]))
+    return Verdict(node=feasible[best].name)
+
+
+def scores(plugin: Score, state: CycleState, info: PodInfo, nodes: list[NodeInfo]) -> Ints:
+    """One plugin's scores, normalised, a node each."""
+    raw = np.array([plugin.score(state, info.pod, node) for node in nodes], np.int64)
+    if plugin.normalizer is None:
+        return raw
+    highest = int(raw.max())
+    return np.array([plugin.normalizer.one(int(value), highest) for value in raw], np.int64)

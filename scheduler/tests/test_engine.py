@@ -1,0 +1,268 @@
+"""The kept verdicts against the slow reference: every decision and every message, over random clusters and events."""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from scheduler.api.clock import SimClock
+from scheduler.api.core import (
+    Affinity,
+    Container,
+    Node,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    NodeSpec,
+    NodeStatus,
+    Pod,
+    PodSpec,
+    PreferredSchedulingTerm,
+    ResourceRequirements,
+    Taint,
+    Toleration,
+)
+from scheduler.api.device import (
+    GPU,
+    GPU_CORE,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    NVIDIA_GPU,
+    RDMA,
+    Device,
+    DeviceInfo,
+    DeviceSpec,
+)
+from scheduler.api.wire import ObjectMeta, Requirement, ResourceList
+from scheduler.app import build_core
+from scheduler.config import Configuration, parse
+from scheduler.cycle import Core
+from scheduler.framework.events import Bind, Reject
+from scheduler.tests.oracle import judge
+
+PROFILES: dict[str, dict[str, Any]] = {
+    "spread": {},
+    "pack": {
+        "pluginConfig": [
+            {"name": "NodeResourcesFit", "args": {"scoringStrategy": {"type": "MostAllocated"}}},
+            {"name": "DeviceShare", "args": {"scoringStrategy": {"type": "MostAllocated"}}},
+        ]
+    },
+    "cards-weigh": {
+        "pluginConfig": [
+            {
+                "name": "NodeResourcesFit",
+                "args": {
+                    "scoringStrategy": {
+                        "type": "MostAllocated",
+                        "resources": [{"name": GPU_CORE, "weight": 3}, {"name": "cpu", "weight": 1}],
+                    }
+                },
+            }
+        ]
+    },
+    "shape": {
+        "pluginConfig": [
+            {
+                "name": "NodeResourcesFit",
+                "args": {
+                    "scoringStrategy": {
+                        "type": "RequestedToCapacityRatio",
+                        "requestedToCapacityRatio": {
+                            "shape": [
+                                {"utilization": 0, "score": 0},
+                                {"utilization": 60, "score": 10},
+                                {"utilization": 100, "score": 2},
+                            ]
+                        },
+                    }
+                },
+            }
+        ]
+    },
+}
+
+
+def configuration(name: str) -> Configuration:
+    return parse({
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": "default-scheduler", **PROFILES[name]}],
+    })  # fmt: skip
+
+
+cpus = st.sampled_from(["100m", "1", "3", "7500m", "16"])
+memories = st.sampled_from(["64Mi", "1Gi", "10Gi", "64Gi"])
+zones = st.sampled_from(["a", "b", "c"])
+taints = st.lists(
+    st.builds(
+        Taint,
+        key=st.sampled_from(["gpu", "old"]),
+        effect=st.sampled_from(["NoSchedule", "PreferNoSchedule", "NoExecute"]),
+    ),
+    max_size=2,
+    unique_by=lambda taint: taint.key,
+).map(tuple)
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> tuple[Node, Device | None]:
+    name = f"n{draw(st.integers(0, 7))}"
+    cards = draw(st.sampled_from([0, 0, 1, 2, 4, 10]))
+    memory = draw(st.sampled_from(["0", "32Gi", "256Gi"]))
+    allocatable: ResourceList = {
+        "cpu": draw(st.sampled_from(["4", "32", "64"])),
+        "memory": memory,
+        "pods": draw(st.sampled_from(["2", "20"])),
+    }
+    device = None
+    if cards:
+        allocatable |= {GPU_CORE: cards * 100, GPU_MEMORY_RATIO: cards * 100, GPU: cards * 100, NVIDIA_GPU: cards}
+        allocatable |= {GPU_MEMORY: f"{cards * 24}Gi", RDMA: 100}
+    if cards and draw(st.integers(0, 5)):
+        sick = draw(st.sampled_from([-1, 0, 1]))
+        infos = [
+            DeviceInfo(
+                "gpu", minor, f"GPU-{name}-{minor}", health=minor != sick,
+                resources={GPU_CORE: 100, GPU_MEMORY_RATIO: 100, GPU_MEMORY: "24Gi"},
+            )
+            for minor in range(cards)
+        ]  # fmt: skip
+        infos.append(DeviceInfo("rdma", 0, "0000:1f:00.0", health=True, resources={RDMA: 100}))
+        device = Device(ObjectMeta(name=name), DeviceSpec(tuple(infos)))
+    node = Node(
+        ObjectMeta(name=name, uid=name, labels={"zone": draw(zones), "kubernetes.io/hostname": name}),
+        NodeSpec(unschedulable=not draw(st.integers(0, 9)), taints=draw(taints) if draw(st.booleans()) else ()),
+        NodeStatus(allocatable=allocatable),
+    )
+    return node, device
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> PodSpec:
+    requests: ResourceList = {}
+    if draw(st.booleans()):
+        requests["cpu"] = draw(cpus)
+    if draw(st.booleans()):
+        requests["memory"] = draw(memories)
+    requests |= draw(
+        st.sampled_from([
+            {}, {}, {NVIDIA_GPU: 1}, {NVIDIA_GPU: 2}, {GPU: 100}, {GPU: 50}, {GPU: 300},
+            {GPU_CORE: 30, GPU_MEMORY_RATIO: 20}, {GPU_CORE: 10, GPU_MEMORY: "10Gi"}, {GPU_MEMORY: "20Gi"},
+            {GPU: 100, RDMA: 50}, {RDMA: 30}, {GPU: 150}, {NVIDIA_GPU: 1, GPU: 100}, {"example.com/odd": 1},
+        ])
+    )  # fmt: skip
+    required = preferred = None
+    if not draw(st.integers(0, 4)):
+        key, values = draw(
+            st.sampled_from([("zone", ("a", "b")), ("zone", ("c",)), ("kubernetes.io/hostname", ("n1", "n2"))])
+        )
+        required = NodeSelector((NodeSelectorTerm((Requirement(key, "In", values),)),))
+    if not draw(st.integers(0, 8)):
+        required = NodeSelector((NodeSelectorTerm((), (Requirement("metadata.name", "In", ("n3",)),)),))
+    if not draw(st.integers(0, 3)):
+        term = NodeSelectorTerm((Requirement("zone", "In", (draw(zones),)),))
+        preferred = (PreferredSchedulingTerm(draw(st.integers(1, 100)), term),)
+    affinity = Affinity(NodeAffinity(required, preferred or ())) if required or preferred else None
+    return PodSpec(
+        containers=(Container(resources=ResourceRequirements(requests)),),
+        node_selector={"zone": draw(zones)} if not draw(st.integers(0, 5)) else {},
+        affinity=affinity,
+        tolerations=(Toleration(key="gpu", operator="Exists"),) if draw(st.booleans()) else (),
+        priority=draw(st.sampled_from([0, 0, 10])),
+    )
+
+
+@st.composite
+def events(draw: st.DrawFn) -> tuple[str, Any]:
+    kind = draw(st.sampled_from(["pod"] * 8 + ["node", "node", "gone", "device", "delete", "delete", "foreign"]))
+    match kind:
+        case "pod" | "foreign":
+            return kind, draw(specs())
+        case "node":
+            return kind, draw(nodes())
+        case "device":
+            return kind, draw(nodes())
+        case _:
+            return kind, draw(st.integers(0, 30))
+
+
+class Play:
+    """Feeds one core with events; asks the reference before each decision."""
+
+    def __init__(self, profile: str) -> None:
+        self.core: Core = build_core(configuration(profile), SimClock(), seed=3)
+        self.runner = self.core.handle.runner_of  # by pod
+        self.pods: dict[str, Pod] = {}
+        self.bound: dict[str, tuple[Pod, str]] = {}
+        self.count = 0
+
+    def act(self, kind: str, what: Any) -> None:
+        core = self.core
+        match kind:
+            case "node":
+                node, device = what
+                core.set_node(node)
+                core.set_device(node.name, device)
+            case "device":
+                node, device = what
+                core.set_device(node.name, device)
+            case "gone":
+                core.remove_node(f"n{what % 8}")
+            case "delete" if self.bound:
+                uid = sorted(self.bound)[what % len(self.bound)]
+                del self.bound[uid]
+                core.remove_pod(uid)
+            case "pod":
+                self.count += 1
+                core.set_pod(Pod(ObjectMeta(name=f"p{self.count}", namespace="d", uid=f"u{self.count:04}"), what))
+            case "foreign" if list(core.cache):
+                node = sorted(core.cache, key=lambda info: info.name)[self.count % core.cache.known_count]
+                self.count += 1
+                spec = PodSpec(containers=what.containers, node_name=node.name)
+                pod = Pod(ObjectMeta(name=f"f{self.count}", namespace="d", uid=f"u{self.count:04}"), spec)
+                core.set_pod(pod)
+                self.bound[pod.metadata.uid] = (pod, node.name)
+        self.decide()
+
+    def decide(self) -> None:
+        core = self.core
+        for _ in range(100):
+            if not core.busy:
+                return
+            entry = core.queue.pop()
+            assert entry is not None
+            core.queue._active.push(entry)
+            want = judge(core, core.handle.runner_of(entry.info), entry.info)
+            for decision in core.decide():
+                match decision:
+                    case Bind(info, node):
+                        assert node == want.node, f"{info.key} should go to {want}"
+                        core.bound(info.uid)
+                        self.bound[info.uid] = (info.pod, node)
+                    case Reject(info, message):
+                        assert not want.node, f"{info.key} should go to {want.node}, was refused: {message}"
+                        assert message.startswith(want.message), (message, want.message)
+                    case _:
+                        pass
+        raise AssertionError("the queue does not come to rest")
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@settings(
+    max_examples=200,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.generate, Phase.shrink],
+)
+@given(start=st.lists(nodes(), min_size=1, max_size=6), story=st.lists(events(), min_size=5, max_size=40))
+def test_kept_verdicts_are_what_asking_everybody_anew_gives(
+    profile: str, start: list[tuple[Node, Device | None]], story: list[tuple[str, Any]]
+) -> None:
+    play = Play(profile)
+    for item in start:
+        play.act("node", item)
+    for kind, what in story:
+        play.act(kind, what)

@@ -1,0 +1,153 @@
+"""Pod-level preemption (PRE-1; spec: framework page, R75 to R81)."""
+
+from scheduler.api.builders import pod
+from scheduler.framework.events import ClearNomination, Evict
+from scheduler.tests.rig import Rig
+
+
+def start(minute: int) -> str:
+    return f"2026-01-01T00:{minute:02}:00Z"
+
+
+def full_node(rig: Rig, name: str, **pods: int) -> None:
+    """A node of 4 CPUs, filled by pods named `name`-key with these priorities, one CPU each."""
+    rig.node(name, cpu="4")
+    for number, (key, priority) in enumerate(pods.items()):
+        rig.running(pod(f"{name}-{key}").request(cpu=1).priority(priority), name, started=start(number))
+
+
+def test_the_least_important_pods_go_and_no_more_than_needed() -> None:
+    rig = Rig()
+    full_node(rig, "n", a=5, b=1, c=3, d=7)
+    rig.submit(pod("p").request(cpu=2).priority(10))
+    rig.run()
+    assert sorted(rig.victims()) == ["n-b", "n-c"]
+    assert rig.rejection("p").nominated == "n"
+
+
+def test_equal_priority_is_left_alone() -> None:
+    rig = Rig()
+    full_node(rig, "n", a=10, b=10, c=10, d=10)
+    rig.submit(pod("p").request(cpu=1).priority(10))
+    rig.run()
+    assert rig.victims() == []
+    assert rig.message("p").endswith("1 No preemption victims found for incoming pod.")
+
+
+def test_never_means_never() -> None:
+    rig = Rig()
+    full_node(rig, "n", a=1, b=1, c=1, d=1)
+    rig.submit(pod("p").request(cpu=1).priority(10).never_preempts())
+    rig.run()
+    assert rig.victims() == []
+    assert rig.message("p").endswith("preemption: not eligible due to preemptionPolicy=Never.")
+
+
+def test_the_node_whose_loss_weighs_least_is_taken() -> None:
+    rig = Rig()
+    full_node(rig, "dear", a=8, b=8, c=8, d=8)
+    full_node(rig, "cheap", a=2, b=2, c=2, d=2)
+    full_node(rig, "middling", a=5, b=5, c=5, d=5)
+    rig.submit(pod("p").request(cpu=1).priority(10))
+    rig.run()
+    assert rig.rejection("p").nominated == "cheap"
+    assert rig.victims() == ["cheap-d"], "among equals the one that started last goes"
+
+
+def test_fewer_victims_are_better_than_more_of_the_same() -> None:
+    rig = Rig()
+    full_node(rig, "many", a=1, b=1, c=1, d=1)
+    rig.node("one", cpu="4")
+    rig.running(pod("large").request(cpu=4).priority(1), "one", started=start(1))
+    rig.submit(pod("p").request(cpu=2).priority(10))
+    rig.run()
+    assert rig.victims() == ["large"]
+
+
+def test_a_budget_is_respected_where_there_is_a_choice() -> None:
+    rig = Rig()
+    full_node(rig, "guarded", a=1, b=1, c=1, d=1)
+    full_node(rig, "free", a=4, b=4, c=4, d=4)
+    for name in ("guarded-a", "guarded-b", "guarded-c", "guarded-d"):
+        rig.core.set_pod(rig.running(pod(name).request(cpu=1).priority(1).label("app", "db"), "guarded"))
+    rig.budget("db", {"app": "db"}, allowed=0)
+    rig.submit(pod("p").request(cpu=1).priority(10))
+    rig.run()
+    assert rig.victims() == ["free-d"], "dearer pods, but no broken budget"
+
+
+def test_a_budget_yields_where_there_is_none() -> None:
+    rig = Rig()
+    rig.node("n", cpu="1")
+    rig.running(pod("only").request(cpu=1).priority(1).label("app", "db"), "n")
+    rig.budget("db", {"app": "db"}, allowed=0)
+    rig.submit(pod("p").request(cpu=1).priority(10))
+    rig.run()
+    assert rig.victims() == ["only"]
+
+
+def test_pods_under_a_budget_are_put_back_first() -> None:
+    rig = Rig()
+    rig.node("n", cpu="2")
+    rig.running(pod("guarded").request(cpu=1).priority(1).label("app", "db"), "n", started=start(0))
+    rig.running(pod("free").request(cpu=1).priority(5), "n", started=start(0))
+    rig.budget("db", {"app": "db"}, allowed=0)
+    rig.submit(pod("p").request(cpu=1).priority(10))
+    rig.run()
+    assert rig.victims() == ["free"], "the more important pod, because nothing protects it"
+
+
+def test_the_nominated_node_is_held_against_pods_of_no_higher_priority() -> None:
+    rig = Rig()
+    full_node(rig, "n", a=1, b=1, c=1, d=1)
+    rig.submit(pod("p").request(cpu=1).priority(10))
+    rig.run()
+    (victim,) = rig.victims()
+    rig.delete(victim)
+    rig.submit(pod("thief").request(cpu=1).priority(5))
+    rig.run()
+    assert rig.where("p") == "", "its backoff is not over"
+    assert rig.where("thief") == ""
+    rig.clock.advance(1)
+    rig.run()
+    assert rig.where("p") == "n"
+
+
+def test_the_preemptor_waits_while_its_victim_is_on_its_way_out() -> None:
+    rig = Rig()
+    full_node(rig, "n", a=1, b=1, c=1, d=1)
+    rig.submit(pod("p").request(cpu=1).priority(10))
+    rig.run()
+    (victim,) = rig.victims()
+    rig.terminating(victim)
+    rig.clock.advance(301)
+    rig.run()
+    assert rig.victims() == [victim], "nobody else is evicted"
+    assert rig.message("p").endswith("not eligible due to a terminating pod on the nominated node.")
+
+
+def test_a_more_important_pod_takes_the_nomination() -> None:
+    rig = Rig()
+    rig.node("n", cpu="1")
+    rig.running(pod("victim").request(cpu=1).priority(1), "n")
+    rig.submit(pod("first").request(cpu=1).priority(5))
+    rig.run()
+    rig.submit(pod("second").request(cpu=1).priority(10))
+    made = rig.run()
+    assert [d.info.pod.metadata.name for d in made if isinstance(d, ClearNomination)] == ["first"]
+    assert [d.by.pod.metadata.name for d in made if isinstance(d, Evict)] == ["second"]
+
+
+def test_a_whole_card_is_freed_by_the_pod_that_holds_one() -> None:
+    """Taking a pod that holds no card would not help, however unimportant it is (DEV-15)."""
+    rig = Rig()
+    rig.node("n", gpus=2)
+    rig.submit(pod("half").gpu_share(50).priority(1))
+    rig.run()
+    rig.submit(pod("whole").gpus(1).priority(5), pod("idle").request(cpu=1).priority(0))
+    rig.run()
+    rig.submit(pod("other-half").gpu_share(50).priority(50))
+    rig.run()
+    rig.submit(pod("p").gpus(1).priority(10))
+    rig.run()
+    assert rig.victims() == ["whole"], "beside the half card stays a pod that is too important to go"
