@@ -4,7 +4,7 @@ A verb moves together what a real machine would move together. A lost GPU answer
 removed device leaves both. Whoever reads sees the change in the next call; events come in order behind it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,45 +100,62 @@ def apply(table: DeviceTable, position: int, verb: str, arguments: Mapping[str, 
     vendor = table.machine.slots[position].model.vendor
     check(vendor, verb, arguments)
     record = table.devices[position]
-    before = bytes(record)
-    links = {number: bytes(one) for number, one in enumerate(table.links) if one.device == position}
+    before = DeviceRecord.from_buffer_copy(record)
+    ports = {number: one.up for number, one in enumerate(table.links) if one.device == position}
     with table.writing(record):
         VERBS[verb].apply(Scene(table, position, record, arguments, now))
-    changed = _changed(before, bytes(record))
+    overlay = _Overlay(_values(before, record), {at: up for at, up in ports.items() if table.links[at].up != up})
+    layers = table.overlays.setdefault(position, [])
+    layers.append(overlay)
+    code = record.error_codes[0] if "error_codes" in overlay.fields else 0
 
     def undo(later: float) -> None:
-        """Only what this fault changed goes back, so that faults may overlap."""
+        above = layers[layers.index(overlay) + 1 :]
+        layers.remove(overlay)
         with table.writing(record):
-            for name in changed:
-                _restore(record, DeviceRecord.from_buffer_copy(before), name)
-        for number, content in links.items():
-            link = table.links[number]
-            with table.writing(link):
-                link.up = type(link).from_buffer_copy(content).up
-        if vendor != "nvidia" and changed:
-            table.event(position, type_=XID_EVENT, code=0, now=later, assertion=0)
+            for name, value in overlay.fields.items():
+                _take_back(record, name, value, [one.fields for one in above])
+        for number, up in overlay.ports.items():
+            with table.writing(table.links[number]) as link:
+                later_change = next((one for one in above if number in one.ports), None)
+                if later_change is None:
+                    link.up = up
+                else:
+                    later_change.ports[number] = up
+        if vendor == "huawei" and code:  # XIDs are one-off; Ascend's faults are told when they end
+            table.event(position, type_=XID_EVENT, code=code, now=later, assertion=0)
 
     return undo
 
 
-def _changed(before: bytes, after: bytes) -> list[str]:
-    first, second = DeviceRecord.from_buffer_copy(before), DeviceRecord.from_buffer_copy(after)
+@dataclass(slots=True)
+class _Overlay:
+    """What one fault changed, and what stood there before it."""
+
+    fields: dict[str, Any]
+    ports: dict[int, int]
+
+
+def _values(before: DeviceRecord, after: DeviceRecord) -> dict[str, Any]:
     names = [name for name, *_ in DeviceRecord._fields_ if name != "lock"]
-    return [name for name in names if _value(first, name) != _value(second, name)]
+    return {name: _value(before, name) for name in names if _value(before, name) != _value(after, name)}
+
+
+def _take_back(record: DeviceRecord, name: str, value: Any, above: Sequence[dict[str, Any]]) -> None:
+    """Faults may overlap: where a later one changed the same field, that one now has this value below it."""
+    later = next((fields for fields in above if name in fields), None)
+    if later is not None:
+        later[name] = value
+    elif isinstance(value, list):
+        for place, one in enumerate(value):
+            getattr(record, name)[place] = one
+    else:
+        setattr(record, name, value)
 
 
 def _value(record: DeviceRecord, name: str) -> Any:
     value = getattr(record, name)
     return list(value) if hasattr(value, "_length_") else value
-
-
-def _restore(record: DeviceRecord, before: DeviceRecord, name: str) -> None:
-    value = getattr(before, name)
-    if hasattr(value, "_length_"):
-        for place, one in enumerate(value):
-            getattr(record, name)[place] = one
-    else:
-        setattr(record, name, value)
 
 
 def _app_error(scene: Scene) -> None:

@@ -87,7 +87,7 @@ class DeviceRecord(Structure):
         ("code", c_int32),  # forced answer of every call on its handle
         ("delay_ms", c_uint32),
         ("index", c_int32), ("minor", c_int32), ("card", c_int32), ("chip", c_int32), ("numa", c_int32),
-        ("spare1", c_int32),
+        ("slice_capable", c_uint32),
         ("domain", c_uint32), ("bus", c_uint32), ("device", c_uint32), ("function", c_uint32),
         ("pci_id", c_uint32), ("pci_subsystem", c_uint32),  # device << 16 | vendor
         ("switch_bus", c_uint32), ("switch_spare", c_uint32),
@@ -141,7 +141,8 @@ class SliceRecord(Structure):
     _fields_ = [
         ("lock", c_uint32), ("id", c_uint32), ("device", c_uint32), ("kind", c_uint32),
         ("parent", c_uint32), ("profile", c_uint32), ("start", c_uint32), ("size", c_uint32),
-        ("memory", c_uint64), ("memory_used", c_uint64), ("cores", c_uint32), ("cpus", c_uint32),
+        ("memory", c_uint64), ("memory_used", c_uint64),
+        ("cores", c_uint32), ("cpus", c_uint32), ("number", c_uint32), ("spare", c_uint32),
         ("uuid", c_char * 80), ("name", c_char * 32), ("label", c_char * 64),
     ]  # fmt: skip
 

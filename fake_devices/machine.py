@@ -163,7 +163,10 @@ def _below_switch(number: int, switches: int, devices: Sequence[DeviceModel]) ->
 
 
 def _numbered(places: Sequence[Place], catalog: Catalog) -> list[Place]:
-    """Minors: NICs in the order of their addresses; cards swapped in pairs, so that nobody takes minor for index."""
+    """Minors: NICs in the order of their addresses; cards swapped in pairs, so that nobody takes minor for index.
+
+    Cambricon's driver counts as its library does.
+    """
     cards = sum(not catalog.device(place.model).is_nic for place in places)
     numbered: list[Place] = []
     card = nic = 0
@@ -171,7 +174,8 @@ def _numbered(places: Sequence[Place], catalog: Catalog) -> list[Place]:
         if catalog.device(place.model).is_nic:
             minor, nic = nic, nic + 1
         else:
-            minor, card = (card ^ 1 if card ^ 1 < cards else card), card + 1
+            swapped = card ^ 1 < cards and catalog.device(place.model).vendor != "cambricon"
+            minor, card = (card ^ 1 if swapped else card), card + 1
         numbered.append(Place(place.model, place.bus, place.root, place.numa, minor, place.switch, place.card))
     return numbered
 

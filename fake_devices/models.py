@@ -185,10 +185,10 @@ class Catalog:
         self._read: dict[str, DeviceModel | ServerModel] = {}
 
     def device_names(self) -> list[str]:
-        return [name for name in self._names() if isinstance(self._load(name), DeviceModel)]
+        return self._names("device:")
 
     def server_names(self) -> list[str]:
-        return [name for name in self._names() if isinstance(self._load(name), ServerModel)]
+        return self._names("server:")
 
     def device(self, model: str) -> DeviceModel:
         """The device of that name.
@@ -215,8 +215,12 @@ class Catalog:
     def _has(self, name: str) -> bool:
         return (self._folder / f"{name}.yaml").is_file()
 
-    def _names(self) -> list[str]:
-        return sorted(path.stem for path in self._folder.glob("*.yaml"))
+    def _names(self, first_key: str) -> list[str]:
+        """Files of one kind, told by their text alone: a file with a mistake is still there by name."""
+        files = self._folder.glob("*.yaml")
+        return sorted(
+            path.stem for path in files if any(one.startswith(first_key) for one in path.read_text().splitlines())
+        )
 
     def _load(self, name: str) -> DeviceModel | ServerModel:
         if name not in self._read:

@@ -61,6 +61,7 @@ class DeviceTable:
     def __init__(self, buffer: bytearray | mmap.mmap, machine: Machine, node: str) -> None:
         self.machine = machine
         self.node = node
+        self.overlays: dict[int, list[Any]] = {}  # by device: the faults that are on, oldest first
         self._buffer = buffer
         self.header = Header.from_buffer(buffer)
         self.devices = self._records(self.header.devices, DeviceRecord)
@@ -191,10 +192,13 @@ def _describe(record: Any, slot: Slot) -> None:
         major, minor = facts.capability.split(".")
         record.capability_major, record.capability_minor = int(major), int(minor)
         record.ecc_mode, record.throttle = int(facts.ecc), IDLE_THROTTLE
+        record.slice_capable = int(bool(facts.slices))
     elif isinstance(facts, AscendFacts):
         record.cpus, record.memory_used = facts.cpus, facts.reserved
+        record.slice_capable = int(bool(facts.slices))
     elif isinstance(facts, CambriconFacts):
         record.model_code, record.health, record.driver_state = facts.card, 1, _CNDEV_RUNNING
+        record.slice_capable = 1
     elif isinstance(facts, NicFacts):
         record.kind = KIND_NIC
         record.port_state, record.port_phys_state, record.rate_gbps = _NIC_ACTIVE, _NIC_LINK_UP, facts.rate

@@ -101,6 +101,7 @@ class Device:
     ai_cpus: int = 0
     board: str = ""
     serial: str = ""
+    kernel_name: str = ""  # of a NIC: mlx5_0
     nodes: tuple[str, ...] = ()  # of this device alone, in /dev
     functions: tuple[Function, ...] = ()
     slices: tuple[Slice, ...] = ()

@@ -4,6 +4,7 @@ Two dialects, quirks included. NVIDIA cards and NICs as koordlet reads them from
 come through the files of koord-device-daemon. As there, a machine that has NPUs or MLUs shows no NVIDIA cards.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,12 +17,17 @@ Manifest = dict[str, Any]
 
 DAEMON_VENDORS = frozenset({"huawei", "cambricon"})
 UNIT = 100
+_NIC_NAME = re.compile(r"mlx\d+_\d+", re.ASCII)
 
 
 def reported(devices: Sequence[Device]) -> tuple[Device, ...]:
-    """The devices that reach the Device object."""
+    """The devices that reach the Device object; of the NICs only those with the kernel's own names (mlx5_0)."""
     daemon = any(one.vendor in DAEMON_VENDORS for one in devices)
-    return tuple(one for one in devices if not (daemon and one.vendor == "nvidia"))
+    return tuple(
+        one
+        for one in devices
+        if not (daemon and one.vendor == "nvidia") and (one.kind == "gpu" or _NIC_NAME.fullmatch(one.kernel_name))
+    )
 
 
 def spec(devices: Sequence[Device], before: Iterable[Manifest] = (), *, now: str) -> Manifest:

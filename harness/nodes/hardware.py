@@ -123,8 +123,11 @@ def _device(slot: Slot, record: Any) -> Device:
         card=record.card,
         ai_cores=record.cores if isinstance(facts, AscendFacts) else 0,
         ai_cpus=record.cpus,
-        board=f"{record.domain << 16 | record.bus << 8 | record.device << 3:x}" if vendor == "nvidia" else "",
-        serial=record.serial.decode() if not slot.model.is_nic else "",
+        board=f"{(record.domain << 16 | record.bus << 8 | record.device << 3) & 0xFFFFFFFF:x}"
+        if vendor == "nvidia"
+        else "",
+        serial=record.serial.decode() if vendor in {"nvidia", "cambricon"} else "",
+        kernel_name=record.ibdev.decode(),
         nodes=_NODES[vendor](record.minor),
         functions=tuple(Function(bus, 64 + 16 * record.minor + number) for number, bus in enumerate(slot.vfs))[
             : record.vfs_enabled

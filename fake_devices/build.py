@@ -1,0 +1,105 @@
+"""C stand-ins made into libraries: compiled when first wanted, kept by the hash of what they were made of.
+
+`cc` on the path, or the compiler that the package ziglang carries. Where neither is, `compiler()` says so, and what
+needs a library is skipped with that reason; in this process NVIDIA's stand-in also exists as a Python object.
+"""
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from fake_devices.layout import c_header
+
+FOLDER = Path(__file__).parent
+TABLE_FILE = "device.table"
+NO_COMPILER = "no C compiler: install cc (Debian: apt-get install gcc) or the Python package ziglang"
+_FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-fvisibility=hidden")
+
+
+class BuildError(RuntimeError):
+    """A stand-in could not be made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """One library: its SONAME, which is also its file name, and the sources beside `attach.c`."""
+
+    soname: str
+    sources: tuple[str, ...]
+    links: tuple[str, ...] = ("-ldl",)
+    aliases: tuple[str, ...] = ()  # other names that loaders ask for
+
+
+@cache
+def compiler() -> tuple[str, ...] | None:
+    """The command that compiles C; None if there is none."""
+    for name in ("cc", "gcc", "clang"):
+        found = shutil.which(name)
+        if found:
+            return (found,)
+    return (sys.executable, "-m", "ziglang", "cc") if importlib.util.find_spec("ziglang") else None
+
+
+def cache_folder() -> Path:
+    """Where built libraries are kept between runs."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "seatrial" / "abi"
+
+
+def build(stand: Stand, *, into: Path | None = None) -> Path:
+    """The built library; compiled only if this very source has not been compiled before.
+
+    Raises:
+        BuildError: no compiler, or it refused.
+    """
+    command = compiler()
+    if command is None:
+        raise BuildError(NO_COMPILER)
+    sources = [FOLDER / "abi" / "attach.c", *(FOLDER / name for name in stand.sources)]
+    headers = sorted({*FOLDER.glob("abi/*.h"), *(one for path in sources for one in path.parent.glob("*.h"))})
+    digest = hashlib.sha256(c_header().encode())
+    for part in (*command, *_FLAGS, stand.soname, *stand.links):
+        digest.update(part.encode())
+    for path in (*sources, *headers):
+        digest.update(path.read_bytes())
+    target = (into or cache_folder()) / digest.hexdigest()[:16] / stand.soname
+    if not target.exists():
+        _compile(command, stand, sources, target)
+    return target
+
+
+def install(stand: Stand, folder: Path) -> Path:
+    """A copy of the library in `folder`: the loader takes links to one file for one library, copies for several.
+
+    Raises:
+        BuildError: it cannot be built.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    library = folder / stand.soname
+    shutil.copyfile(build(stand), library)
+    library.chmod(0o755)
+    for alias in stand.aliases:
+        (folder / alias).unlink(missing_ok=True)
+        (folder / alias).symlink_to(stand.soname)
+    return library
+
+
+def _compile(command: Sequence[str], stand: Stand, sources: Sequence[Path], target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        (Path(scratch) / "table.h").write_text(c_header())
+        made = Path(scratch) / stand.soname
+        words = [*command, *_FLAGS, f"-Wl,-soname,{stand.soname}", "-I", scratch, "-I", str(FOLDER / "abi")]
+        words += [*map(str, sources), "-o", str(made), *stand.links]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603 a list of words
+        if done.returncode:
+            raise BuildError(f"{stand.soname}: {command[0]} refused:\n{done.stderr[-2000:]}")
+        made.replace(target)  # whoever builds beside us finds all of it or nothing

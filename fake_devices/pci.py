@@ -1,0 +1,111 @@
+"""The PCI tree of a machine in a folder, as the kernel shows it under /sys, and the device nodes under /dev.
+
+Links are links and directories are directories: readers tell devices apart by that. Device nodes are character devices
+where this process may make them (mknod as root), and plain files with the right names where it may not.
+"""
+
+import os
+import shutil
+import stat
+from pathlib import Path
+
+from fake_devices.machine import Machine, Slot
+from fake_devices.models import NicFacts
+
+_DRIVERS = {
+    "nvidia": "nvidia",
+    "huawei": "devdrv_device_driver",
+    "cambricon": "cambricon_pci_drv",
+    "mellanox": "mlx5_core",
+}
+_NODE_MAJOR = 195  # NVIDIA's; any number does for a node that nothing opens
+
+
+def write_tree(root: Path, machine: Machine) -> None:
+    """All PCI devices of `machine` below `root`/sys, and an empty `root`/dev."""
+    for slot in machine.slots:
+        facts = slot.model.facts
+        home = _device(root, slot, slot.bus, facts.pci)
+        if isinstance(facts, NicFacts):
+            _functions(root, slot, home, facts)
+    (root / "dev").mkdir(parents=True, exist_ok=True)
+
+
+def remove_device(root: Path, bus: str) -> None:
+    """Take a device out of the tree, as the kernel does with one that was pulled out."""
+    listed = root / "sys/bus/pci/devices" / bus
+    if not listed.is_symlink():
+        return
+    home = listed.resolve()
+    for link in (listed, *(root / "sys/bus/pci/drivers").glob(f"*/{bus}")):
+        link.unlink(missing_ok=True)
+    shutil.rmtree(home)
+
+
+def home_of(root: Path, slot: Slot, bus: str) -> Path:
+    """The real directory of a device: below its root port, and below the switch if there is one."""
+    above = root / "sys/devices" / slot.root
+    return (above / slot.switch if slot.switch else above) / bus
+
+
+def write_value(path: Path, value: object) -> None:
+    """One sysfs file: the value and a newline."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{value}\n")
+
+
+def make_node(root: Path, path: str, *, minor: int) -> bool:
+    """A device node at `root` + `path`; whether it is a real character device."""
+    target = root / path.lstrip("/")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    try:
+        os.mknod(target, stat.S_IFCHR | 0o666, os.makedev(_NODE_MAJOR, minor))
+    except PermissionError:
+        target.touch()
+        return False
+    return True
+
+
+def link(target: Path, path: Path) -> None:
+    """A relative link at `path` to `target`, as sysfs has them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(os.path.relpath(target, path.parent))
+
+
+def _device(root: Path, slot: Slot, bus: str, pci: str) -> Path:
+    home = home_of(root, slot, bus)
+    pci_class = slot.model.facts.pci_class
+    home.mkdir(parents=True)
+    vendor, device = pci.split(":")
+    own_vendor, own_device = slot.model.facts.subsystem.split(":")
+    alias = (
+        f"pci:v{int(vendor, 16):08X}d{int(device, 16):08X}sv{int(own_vendor, 16):08X}sd{int(own_device, 16):08X}"
+        f"bc{pci_class[:2].upper()}sc{pci_class[2:4].upper()}i{pci_class[4:].upper()}"
+    )
+    values = {
+        "vendor": f"0x{vendor}",
+        "device": f"0x{device}",
+        "subsystem_vendor": f"0x{own_vendor}",
+        "subsystem_device": f"0x{own_device}",
+        "class": f"0x{pci_class}",
+        "modalias": alias,
+        "numa_node": slot.numa,
+    }
+    for name, value in values.items():
+        write_value(home / name, value)
+    link(home, root / "sys/bus/pci/devices" / bus)
+    driver = root / "sys/bus/pci/drivers" / _DRIVERS[slot.model.vendor]
+    driver.mkdir(parents=True, exist_ok=True)
+    link(home, driver / bus)
+    link(driver, home / "driver")
+    return home
+
+
+def _functions(root: Path, slot: Slot, home: Path, facts: NicFacts) -> None:
+    write_value(home / "sriov_totalvfs", facts.vfs)
+    write_value(home / "sriov_numvfs", len(slot.vfs))
+    for number, bus in enumerate(slot.vfs):
+        function = _device(root, slot, bus, facts.vf_pci)
+        link(home, function / "physfn")
+        link(function, home / f"virtfn{number}")

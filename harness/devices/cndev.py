@@ -1,0 +1,126 @@
+"""CNDEV's structures and codes, as the vendor's header has them (LP64). Sizes are checked by tests.
+
+Nearly every structure starts with a version that the caller must set to 6.
+"""
+
+from ctypes import Structure, c_int, c_int64, c_ubyte, c_uint, c_uint16, c_uint64
+from typing import TypeVar
+
+from harness.devices.provider import Failing
+
+LIBRARIES = ("libcndev.so", "/usr/lib/x86_64-linux-gnu/libcndev.so", "/usr/lib64/libcndev.so")
+VERSION = 6
+XID = 1
+SPACE_TOO_SMALL = 9
+
+KINDS = {
+    1: Failing.ABSENT, 2: Failing.BAD_LAYOUT, 3: Failing.BAD_LAYOUT, 6: Failing.LOST, 9: Failing.BUSY,
+    10: Failing.UNSUPPORTED, 12: Failing.ABSENT, 13: Failing.DENIED, 14: Failing.ABSENT, 15: Failing.BUSY,
+    17: Failing.TIMEOUT, 18: Failing.LOST,
+}  # fmt: skip
+
+
+class CardInfo(Structure):
+    _fields_ = [("version", c_int), ("number", c_uint)]
+
+
+class Number(Structure):
+    """Card name, NUMA node, compute mode, sMLU mode, topology relationship: a version and a value."""
+
+    _fields_ = [("version", c_int), ("value", c_int)]
+
+
+class Uuid(Structure):
+    _fields_ = [("version", c_int), ("uuid", c_ubyte * 37), ("pad", c_ubyte * 7), ("ncs", c_uint64)]
+
+
+class CardSN(Structure):
+    _fields_ = [("version", c_int), ("sn", c_int64), ("motherboard", c_int64)]
+
+
+class MemoryInfoV2(Structure):
+    """MiB; no version."""
+
+    _fields_ = [
+        ("total", c_int64), ("used", c_int64), ("reserved", c_int64), ("virtual_total", c_int64),
+        ("virtual_used", c_int64), ("global_memory", c_uint64), ("spare", c_uint64 * 16),
+    ]  # fmt: skip
+
+
+class VersionInfo(Structure):
+    _fields_ = [("version", c_int), ("mcu", c_uint * 3), ("driver", c_uint * 3)]
+
+
+class CardHealthState(Structure):
+    _fields_ = [("version", c_int), ("health", c_int), ("device_state", c_int), ("driver_state", c_int)]
+
+
+class UtilizationInfo(Structure):
+    _fields_ = [("version", c_int), ("average", c_int), ("core", c_int * 80)]
+
+
+class PCIeInfoV2(Structure):
+    _fields_ = [
+        ("subsystem", c_uint), ("device", c_uint), ("vendor", c_uint16), ("subvendor", c_uint16), ("domain", c_uint),
+        ("bus", c_uint), ("device_id", c_uint), ("function", c_uint), ("module", c_uint16), ("slot", c_uint16),
+        ("spare", c_uint * 8),
+    ]  # fmt: skip
+
+
+class MLULinkStatusV2(Structure):
+    _fields_ = [("version", c_int), ("mac_state", c_int), ("rest", c_uint * 9)]
+
+
+class MLULinkRemoteInfo(Structure):
+    _fields_ = [("version", c_int), ("head", c_ubyte * 44), ("uuid", c_ubyte * 37), ("tail", c_ubyte * 291)]
+
+
+class ProcessInfo(Structure):
+    """KiB."""
+
+    _fields_ = [("version", c_int), ("pid", c_uint), ("physical", c_uint64), ("virtual_used", c_uint64)]
+
+
+class TemperatureInfo(Structure):
+    _fields_ = [("version", c_int), ("board", c_int), ("rest", c_int * 35)]
+
+
+class SMluSet(Structure):
+    """Quota in percent of the cores, memory in bytes."""
+
+    _fields_ = [("version", c_int), ("quota", c_uint), ("memory", c_uint64)]
+
+
+class SMluInfo(Structure):
+    _fields_ = [
+        ("version", c_int), ("profile", c_int), ("instance", c_int), ("uuid", c_ubyte * 37), ("pad", c_ubyte * 3),
+        ("domain", c_uint), ("bus", c_uint), ("device", c_uint), ("function", c_uint), ("profile_name", c_ubyte * 100),
+        ("instance_name", c_ubyte * 100), ("node_name", c_ubyte * 100), ("quota", c_uint * 2), ("memory", c_uint64 * 2),
+        ("tail", c_ubyte * 512),
+    ]  # fmt: skip
+
+
+class EventData(Structure):
+    _fields_ = [
+        ("version", c_int), ("pad", c_uint), ("type", c_uint64), ("device", c_int), ("instance", c_uint),
+        ("data", c_uint64), ("time", c_uint64), ("tail", c_ubyte * 64),
+    ]  # fmt: skip
+
+
+SIZES: dict[type[Structure], int] = {
+    CardInfo: 8, Number: 8, Uuid: 56, CardSN: 24, MemoryInfoV2: 176, VersionInfo: 28, CardHealthState: 16,
+    UtilizationInfo: 328, PCIeInfoV2: 64, MLULinkStatusV2: 44, MLULinkRemoteInfo: 376, ProcessInfo: 24,
+    TemperatureInfo: 148, SMluSet: 16, SMluInfo: 904, EventData: 104,
+}  # fmt: skip
+
+S = TypeVar("S", bound=Structure)
+
+
+def versioned(kind: type[S]) -> S:
+    """A structure with the version that callers must set."""
+    return kind(version=VERSION)
+
+
+def text(field: object) -> str:
+    """The text in a byte array."""
+    return bytes(field).split(b"\0")[0].decode()  # type: ignore[call-overload]

@@ -1,0 +1,130 @@
+"""DCMI's structures and codes, as the vendor's header has them (LP64). Sizes are checked by tests.
+
+The structures carry no version, and some grew over the years under one name: buffers handed in are of the largest known
+layout, and only the fields of the smallest are read.
+"""
+
+import ctypes
+from ctypes import Structure, c_char, c_float, c_int, c_ubyte, c_uint, c_ulong, c_ulonglong, c_ushort
+
+from harness.devices.provider import Failing
+
+LIBRARIES = (
+    "libdcmi.so",
+    "/usr/local/Ascend/driver/lib64/driver/libdcmi.so",
+    "/usr/local/dcmi/libdcmi.so",
+)
+MOST_CARDS = 64
+NPU = 0
+VDIE = 1
+USE_AICORE = 2
+TIMEOUT = -8006
+VNPU, VNPU_ONE, VNPU_TOTAL, VNPU_FREE = 52, 0, 1, 2
+CHOOSE = 0xFFFFFFFF
+
+KINDS = {
+    -8002: Failing.DENIED, -8005: Failing.UNKNOWN, -8006: Failing.TIMEOUT, -8007: Failing.ABSENT, -8008: Failing.LOST,
+    -8012: Failing.LOST, -8013: Failing.UNSUPPORTED, -8015: Failing.RESET_NEEDED, -8017: Failing.RESET_NEEDED,
+    -8020: Failing.BUSY, -8022: Failing.BUSY, -8255: Failing.UNSUPPORTED,
+}  # fmt: skip
+
+
+class ChipInfo(Structure):
+    _fields_ = [("type", c_char * 32), ("name", c_char * 32), ("version", c_char * 32), ("aicores", c_uint)]
+
+
+class ChipInfoV2(Structure):
+    _fields_ = [("base", ChipInfo), ("npu_name", c_char * 32)]
+
+
+class PcieInfo(Structure):
+    _fields_ = [
+        ("vendor", c_uint), ("subvendor", c_uint), ("device", c_uint), ("subdevice", c_uint), ("domain", c_int),
+        ("bus", c_uint), ("dev", c_uint), ("func", c_uint), ("reserved", c_int * 8),
+    ]  # fmt: skip
+
+
+class DieId(Structure):
+    _fields_ = [("word", c_uint * 5)]
+
+
+class HbmInfo(Structure):
+    """Sizes in MB."""
+
+    _fields_ = [
+        ("size", c_ulonglong), ("freq", c_uint), ("used", c_ulonglong), ("temperature", c_int), ("bandwidth", c_uint),
+    ]  # fmt: skip
+
+
+class ProcMem(Structure):
+    _fields_ = [("pid", c_int), ("bytes", c_ulong)]
+
+
+class CreateRes(Structure):
+    _fields_ = [("vdev_id", c_uint), ("vfg_id", c_uint), ("template", c_char * 32), ("reserved", c_ubyte * 64)]
+
+
+class CreateOut(Structure):
+    _fields_ = [
+        ("vdev_id", c_uint), ("domain", c_uint), ("bus", c_uint), ("dev", c_uint), ("func", c_uint), ("vfg_id", c_uint),
+        ("reserved", c_ubyte * 28),
+    ]  # fmt: skip
+
+
+class BaseResource(Structure):
+    _fields_ = [("words", c_ulonglong * 8)]
+
+
+class Computing(Structure):
+    _fields_ = [
+        ("aicore", c_float), ("reserved0", c_float * 3), ("vector", c_float), ("reserved1", c_float),
+        ("memory_mb", c_ulonglong), ("reserved2", c_ubyte * 22), ("aicpu", c_ushort), ("reserved3", c_ubyte * 40),
+    ]  # fmt: skip
+
+
+class SocTotal(Structure):
+    _fields_ = [
+        ("vdev_num", c_uint), ("vdev_id", c_uint * 32), ("vfg_num", c_uint), ("vfg_bitmap", c_uint), ("pad", c_uint),
+        ("base", BaseResource), ("computing", Computing), ("media", c_ubyte * 56),
+    ]  # fmt: skip
+
+
+class VdevQuery(Structure):
+    _fields_ = [
+        ("name", c_char * 16), ("status", c_uint), ("in_use", c_uint), ("vfid", c_uint), ("vfg_id", c_uint),
+        ("container_id", c_ulonglong), ("base", BaseResource), ("computing", Computing), ("media", c_ubyte * 56),
+    ]  # fmt: skip
+
+
+class VdevQueryRequest(Structure):
+    """One vNPU is asked for by its id; the answer follows."""
+
+    _fields_ = [("vdev_id", c_uint), ("pad", c_uint), ("query", VdevQuery)]
+
+
+class FaultEvent(Structure):
+    _fields_ = [
+        ("event_id", c_uint), ("device", c_ushort), ("node", c_ubyte * 4), ("severity", c_ubyte),
+        ("assertion", c_ubyte), ("serial", c_int), ("notify", c_int), ("time", c_ulonglong), ("name", c_char * 256),
+        ("info", c_ubyte * 64),
+    ]  # fmt: skip
+
+
+class Event(Structure):
+    _fields_ = [("type", c_uint), ("pad", c_uint), ("fault", FaultEvent), ("room", c_ubyte * 256)]
+
+
+SIZES: dict[type[Structure], int] = {
+    ChipInfo: 100, ChipInfoV2: 132, PcieInfo: 64, DieId: 20, HbmInfo: 32, ProcMem: 16, CreateRes: 104, CreateOut: 52,
+    Computing: 96, SocTotal: 360, VdevQuery: 256, VdevQueryRequest: 264, FaultEvent: 352,
+}  # fmt: skip
+
+
+def die_text(die: DieId) -> str:
+    """The chip's identity as HAMi and the vendor's plugin print it: five words in hexadecimal."""
+    return "-".join(f"{word:08X}" for word in die.word)
+
+
+def sizes() -> dict[str, int]:
+    """What this interpreter makes of the structures."""
+    return {one.__name__: ctypes.sizeof(one) for one in SIZES}

@@ -1,0 +1,67 @@
+"""A vendor's C library through ctypes: load it, call it, turn its codes into neutral errors."""
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.devices.provider import Failing, ProviderError
+
+MISSING_LIBRARY, MISSING_FUNCTION = -99999, -99998  # as the vendors' own loaders number them
+
+
+class VendorLibrary:
+    """Loaded when first used. A function that the library lacks is "unsupported", not a crash."""
+
+    def __init__(self, vendor: str, names: Sequence[str | Path], kinds: Mapping[int, Failing]) -> None:
+        """`names`: tried in order; `kinds`: what the vendor's codes mean."""
+        self._vendor, self._names, self._kinds = vendor, names, kinds
+        self._loaded: ctypes.CDLL | None = None
+
+    def load(self) -> ctypes.CDLL:
+        """
+        Raises:
+            ProviderError: none of the names can be loaded.
+        """
+        why = ""
+        for name in self._names if self._loaded is None else ():
+            try:
+                self._loaded = ctypes.CDLL(str(name), mode=ctypes.RTLD_GLOBAL)
+                break
+            except OSError as error:
+                why = why or str(error)
+        if self._loaded is None:
+            raise self.error(MISSING_LIBRARY, f"load {self._names[0]}", why)
+        return self._loaded
+
+    def call(self, symbol: str, *arguments: Any) -> None:
+        """Call a function that answers with a code.
+
+        Raises:
+            ProviderError: it answered anything but 0, or is not there.
+        """
+        code = self.code(symbol, *arguments)
+        if code:
+            raise self.error(code, symbol)
+
+    def code(self, symbol: str, *arguments: Any) -> int:
+        """The code that a function answers.
+
+        Raises:
+            ProviderError: it is not there.
+        """
+        function = getattr(self.load(), symbol, None)
+        if function is None:
+            raise self.error(MISSING_FUNCTION, symbol)
+        return int(function(*arguments))
+
+    def maybe(self, symbol: str, *arguments: Any) -> bool:
+        """Whether a call succeeded: for facts that not every card and driver has."""
+        try:
+            return self.code(symbol, *arguments) == 0
+        except ProviderError:
+            return False
+
+    def error(self, code: int, call: str, text: str = "") -> ProviderError:
+        known = {MISSING_LIBRARY: Failing.ABSENT, MISSING_FUNCTION: Failing.UNSUPPORTED, **self._kinds}
+        return ProviderError(known.get(code, Failing.UNKNOWN), vendor=self._vendor, call=call, code=code, text=text)

@@ -1,0 +1,108 @@
+"""The package pynvml with one library behind it.
+
+pynvml keeps its library and its function pointers in globals of the module. The system's library is used through the
+module itself; any other library (a stand-in, one given by path) gets a copy of the module's state, switched in while it
+is used, so that several may live side by side.
+"""
+
+import ctypes
+import importlib.util
+import sys
+import threading
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any
+
+from harness.devices.provider import Failing, ProviderError
+
+SYSTEM_LIBRARY = "libnvidia-ml.so.1"
+
+_KINDS = {
+    1: Failing.ABSENT,
+    3: Failing.UNSUPPORTED,
+    4: Failing.DENIED,
+    6: Failing.ABSENT,
+    9: Failing.ABSENT,
+    10: Failing.TIMEOUT,
+    12: Failing.ABSENT,
+    13: Failing.UNSUPPORTED,
+    15: Failing.LOST,
+    16: Failing.RESET_NEEDED,
+    18: Failing.BAD_LAYOUT,
+    19: Failing.BUSY,
+    25: Failing.BAD_LAYOUT,
+    28: Failing.ABSENT,
+}
+
+
+class Nvml:
+    """`with nvml as pynvml:` is pynvml on this library. One thread at a time for all libraries but the system's."""
+
+    def __init__(self, library: str | Path | object | None = None) -> None:
+        """`library`: None is the system's, a path is loaded, any other object is asked for functions by name."""
+        self._given = library
+        self._state: tuple[Any, dict[str, Any], int] = (None, {}, 0)
+        self._module: ModuleType | None = None
+        self._depth = 0
+
+    def __enter__(self) -> Any:
+        if self._given is None:
+            import pynvml
+
+            return pynvml
+        _lock.acquire()
+        module = self._module = self._module or _private_copy()
+        if self._depth == 0:
+            if self._state[0] is None:
+                self._state = (self._load(), {}, 0)
+            module.nvmlLib, module._nvmlGetFunctionPointer_cache, module._nvmlLib_refcount = self._state  # type: ignore[attr-defined]  # noqa: SLF001 pinned and tested
+        self._depth += 1
+        return module
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._given is None:
+            return
+        self._depth -= 1
+        module: Any = self._module
+        if self._depth == 0:
+            self._state = (self._state[0], self._state[1], module._nvmlLib_refcount)  # noqa: SLF001
+        _lock.release()
+
+    def _load(self) -> object:
+        if not isinstance(self._given, str | Path):
+            return self._given
+        try:
+            return ctypes.CDLL(str(self._given))
+        except OSError as error:
+            _lock.release()
+            raise ProviderError(
+                Failing.ABSENT, vendor="nvidia", call=f"load {self._given}", code=12, text=str(error)
+            ) from error
+
+
+def provider_error(error: Any, call: str) -> ProviderError:
+    """pynvml's exception in neutral words."""
+    code = int(getattr(error, "value", 999))
+    return ProviderError(_KINDS.get(code, Failing.UNKNOWN), vendor="nvidia", call=call, code=code, text=str(error))
+
+
+_lock = threading.RLock()
+_copies: list[ModuleType] = []
+
+
+def _private_copy() -> ModuleType:
+    """A second instance of the module, whose globals may be switched without anybody else seeing it."""
+    if not _copies:
+        found = importlib.util.find_spec("pynvml")
+        if found is None or found.origin is None:
+            raise ProviderError(Failing.ABSENT, vendor="nvidia", call="import pynvml", code=12)
+        spec = importlib.util.spec_from_file_location("harness.devices._pynvml", found.origin)
+        assert spec is not None  # noqa: S101
+        assert spec.loader is not None  # noqa: S101
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module  # before it runs: the module looks itself up there
+        spec.loader.exec_module(module)
+        _copies.append(module)
+    return _copies[0]
