@@ -18,6 +18,7 @@ app = cyclopts.App(
 bench = cyclopts.App(name="bench", help="Benchmarks; each prints medians with their spread.")
 bench.command("harness.commands.bench_schedule:schedule", name="schedule")
 app.command(bench)
+app.command("harness.commands.scheduler:scheduler", name="scheduler")
 
 
 def main() -> None:

@@ -1,0 +1,12 @@
+"""`seatrial scheduler`: our scheduler as a process, against any API server."""
+
+import os
+import sys
+from typing import Annotated
+
+from cyclopts import Parameter
+
+
+def scheduler(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> None:
+    """Run our scheduler until it is told to stop; all flags are its own (`seatrial scheduler -- --help`)."""
+    os.execv(sys.executable, [sys.executable, "-m", "scheduler", *words])  # noqa: S606 our own interpreter, no shell
