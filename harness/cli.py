@@ -8,17 +8,25 @@ import cyclopts
 
 from harness.errors import HarnessError
 
+COMMANDS = {  # name → where it is, and what `seatrial --help` says of it
+    "scheduler": ("harness.commands.scheduler:scheduler", "Run our scheduler against any API server."),
+}
+
+BENCHMARKS = {
+    "schedule": ("harness.commands.bench_schedule:schedule", "Throughput and latency of placing pods."),
+}
+
 app = cyclopts.App(
     name="seatrial",
     help="Hardware-in-the-loop tests and benchmarks for accelerator scheduling on Kubernetes.",
     version_flags=["--version"],
     result_action="return_value",
 )
-
 bench = cyclopts.App(name="bench", help="Benchmarks; each prints medians with their spread.")
-bench.command("harness.commands.bench_schedule:schedule", name="schedule")
 app.command(bench)
-app.command("harness.commands.scheduler:scheduler", name="scheduler")
+for parent, table in ((app, COMMANDS), (bench, BENCHMARKS)):
+    for name, (where, text) in table.items():
+        parent.command(where, name=name, help=text)
 
 
 def main() -> None:
