@@ -174,7 +174,10 @@ def _cut(obj: Any, path: list[str], op: JsonObject) -> Any:
 
 
 def merge_patch(obj: JsonObject, patch: Any) -> JsonObject:
-    """The object with `patch` laid over it; null removes. Raises PatchError (BadRequest) unless the patch is an object."""
+    """The object with `patch` laid over it; null removes.
+
+    Raises PatchError (BadRequest) for a patch that is no object.
+    """
     if not isinstance(patch, dict):
         raise PatchError("a merge patch is an object", "BadRequest")
     return _merge(obj, patch)
@@ -221,7 +224,7 @@ def _merge_map(original: JsonObject, patch: JsonObject, schema: SchemaNode | Non
         if key[:1] == "$":
             if key.startswith(_DELETE_PRIMITIVES):
                 _delete_primitives(out, key.removeprefix(_DELETE_PRIMITIVES), value)
-            elif not key.startswith(_SET_ORDER) and key not in {"$patch", "$retainKeys"}:
+            elif not _is_directive(key):
                 out[key] = value
             continue
         if ordered is not None and key in ordered:
@@ -288,25 +291,26 @@ def _merge_ordered_lists(out: JsonObject, patch: JsonObject, schema: SchemaNode 
         key = directive.removeprefix(_SET_ORDER)
         if not isinstance(order, list):
             raise PatchError("invalid patch format of setElementOrder list", "BadRequest")
-        old, new = out.get(key), patch.get(key, _MISSING)
-        if new is None or (new is not _MISSING and not isinstance(new, list)):
-            continue
-        if new is _MISSING and not isinstance(old, list):
-            continue
+        given = key in patch
+        old, new = out.get(key), patch.get(key)
+        if given and not isinstance(new, list):
+            continue  # null, or a type that the lists' rules say nothing about
         child = schema.child(key) if schema is not None else None
         merge_key = child.merge_key if child is not None else ""
         wanted = _keys(order, merge_key)
-        merged: list[Any]
-        if new is _MISSING:
-            merged = old
-        else:
+        before = old if isinstance(old, list) else []
+        if isinstance(new, list):
             _check_order(new, wanted, merge_key)
+            done.add(key)
             if isinstance(old, list):
                 merged = _merge_list(old, new, _list_schema(schema, key), sort=False)
             else:
                 merged = _fresh(new)
-            done.add(key)
-        out[key] = _in_order(merged, wanted, old if isinstance(old, list) else [], merge_key)
+        elif isinstance(old, list):
+            merged = old
+        else:
+            continue
+        out[key] = _in_order(merged, wanted, before, merge_key)
     return done
 
 
@@ -327,7 +331,7 @@ def _merge_list(old: list[Any], new: list[Any], schema: SchemaNode | None, *, so
         merged = list(old)
         merged.extend(item for item in new if item not in merged)
         return _in_order(merged, new, old, "") if sort else merged
-    merged, additions = list(old), []
+    merged, additions = list(old), list[Any]()
     at = {item.get(merge_key) if isinstance(item, dict) else None: i for i, item in reversed(list(enumerate(old)))}
     special = any(isinstance(item, dict) and "$patch" in item for item in new)
     if special:
@@ -425,11 +429,7 @@ def _fresh(value: Any) -> Any:
         return {
             key: _fresh(field) if isinstance(field, (dict, list)) else field
             for key, field in value.items()
-            if field is not None
-            and not (
-                key[:1] == "$"
-                and (key in {"$patch", "$retainKeys"} or key.startswith((_SET_ORDER, _DELETE_PRIMITIVES)))
-            )
+            if field is not None and not (key[:1] == "$" and _is_directive(key))
         }
     if isinstance(value, list):
         return [
@@ -438,3 +438,7 @@ def _fresh(value: Any) -> Any:
             if not (isinstance(item, dict) and item.get("$patch") in {"delete", "replace"})
         ]
     return value
+
+
+def _is_directive(key: str) -> bool:
+    return key in {"$patch", "$retainKeys"} or key.startswith((_SET_ORDER, _DELETE_PRIMITIVES))
