@@ -332,26 +332,36 @@ def _merge_list(old: list[Any], new: list[Any], schema: SchemaNode | None, *, so
         merged.extend(item for item in new if item not in merged)
         return _in_order(merged, new, old, "") if sort else merged
     merged, additions = list(old), list[Any]()
-    at = {item.get(merge_key) if isinstance(item, dict) else None: i for i, item in reversed(list(enumerate(old)))}
-    special = any(isinstance(item, dict) and "$patch" in item for item in new)
-    if special:
+    if any(isinstance(item, dict) and "$patch" in item for item in new):
         replace, merged, new = _special_items(old, new, merge_key)
         if replace:
             return merged
-        at = {item.get(merge_key): i for i, item in reversed(list(enumerate(merged)))}
         old = list(merged)
-    items = schema.items
-    for item, key in zip(new, _keys(new, merge_key), strict=True):
+    at = _places([item[merge_key] if isinstance(item, dict) and merge_key in item else None for item in old])
+    keys = _keys(new, merge_key)
+    items, last, in_place = schema.items, -1, len(at) == len(old)
+    for item, key in zip(new, keys, strict=True):
         place = at.get(key)
         if place is None:
             at[key] = len(merged) + len(additions)
             additions.append(_fresh(item))
         elif place < len(merged):
             merged[place] = _merge_map(merged[place], item, items)
+            in_place, last = in_place and place > last, place
         else:  # the patch names the same new item twice
             additions[place - len(merged)] = _merge_map(additions[place - len(merged)], item, items)
-    merged.extend(additions)
-    return _in_order(merged, _keys(new, merge_key), old, merge_key) if sort else merged
+    if not sort or (in_place and not additions):  # nothing new and nothing moved: the order stands
+        return merged + additions
+    return _in_order(merged + additions, keys, old, merge_key)
+
+
+def _places(keys: list[Any]) -> dict[Any, int]:
+    """Where each key stands; the first place of one that stands twice."""
+    at = {key: place for place, key in enumerate(keys)}
+    if len(at) < len(keys):
+        for place in reversed(range(len(keys))):
+            at[keys[place]] = place
+    return at
 
 
 def _special_items(old: list[Any], new: list[Any], merge_key: str) -> tuple[bool, list[Any], list[Any]]:
@@ -397,10 +407,8 @@ def _in_order(merged: list[Any], wanted: list[Any], before: list[Any], merge_key
     if len(merged) < 2:
         return merged
     try:
-        rank = {key: i for i, key in reversed(list(enumerate(wanted)))}
-        stood: dict[Any, int] = {}
-        for i, item in enumerate(before):
-            stood.setdefault(item.get(merge_key) if merge_key else item, i)
+        rank = _places(wanted)
+        stood = _places([item.get(merge_key) for item in before] if merge_key else before)
         keyed = [(item.get(merge_key) if merge_key else item, item) for item in merged]
         patched = sorted((pair for pair in keyed if pair[0] in rank), key=lambda pair: rank[pair[0]])
         others = [pair for pair in keyed if pair[0] not in rank]
