@@ -1,7 +1,8 @@
 """Ages as people read them: "45s", "3m20s", "2d4h"."""
 
-from datetime import UTC, datetime
 from functools import lru_cache
+
+from scheduler.api.clock import from_rfc3339, rfc3339
 
 UNKNOWN = "<unknown>"
 INVALID = "<invalid>"
@@ -44,13 +45,7 @@ def _two(whole: int, large: int, large_unit: str, small: int, small_unit: str) -
     return f"{whole // large}{large_unit}{rest}{small_unit}" if rest else f"{whole // large}{large_unit}"
 
 
-@lru_cache(maxsize=16384)
-def seconds_of(timestamp: str) -> float:
-    """The seconds since 1970 of an RFC 3339 `timestamp`; ValueError if it is not one."""
-    moment = datetime.fromisoformat(timestamp)
-    if moment.tzinfo is None:
-        raise ValueError(f"{timestamp!r} has no time zone")
-    return moment.timestamp()
+seconds_of = lru_cache(maxsize=16384)(from_rfc3339)  # pods of one burst share their timestamps
 
 
 def age(timestamp: str | None, now: float) -> str:
@@ -68,6 +63,6 @@ def created_at(timestamp: str | None) -> str:
     if not timestamp:
         return "0001-01-01T00:00:00Z"  # Go's zero time: upstream prints it as it is
     try:
-        return datetime.fromtimestamp(int(seconds_of(timestamp)), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return rfc3339(seconds_of(timestamp))
     except ValueError:
         return INVALID
