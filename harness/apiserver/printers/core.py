@@ -144,7 +144,8 @@ SERVICE_ACCOUNTS = Printer(
 
 def _quota(quota: Object, now: float) -> Cells:
     hard, used = part(quota, "status", "hard"), part(quota, "status", "used")
-    requests, limits = [], []
+    requests: list[str] = []
+    limits: list[str] = []
     for resource in sorted(hard):
         column = limits if resource.startswith("limits.") else requests
         column.append(f"{resource}: {used.get(resource, '0')}/{hard[resource]}")

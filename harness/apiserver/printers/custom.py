@@ -6,29 +6,31 @@ from typing import Any
 
 import orjson
 
-from harness.apiserver.printers.columns import NAME, Cells, Column, Object, Printer, name_of
-from harness.apiserver.printers.durations import INVALID, age
-from harness.apiserver.printers.jsonpath import compiled
+from harness.apiserver.printers.columns import AGE, NAME, Cells, Column, Object, Printer, name_of
+from harness.apiserver.printers.durations import age
+from harness.apiserver.printers.jsonpath import PathError, compiled
 
-_ONLY_AGE = (
-    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": "The time since then."},
-)
+_ONLY_AGE: list[dict[str, Any]] = [
+    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": AGE.description}
+]
 
 
 def custom_printer(printer_columns: Sequence[dict[str, Any]] | None) -> Printer:
     """The printer for a CRD version's `additionalPrinterColumns`; without any, Name and Age.
 
-    Raises:
-        PathError: a column's jsonPath cannot be understood.
+    A column whose jsonPath cannot be understood ends the list, as upstream: a wrong column must not break `kubectl get`.
+    Whoever admits a CRD refuses such a path, by `jsonpath.compiled`.
     """
-    given = printer_columns or _ONLY_AGE
     columns = [NAME]
     finders = []
-    for one in given:
+    for one in printer_columns or _ONLY_AGE:
         path, kind = one.get("jsonPath", ""), one.get("type", "string")
+        try:
+            finders.append((compiled(path), kind))
+        except PathError:
+            break
         shown = one.get("description") or f"Custom resource definition column (in JSONPath format): {path}"
         columns.append(Column(one["name"], shown, kind, one.get("priority", 0), one.get("format", "")))
-        finders.append((compiled(path), kind))
     return Printer(tuple(columns), partial(_cells, tuple(finders)))
 
 
@@ -48,14 +50,10 @@ def _cell(value: Any, kind: str, now: float) -> Any:
     if kind == "boolean":
         return value if isinstance(value, bool) else None
     if kind == "date":
-        return _since(value, now) if isinstance(value, str) else None
+        return age(value, now) if isinstance(value, str) else None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return {"integer": int, "number": float}.get(kind, lambda _: None)(value)
-
-
-def _since(value: str, now: float) -> str:
-    return age(value, now) if value else INVALID
 
 
 def _written(value: Any) -> str:
@@ -63,4 +61,4 @@ def _written(value: Any) -> str:
         return ""
     if isinstance(value, str):
         return value
-    return orjson.dumps(value).decode()
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()

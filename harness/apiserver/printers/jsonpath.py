@@ -1,10 +1,11 @@
 """The JSONPath of CRD printer columns: field names, indices, wildcards and one kind of filter.
 
 Understood are `.a.b`, `['a']`, `.a\\.b/c` (an escaped dot), `[0]`, `[-1]`, `[*]` and `[?(@.type=="Ready")]`
-(`==` and `!=`, with a quoted text, a number, true or false on the right). Written after the syntax that
-Kubernetes documents for `kubectl -o jsonpath`.
+(the six comparisons, with a quoted text, a number, true or false on the right; or none: the field is there).
+Written after the syntax that Kubernetes documents for `kubectl -o jsonpath`.
 """
 
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
@@ -19,10 +20,19 @@ _TOKEN = re.compile(
     | \[\s*(?P<all>\*)\s*\]
     | \[\s*'(?P<single>(?:\\.|[^'\\])*)'\s*\]
     | \[\s*"(?P<double>(?:\\.|[^"\\])*)"\s*\]
-    | \[\?\(\s*@(?P<left>(?:\.(?:\\.|[^.\[\]\\=!\s)])+)*)\s*(?P<operator>==|!=)\s*(?P<right>'[^']*'|"[^"]*"|[^)\s]+)\s*\)\]
+    | \[\?\(\s*@(?P<left>(?:\.(?:\\.|[^.\[\]\\=!<>\s)])+)*)\s*
+      (?:(?P<operator>==|!=|<=|>=|<|>)\s*(?P<right>'[^']*'|"[^"]*"|[^)\s]+)\s*)?\)\]
     """,
     re.VERBOSE,
 )
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 _ESCAPED = re.compile(r"\\(.)")
 
 
@@ -74,7 +84,7 @@ def _steps(inner: str, path: str) -> Iterator[Step]:
         elif groups["index"] is not None:
             yield _item(int(groups["index"]))
         else:
-            yield _where(groups["left"], groups["operator"], _literal(groups["right"]))
+            yield _where(groups["left"], groups["operator"], groups["right"])
 
 
 def _field(name: str) -> Step:
@@ -94,18 +104,21 @@ def _everything(here: Any) -> Iterable[Any]:
     return here if isinstance(here, list) else ()
 
 
-def _where(left: str, operator: str, right: Any) -> Step:
+def _where(left: str, sign: str | None, written: str | None) -> Step:
     find = compiled(left)
+    compare = _COMPARE[sign] if sign is not None else None
+    right = _literal(written) if written is not None else None
 
     def holds(one: Any) -> bool:
         found = find(one)
-        return bool(found) and (_same(found[0], right)) == (operator == "==")
+        if not found or compare is None:
+            return bool(found)
+        try:
+            return bool(compare(found[0], right))
+        except TypeError:  # a text and a number have no order
+            return False
 
     return lambda here: [one for one in here if holds(one)] if isinstance(here, list) else ()
-
-
-def _same(found: Any, wanted: Any) -> bool:
-    return isinstance(found, bool) == isinstance(wanted, bool) and bool(found == wanted)
 
 
 def _literal(written: str) -> Any:

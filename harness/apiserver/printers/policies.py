@@ -1,6 +1,6 @@
 """Rows of who may do what, and who is asked: RBAC, certificates, admission, API services, flow control."""
 
-from typing import Any
+from collections.abc import Callable
 
 from harness.apiserver.printers.columns import (
     AGE,
@@ -22,21 +22,18 @@ from harness.apiserver.printers.durations import human_duration
 
 
 def _binding(obj: Object, now: float) -> Cells:
-    role, who = part(obj, "roleRef"), {"User": [], "Group": [], "ServiceAccount": []}
-    _sort_subjects(obj, who)
+    role = part(obj, "roleRef")
+    who: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
+    for one in obj.get("subjects") or ():
+        kind, name = one.get("kind", ""), one.get("name", "")
+        if kind in who:
+            who[kind].append(f"{one.get('namespace', '')}/{name}" if kind == "ServiceAccount" else name)
     return [
         name_of(obj),
         f"{role.get('kind', '')}/{role.get('name', '')}",
         age_of(obj, now),
         *(", ".join(names) for names in who.values()),
     ]
-
-
-def _sort_subjects(obj: Object, who: dict[str, list[str]]) -> None:
-    for one in obj.get("subjects") or ():
-        kind, name = one.get("kind", ""), one.get("name", "")
-        if kind in who:
-            who[kind].append(f"{one.get('namespace', '')}/{name}" if kind == "ServiceAccount" else name)
 
 
 ROLE_BINDINGS = Printer(
@@ -94,7 +91,7 @@ WEBHOOK_CONFIGURATIONS = Printer(
 )
 
 
-def _policy(rules: str) -> Any:
+def _policy(rules: str) -> Callable[[Object, float], Cells]:
     def cells(obj: Object, now: float) -> Cells:
         spec = part(obj, "spec")
         kind = spec.get("paramKind")
