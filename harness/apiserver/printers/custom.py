@@ -18,7 +18,7 @@ _ONLY_AGE: list[dict[str, Any]] = [
 def custom_printer(printer_columns: Sequence[dict[str, Any]] | None) -> Printer:
     """The printer for a CRD version's `additionalPrinterColumns`; without any, Name and Age.
 
-    A column whose jsonPath cannot be understood ends the list, as upstream: a wrong column must not break `kubectl get`.
+    A column whose jsonPath cannot be understood ends the list, as upstream: it must not break `kubectl get`.
     Whoever admits a CRD refuses such a path, by `jsonpath.compiled`.
     """
     columns = [NAME]
