@@ -22,6 +22,13 @@ _HUGEPAGES = "hugepages-"
 _MODE = 0o644
 
 
+def fill(target: Object, **values: Any) -> None:
+    """Write each value whose field is absent, null or empty text."""
+    for name, value in values.items():
+        if target.get(name) in (None, ""):
+            target[name] = value
+
+
 def default_pod(pod: Object) -> None:
     """Fill in a whole pod, in place."""
     spec = pod.setdefault("spec", {})
@@ -121,7 +128,12 @@ def _reference(source: Object) -> None:
 
 
 def _probe(probe: Object) -> None:
-    for name, number in (("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)):
+    for name, number in (
+        ("timeoutSeconds", 1),
+        ("periodSeconds", 10),
+        ("successThreshold", 1),
+        ("failureThreshold", 3),
+    ):
         if not probe.get(name):  # zero means unset upstream
             probe[name] = number
     if (http := probe.get("httpGet")) is not None:
