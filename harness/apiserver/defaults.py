@@ -1,9 +1,9 @@
 """What kube-apiserver writes into an object that its author left out, group by group.
 
-`default` is called with every object on its way in, after its shape was checked and before admission. It changes the object
-in place, and a second call changes nothing. Follows `pkg/apis/*/v1/defaults.go`, and the strategies' `PrepareForCreate`
-where users see what those write (phases, finalizers, a Job's selector). Left to others: cluster IPs and IP families of
-Services, priority of pods, tokens.
+`default` is called with every object on its way in, after its shape was checked and before admission. It changes the
+object in place, and a second call changes nothing. Follows `pkg/apis/*/v1/defaults.go`, and the strategies'
+`PrepareForCreate` where users see what those write (phases, finalizers, a Job's selector). Left to others: cluster IPs
+and IP families of Services, priority of pods, tokens.
 """
 
 from base64 import b64encode
@@ -38,7 +38,7 @@ def _namespace(obj: Object) -> None:
         metadata["labels"] = labels
         labels.setdefault(_NAME_LABEL, name)
     spec = obj.setdefault("spec", {})
-    if spec.get("finalizers") is None:
+    if spec.get("finalizers") is None and not metadata.get("deletionTimestamp"):  # else finalizing would never end
         spec["finalizers"] = ["kubernetes"]
     fill(obj.setdefault("status", {}), phase="Active")
 

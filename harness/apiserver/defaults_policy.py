@@ -1,4 +1,4 @@
-"""Defaults of the kinds that say how others are treated: priorities, storage classes, webhooks, roles, networks, devices."""
+"""Defaults of the kinds that say how others are treated: priorities, storage, webhooks, roles, networks, devices."""
 
 from collections.abc import Callable
 
