@@ -8,7 +8,7 @@ and IP families of Services, priority of pods, tokens.
 
 from base64 import b64encode
 from collections.abc import Callable
-from harness.apiserver.defaults_policy import POLICY
+
 from harness.apiserver.defaults_pods import (
     Object,
     canonical_list,
@@ -18,6 +18,7 @@ from harness.apiserver.defaults_pods import (
     default_volume_source,
     fill,
 )
+from harness.apiserver.defaults_policy import POLICY
 from harness.apiserver.defaults_workloads import WORKLOADS
 
 _NAME_LABEL = "kubernetes.io/metadata.name"

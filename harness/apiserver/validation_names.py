@@ -121,8 +121,10 @@ def qualified(key: str) -> tuple[str, ...]:
     """A label's key, an annotation's, a finalizer: a name, with a subdomain and a slash before it or not."""
     prefix, slash, name = key.rpartition("/")
     if "/" in prefix:
-        return (f"a qualified name {_QUALIFIED_RULE} with an optional DNS subdomain prefix and '/'"
-                " (e.g. 'example.com/MyName')",)
+        return (
+            f"a qualified name {_QUALIFIED_RULE} with an optional DNS subdomain prefix and '/'"
+            " (e.g. 'example.com/MyName')",
+        )
     wrong: list[str] = []
     if slash:
         if not prefix:
