@@ -45,6 +45,13 @@ def not_found(field: str, value: Any) -> Cause:
     return Cause(field, "FieldValueNotFound", f"Not found: {shown(value)}")
 
 
+def immutable(field: str, value: Any, before: Any) -> Causes:
+    """A cause if a field changed that must not; absent, null and empty are one."""
+    if value == before or not (value or before):
+        return []
+    return [invalid(field, value, "field is immutable")]
+
+
 def too_long(field: str, most: int) -> Cause:
     """More than `most` bytes; the value itself is not repeated."""
     return Cause(field, "FieldValueTooLong", f"Too long: may not be more than {most} bytes")

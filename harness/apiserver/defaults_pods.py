@@ -1,8 +1,8 @@
 """What kube-apiserver writes into pods, and into pod templates, that their author left out.
 
 A pod gets more than a template does: requests from limits, service links, host ports and a service account are settled
-only once there is a pod. Follows `pkg/apis/core/v1/defaults.go`, and the ServiceAccount admission plugin for the name of
-the account. Shapes have been checked against the schema by then.
+only once there is a pod. Follows `pkg/apis/core/v1/defaults.go`, and the ServiceAccount admission plugin for the name
+of the account. Shapes have been checked against the schema by then.
 """
 
 from collections.abc import Iterator

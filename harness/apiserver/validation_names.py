@@ -23,7 +23,6 @@ _DNS_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE = f"({_QUALIFIED})?"
 _CONFIG_KEY = "[-._a-zA-Z0-9]+"
-_PORT_NAME = "[a-z0-9]([a-z0-9-]*[a-z0-9])*"
 
 _is_dns_label = re.compile(_DNS_LABEL).fullmatch
 _is_subdomain = re.compile(_DNS_SUBDOMAIN).fullmatch
@@ -31,7 +30,6 @@ _is_dns_1035 = re.compile(_DNS_1035).fullmatch
 _is_qualified = re.compile(_QUALIFIED).fullmatch
 _is_value = re.compile(_VALUE).fullmatch
 _is_config_key = re.compile(_CONFIG_KEY).fullmatch
-_is_path_segment_bad = re.compile(r"[/%]").search
 
 
 def _sentence(rule: str, pattern: str, *examples: str) -> str:
@@ -66,6 +64,7 @@ _QUALIFIED_RULE = _sentence(
     "my.name",
     "123-abc",
 )
+_PREFIXED = " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
 _VALUE_RULE = _sentence(
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.',"
     " and must start and end with an alphanumeric character",
@@ -121,10 +120,7 @@ def qualified(key: str) -> tuple[str, ...]:
     """A label's key, an annotation's, a finalizer: a name, with a subdomain and a slash before it or not."""
     prefix, slash, name = key.rpartition("/")
     if "/" in prefix:
-        return (
-            f"a qualified name {_QUALIFIED_RULE} with an optional DNS subdomain prefix and '/'"
-            " (e.g. 'example.com/MyName')",
-        )
+        return (f"a qualified name {_QUALIFIED_RULE}{_PREFIXED}",)
     wrong: list[str] = []
     if slash:
         if not prefix:

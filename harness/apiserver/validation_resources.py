@@ -1,7 +1,7 @@
 """Requests and limits: what may be asked for, in which amounts, and how the two go together.
 
-A name with a domain of its own (`nvidia.com/gpu`, `koordinator.sh/gpu-core`) is an extended resource: whole units only, and
-the request is the limit. `kubernetes.io/` names count as the cluster's own and may be overcommitted.
+A name with a domain of its own (`nvidia.com/gpu`, `koordinator.sh/gpu-core`) is an extended resource: whole units only,
+and the request is the limit. `kubernetes.io/` names count as the cluster's own and may be overcommitted.
 """
 
 import re
