@@ -7,12 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from harness.apiserver import errors
+from harness.apiserver.causes import Cause, message
 from harness.apiserver.customs import Custom
 from harness.apiserver.defaults import default
+from harness.apiserver.qos import qos_class
 from harness.apiserver.resources import Registry, Resource
 from harness.apiserver.schemas import schema_for, unknown_fields
 from harness.apiserver.store import Object, Store
-from harness.apiserver.validation import Cause, message, qos_class, validate
+from harness.apiserver.validation import validate
 from scheduler.api.clock import Clock
 
 SYSTEM_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
@@ -120,9 +122,8 @@ class Admission:
             causes += self._custom(resource).problems(body)
         if causes:
             name = str(body["metadata"].get("name", ""))
-            kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
             said = [{"reason": one.reason, "message": one.message, "field": one.field} for one in causes]
-            raise errors.invalid(resource.kind, resource.group, name, message(kind, name, causes), said)
+            raise errors.invalid(resource.kind, resource.group, name, message(resource.kind, name, causes, group=resource.group), said)
 
     def _check_namespace(self, resource: Resource, namespace: str, body: Object) -> None:
         found = self._store.collection(("", "namespaces")).get(("", namespace))

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from harness.apiserver.validation import Cause
+from harness.apiserver.causes import Cause
 
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _EMBEDDED = "x-kubernetes-embedded-resource"

@@ -7,13 +7,13 @@ from typing import Any
 import orjson
 
 from harness.apiserver.resources import Registry, Resource
-from harness.apiserver.schemas import definitions
+from harness.apiserver.schemas import builtin
 
 Object = dict[str, Any]
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _GVK = "x-kubernetes-group-version-kind"
-_OLD, _NEW = b'"#/definitions/', b'"#/components/schemas/'
+_PACKAGED, _SECOND, _THIRD = b'"#/$defs/', b'"#/definitions/', b'"#/components/schemas/'
 _WRITE_PARAMETERS = [
     {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
     for name in ("dryRun", "fieldManager", "fieldValidation")
@@ -83,7 +83,7 @@ class OpenApi:
             "paths": paths,
             "components": {"schemas": components},
         }
-        return orjson.dumps(body).replace(_OLD, _NEW)
+        return orjson.dumps(body).replace(_PACKAGED, _THIRD)
 
     def _second(self) -> bytes:
         found: Object = {}
@@ -91,11 +91,11 @@ class OpenApi:
             for version in versions:
                 found.update(self._components(self._rows(group, version)))
         info = {"title": "Kubernetes", "version": "v1.35.0"}
-        return orjson.dumps({"swagger": "2.0", "info": info, "paths": {}, "definitions": found})
+        return orjson.dumps({"swagger": "2.0", "info": info, "paths": {}, "definitions": found}).replace(_PACKAGED, _SECOND)
 
     def _components(self, rows: list[Resource]) -> Iterator[tuple[str, Object]]:
         """The schemas of these kinds and all that they refer to."""
-        known = definitions()
+        known = builtin().definitions
         kinds = {(row.group, row.version, row.kind) for row in rows if row.custom is None}
         todo = [name for name, schema in known.items() if _kind_of(schema) in kinds]
         for row in rows:
@@ -140,7 +140,7 @@ def _custom(row: Resource) -> tuple[str, Object]:
         **(schema.get("properties") or {}),
         "apiVersion": {"type": "string"},
         "kind": {"type": "string"},
-        "metadata": {"allOf": [{"$ref": f"#/definitions/{_META}"}], "description": "Standard object's metadata."},
+        "metadata": {"allOf": [{"$ref": f"#/$defs/{_META}"}], "description": "Standard object's metadata."},
     }
     schema[_GVK] = [{"group": row.group, "version": row.version, "kind": row.kind}]
     reverse = ".".join(reversed(row.group.split(".")))
@@ -151,7 +151,7 @@ def _paths(row: Resource, schema: str) -> Object:
     root = f"/apis/{row.group}/{row.version}" if row.group else f"/api/{row.version}"
     base = f"{root}/namespaces/{{namespace}}/{row.plural}" if row.namespaced else f"{root}/{row.plural}"
     kind = {"group": row.group, "version": row.version, "kind": row.kind}
-    content = {"application/json": {"schema": {"$ref": f"#/definitions/{schema}"}}} if schema else {}
+    content = {"application/json": {"schema": {"$ref": f"#/$defs/{schema}"}}} if schema else {}
 
     def operation(verb: str, action: str) -> Object:
         found: Object = {

@@ -142,6 +142,10 @@ class Registry:
                 return row
         return None
 
+    def storage(self, key: tuple[str, str]) -> Resource | None:
+        """A row for the objects of a collection; of several versions the first."""
+        return next((row for row in self._rows.values() if row.key == key), None)
+
     def set_custom(self, group: str, plural: str, rows: tuple[Resource, ...]) -> None:
         """Serve the versions of a CRD; none: stop serving it."""
         for old in self._custom.pop((group, plural), ()):

@@ -52,13 +52,15 @@ class Change:
 
 
 OnChange = Callable[[Change], None]
+CollectionKey = tuple[str, str]  # group, plural
+OnAnyChange = Callable[[CollectionKey, Change], None]
 
 
 class Collection:
     """All objects of one kind."""
 
-    def __init__(self, store: "Store", history: int) -> None:
-        self._store = store
+    def __init__(self, store: "Store", key: CollectionKey, history: int) -> None:
+        self._store, self.key = store, key
         self._items: dict[str, dict[str, Item]] = {}  # namespace → name → item
         self._count = 0
         self.history: deque[Change] = deque(maxlen=history)
@@ -141,6 +143,8 @@ class Collection:
         self.history.append(change)
         for listener in self._listeners:
             listener(change)
+        for everywhere in self._store.listeners:
+            everywhere(self.key, change)
 
 
 class Snapshots:
@@ -177,7 +181,8 @@ class Store:
     def __init__(self, *, history: int = HISTORY) -> None:
         self._version = 0
         self._history = history
-        self._collections: dict[tuple[str, str], Collection] = {}
+        self._collections: dict[CollectionKey, Collection] = {}
+        self.listeners: list[OnAnyChange] = []  # told of every change of every collection; they must not write
         self.snapshots = Snapshots()
 
     @property
@@ -189,16 +194,12 @@ class Store:
         self._version += 1
         return self._version
 
-    def collection(self, key: tuple[str, str]) -> Collection:
+    def collection(self, key: CollectionKey) -> Collection:
         """Of `(group, plural)`; made when first asked for."""
         found = self._collections.get(key)
         if found is None:
-            found = self._collections[key] = Collection(self, self._history)
+            found = self._collections[key] = Collection(self, key, self._history)
         return found
 
-    def drop(self, key: tuple[str, str]) -> None:
-        """Forget a collection: its CRD is gone."""
-        self._collections.pop(key, None)
-
-    def __iter__(self) -> Iterator[tuple[tuple[str, str], Collection]]:
+    def __iter__(self) -> Iterator[tuple[CollectionKey, Collection]]:
         return iter(list(self._collections.items()))
