@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver.tables import IncludeObject, columns, frame, printer, row, table
+from harness.apiserver.tables import _PRINTERS, IncludeObject, columns, frame, printer, row, table
 
 NOW = 1_767_226_000.0  # 2026-01-01T00:06:40Z
 
@@ -117,8 +117,6 @@ def test_a_kind_that_nobody_knows_has_name_and_age() -> None:
 
 def test_nothing_but_the_metadata_is_needed() -> None:
     """Every printer copes with an object that has no spec, no status, and not even a creation time."""
-    from harness.apiserver.tables import _PRINTERS
-
     for (group, plural), how in _PRINTERS.items():
         made = row(how, {"metadata": {"name": "x"}}, now=NOW)
         assert len(made["cells"]) == len(how.columns), (group, plural)

@@ -38,7 +38,7 @@ def pod(
     return {"metadata": {"name": "p", "creationTimestamp": CREATED}, "spec": spec, "status": status}
 
 
-SIDECAR = {"spec": {"restartPolicy": "Always"}, "started": True}
+SIDECAR: dict[str, Any] = {"spec": {"restartPolicy": "Always"}, "started": True}
 MAIN_WAITS = box("a", waiting("PodInitializing"))
 
 
@@ -163,7 +163,7 @@ def test_a_pod_in_one_word(given: dict[str, Any], want: list[str]) -> None:
     ],
 )
 def test_a_pod_that_is_being_deleted(phase: str, reason: str | None, want: str) -> None:
-    given = pod(phase, [], **({"reason": reason} if reason else {}))
+    given = pod(phase, [], reason=reason)
     given["metadata"]["deletionTimestamp"] = CREATED
     assert PODS.cells(given, NOW)[2] == want
 
