@@ -1,7 +1,7 @@
 """What may change in a pod once it exists: little, and less by subresource.
 
-The last check compares the old spec with the new one, everything that may change taken back; upstream adds a diff to its
-message, which nobody parses and we leave out.
+The last check compares the old spec with the new one, everything that may change taken back; upstream adds a diff to
+its message, which nobody parses and we leave out.
 """
 
 from typing import Any
