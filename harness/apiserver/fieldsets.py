@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import orjson
 
-from harness.apiserver.patch import PatchError, same_json
-from harness.apiserver.schemas import JsonObject, SchemaNode
+from harness.apiserver.patch import same_json
+from harness.apiserver.schemas import SchemaNode
 
 FieldSet = dict[str, Any]
 
@@ -113,34 +113,24 @@ def in_order(fields: FieldSet) -> FieldSet:
     return {element: in_order(fields[element]) if fields[element] else fields[element] for element in sorted(fields)}
 
 
-def items_by_element(items: list[Any], schema: SchemaNode) -> dict[str, Any]:
-    """A keyed list's or a set's items by path element; of items with one key the first.
-
-    Raises PatchError (BadRequest) for an item that lacks its keys.
-    """
-    out: dict[str, Any] = {}
-    for place, item in enumerate(items):
-        out.setdefault(_element(item, place, schema), item)
-    return out
+def item_elements(items: list[Any], schema: SchemaNode) -> list[str]:
+    """The path elements of a keyed list's or a set's items; an item without its keys goes by its place, `i:PLACE`."""
+    return [_element(item, schema) or f"i:{place}" for place, item in enumerate(items)]
 
 
-def _element(item: Any, place: int, schema: SchemaNode) -> str:
+def _element(item: Any, schema: SchemaNode) -> str:
     if schema.list_type == "set":
         return "v:" + orjson.dumps(item, option=orjson.OPT_SORT_KEYS).decode()
+    if not isinstance(item, dict):
+        return ""
     keys = {}
     for key in schema.list_map_keys:
-        value = item.get(key) if isinstance(item, dict) else None
+        value = item.get(key)
         if value is None:
             value = schema.key_default(key)
         if value is not None:
             keys[key] = value
-        elif len(schema.list_map_keys) == 1 or not isinstance(item, dict):
-            raise PatchError(
-                f"element {place}: associative list with keys has an element that omits key field {key!r} "
-                "(and doesn't have default value)",
-                "BadRequest",
-            )
-    return "k:" + orjson.dumps(keys, option=orjson.OPT_SORT_KEYS).decode()
+    return "k:" + orjson.dumps(keys, option=orjson.OPT_SORT_KEYS).decode() if keys else ""
 
 
 def is_granular(value: Any, schema: SchemaNode | None) -> bool:
@@ -157,7 +147,7 @@ def named_children(value: Any, schema: SchemaNode | None) -> Iterator[tuple[str,
             child = schema.child(name) if schema is not None else None
             yield "f:" + name, field, child, schema is not None and schema.names(name)
     elif schema is not None:
-        for element, item in items_by_element(value, schema).items():
+        for element, item in zip(item_elements(value, schema), value, strict=True):
             yield element, item, schema.items, False
 
 
@@ -191,7 +181,7 @@ def compare(before: Any, after: Any, schema: SchemaNode | None, *, creating: boo
         if was is new:
             continue
         there = named and child is not None and not child.custom and element[2:] in _ALWAYS_THERE
-        if was is _MISSING and creating and there:
+        if was is _MISSING and creating and there and isinstance(new, (dict, list)):
             was = type(new)()
         granular = is_granular(new, child)
         if was is _MISSING:

@@ -36,11 +36,11 @@ class SchemaNode:
 
     __slots__ = (
         "_children",
-        "custom",
         "_definitions",
         "_items",
         "_properties",
         "_values",
+        "custom",
         "embedded_resource",
         "int_or_string",
         "is_struct",
