@@ -7,7 +7,6 @@ Validation of values (types, ranges, patterns) is not done here.
 
 import functools
 import importlib.util
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +30,17 @@ _KEY_DEFAULTS = {"protocol": "TCP"}
 class SchemaNode:
     """One place in an object's schema; the same node serves every object that has that place.
 
+    `custom` is true for the fields that a custom resource's own schema describes.
     `raw` is the OpenAPI dictionary, with a `$ref` followed and what stands beside the `$ref` laid over it.
     """
 
     __slots__ = (
         "_children",
-        "_custom",
         "_definitions",
         "_items",
         "_properties",
         "_values",
+        "custom",
         "embedded_resource",
         "int_or_string",
         "is_struct",
@@ -63,7 +63,7 @@ class SchemaNode:
             custom = False
         self.raw = raw
         self._definitions = definitions
-        self._custom = custom
+        self.custom = custom
         kind = raw.get("type")
         self.type: str = next((k for k in kind if k != "null"), "") if isinstance(kind, list) else kind or ""
         self.int_or_string = bool(raw.get("x-kubernetes-int-or-string")) or (not self.type and "oneOf" in raw)
@@ -119,16 +119,16 @@ class SchemaNode:
         items = self.items
         node = items.child(key) if items is not None else None
         default = node.raw.get("default") if node is not None else None
-        if default is None and node is not None and not self._custom:
+        if default is None and node is not None and not self.custom:
             return _KEY_DEFAULTS.get(key)
         return default
 
-    def fields(self) -> Iterator[str]:
-        """The names of the fields that the schema spells out."""
-        return iter(self._properties)
+    def names(self, name: str) -> bool:
+        """Whether the schema spells out field `name`, rather than knowing it as one of a map's keys."""
+        return name in self._properties
 
     def _node(self, raw: JsonObject) -> "SchemaNode":
-        return SchemaNode(raw, self._definitions, custom=self._custom)
+        return SchemaNode(raw, self._definitions, custom=self.custom)
 
     def __repr__(self) -> str:
         return f"SchemaNode({self.type or '?'}, {sorted(self._properties)[:8]})"
