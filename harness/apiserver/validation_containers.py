@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from harness.apiserver.causes import Causes, duplicate, forbidden, invalid, not_found, required, unsupported
-from harness.apiserver.validation_names import Object, config_key, dns_label, port_name, qualified
+from harness.apiserver.validation_names import Object, config_key, dns_label, port_name
 from harness.apiserver.validation_resources import NOT_NEGATIVE, check_requirements
 
 PORT_RANGE = "must be between 1 and 65535, inclusive"
@@ -251,7 +251,3 @@ def check_volumes(volumes: list[Object], path: str, causes: Causes) -> frozenset
         if len(causes) == before and name:
             names.add(name)
     return frozenset(names)
-
-
-def check_condition_type(name: str, path: str, causes: Causes) -> None:
-    causes.extend(invalid(path, name, problem) for problem in qualified(name))

@@ -178,5 +178,8 @@ def check_claim(obj: Object, old: Object | None, causes: Causes) -> None:
         before = old.get("spec") or {}
         movable = ("resources", "volumeName", "volumeAttributesClassName", "storageClassName")
         if any(spec.get(field) != before.get(field) for field in spec.keys() | before.keys() if field not in movable):
-            problem = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+            problem = (
+                "spec is immutable after creation except resources.requests"
+                " and volumeAttributesClassName for bound claims"
+            )
             causes.append(forbidden("spec", problem))

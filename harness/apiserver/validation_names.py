@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from harness.apiserver.causes import Causes, duplicate, forbidden, invalid, required, too_long
+from harness.apiserver.causes import Causes, forbidden, invalid, required, too_long
 
 Object = dict[str, Any]
 Rule = Callable[[str], tuple[str, ...]]  # what is wrong with a name, in upstream's sentences; nothing if it is fine
@@ -203,7 +203,7 @@ def check_metadata(metadata: Object, rule: Rule, causes: Causes) -> None:
         for problem in rule(name):
             causes.append(invalid("metadata.name", name, problem))
     if generate := metadata.get("generateName"):
-        for problem in rule(generate.removesuffix("-") if generate != "-" else "-"):  # five characters will follow it
+        for problem in rule(f"{generate[:-1]}a" if generate.endswith("-") else generate):  # more will follow the dash
             causes.append(invalid("metadata.generateName", generate, problem))
     if namespace := metadata.get("namespace"):
         for problem in dns_label(namespace):
@@ -276,12 +276,3 @@ def _check_finalizers(finalizers: list[str], causes: Causes) -> None:
             causes.append(invalid(path, name, problem))
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:
         causes.append(invalid(path, finalizers, "finalizer orphan and foregroundDeletion cannot be both set"))
-
-
-def check_unique(items: list[str], path: str, causes: Causes) -> None:
-    """Each text once; `path` has a {} for the index."""
-    seen: set[str] = set()
-    for index, item in enumerate(items):
-        if item in seen:
-            causes.append(duplicate(path.format(index), item))
-        seen.add(item)

@@ -4,7 +4,6 @@ A name with a domain of its own (`nvidia.com/gpu`, `koordinator.sh/gpu-core`) is
 and the request is the limit. `kubernetes.io/` names count as the cluster's own and may be overcommitted.
 """
 
-import re
 from functools import lru_cache
 from typing import Any
 
@@ -19,7 +18,6 @@ _SYNTAX = r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinu
 _STANDARD = frozenset({quantity.CPU, quantity.MEMORY, quantity.EPHEMERAL_STORAGE})
 _COMPUTE = frozenset({quantity.CPU, quantity.MEMORY})
 _HUGEPAGES = "hugepages-"
-_QUOTED = re.compile(r"(requests|limits)\.")
 _WHOLE_BY_NAME = frozenset({"pods", "services", "replicationcontrollers", "resourcequotas", "secrets", "configmaps",
                             "persistentvolumeclaims", "services.nodeports", "services.loadbalancers"})  # fmt: skip
 
@@ -106,8 +104,3 @@ def check_requirements(resources: Object, path: str, causes: Causes) -> None:
     names = limits.keys() | requests.keys()
     if not names & _COMPUTE and any(name.startswith(_HUGEPAGES) for name in names):
         causes.append(forbidden(path, "HugePages require cpu or memory"))
-
-
-def quota_resource(name: str) -> str:
-    """The resource that an entry of a quota counts: `requests.nvidia.com/gpu` counts `nvidia.com/gpu`."""
-    return _QUOTED.sub("", name, count=1) if _QUOTED.match(name) else name
