@@ -96,11 +96,12 @@ def apply(
     before = bare(live) if live is not None else None
     applier = Manager(manager, "Apply", "", subresource)
     last = owners.get(applier)
-    mine = owned(fields_of(config, schema))
+    said = fields_of(config, schema)
+    mine = owned(said)
 
     merged = _merge(before or {}, config, schema)
     if last is not None and last.fields:
-        everyone = mine
+        everyone = said  # with what cannot be owned: the name holds the metadata
         for each, own in owners.items():
             if each != applier:
                 everyone = union(everyone, own.fields)

@@ -216,6 +216,12 @@ def test_what_another_manager_owns_stays_when_it_is_given_up() -> None:
     assert "labels" not in obj["metadata"]
 
 
+def test_the_servers_own_metadata_outlives_the_last_owned_field_there() -> None:
+    live = applied(None, config_map({"labels": {"a": "b"}}))
+    live["metadata"] |= {"uid": "u", "resourceVersion": "7"}
+    assert plain(applied(live, config_map(), now=T1))["metadata"] == {"name": "c", "uid": "u", "resourceVersion": "7"}
+
+
 def test_a_defaulted_field_stays_in_an_item_that_stays_and_goes_with_one_that_goes() -> None:
     live = applied(None, deployment({"name": "a", "image": "1"}, {"name": "b", "image": "1"}))
     for container in live["spec"]["template"]["spec"]["containers"]:
