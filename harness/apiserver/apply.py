@@ -96,11 +96,12 @@ def apply(
     before = bare(live) if live is not None else None
     applier = Manager(manager, "Apply", "", subresource)
     last = owners.get(applier)
-    mine = owned(fields_of(config, schema))
+    said = fields_of(config, schema)
+    mine = owned(said)
 
     merged = _merge(before or {}, config, schema)
     if last is not None and last.fields:
-        everyone = mine
+        everyone = said  # with what cannot be owned: the name holds the metadata
         for each, own in owners.items():
             if each != applier:
                 everyone = union(everyone, own.fields)
@@ -232,17 +233,17 @@ def _pruned(merged: JsonObject, last: FieldSet, everyone: FieldSet, schema: Sche
     What stood in a removed list item or map entry without an owner goes with it; elsewhere the unowned stays.
     """
     last = with_named_parents(last, schema)
-    rest = without(merged, last, schema) or {}
+    rest = without(merged, last, schema)
 
     def members(value: Any) -> FieldSet:
         return with_named_parents(fields_of(value, schema), schema)
 
     present = members(merged)
     kept = union(members(rest), with_named_parents(everyone, schema))
-    rest = without(merged, difference(present, kept), schema) or {}
+    rest = without(merged, difference(present, kept), schema)
     gone = intersection(difference(present, members(rest)), last)
-    pruned = without(merged, gone, schema)
-    return pruned if isinstance(pruned, dict) else {}
+    pruned: JsonObject = without(merged, gone, schema)
+    return pruned
 
 
 def _held_against(

@@ -232,7 +232,7 @@ def with_named_parents(fields: FieldSet, schema: SchemaNode | None) -> FieldSet:
 
 
 def without(value: Any, gone: FieldSet, schema: SchemaNode | None) -> Any:
-    """A granular value without the given fields; a container that is emptied by this goes too (None at the root)."""
+    """A granular value without the given fields; a container that is emptied stays, unless it is given too."""
     kept: list[tuple[str, Any]] = []
     touched = False
     for element, field, child, _ in named_children(value, schema):
@@ -244,10 +244,7 @@ def without(value: Any, gone: FieldSet, schema: SchemaNode | None) -> Any:
         else:
             left = without(field, node, child) if is_granular(field, child) else field
             touched = touched or left is not field
-            if left is not None:
-                kept.append((element, left))
+            kept.append((element, left))
     if not touched:
         return value
-    if not kept:
-        return None
     return {element[2:]: field for element, field in kept} if isinstance(value, dict) else [field for _, field in kept]
