@@ -64,7 +64,8 @@ def test_message_of_one_cause_and_of_several() -> None:
                 (
                     'metadata.labels: Invalid value: "a/b/c": a qualified name must consist of'
                     " alphanumeric characters, '-',"
-                    " '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or"
+                    " '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or"
+                    " 'my.name',  or"
                     " '123-abc', regex used for validation is"
                     " '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS"
                     " subdomain prefix and '/' (e.g. 'example.com/MyName')"

@@ -84,7 +84,8 @@ def gpu(request: Any, limit: Any) -> Object:
             [
                 "env[0].name: Required value",
                 (
-                    'env[1].name: Invalid value: "A=B": a valid environment variable name must consist only of printable'
+                    'env[1].name: Invalid value: "A=B": a valid environment variable name must consist only of'
+                    " printable"
                     " ASCII characters other than '='"
                 ),
             ],
