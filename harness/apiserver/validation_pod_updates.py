@@ -168,7 +168,8 @@ def _take_placement_back(spec: Object, before: Object, causes: Causes) -> None:
     nodes, nodes_before = affinity.get("nodeAffinity"), was.get("nodeAffinity")
     if nodes != nodes_before:
         _check_narrower(nodes or {}, nodes_before or {}, causes)
-        spec["affinity"] = {**affinity, "nodeAffinity": nodes_before}
+        others = {kind: terms for kind, terms in affinity.items() if kind != "nodeAffinity"}
+        spec["affinity"] = {**others, "nodeAffinity": nodes_before} if nodes_before else others
 
 
 def _check_narrower(now: Object, before: Object, causes: Causes) -> None:
