@@ -10,7 +10,7 @@ import gzip
 import logging
 import ssl
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import httptools
 
@@ -63,8 +63,7 @@ class Connection(asyncio.Protocol):
     # -- asyncio ------------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's TLS transport does not inherit from it
         self._connections.add(self)
         certificate: Any = transport.get_extra_info("peercert")
         self._certificate = certificate or None
