@@ -21,7 +21,7 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import msgspec
 
@@ -283,7 +283,7 @@ class ResultsWriter:
             os.close(descriptor)
         self._files.clear()
 
-    def __enter__(self) -> "ResultsWriter":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -306,7 +306,7 @@ def read_run(folder: Path | str) -> Run:
     """Read a run's folder.
 
     Raises:
-        ResultsError: the folder is no run, or a file in it is not as the format says; names file, line, expected, found.
+        ResultsError: the folder is no run, or a file in it is not as the format says.
     """
     home = Path(folder)
     if not (home / RUN).is_file():
@@ -392,8 +392,6 @@ def _kind_of(folder: Path) -> str:
 def _refuse_strangers(folder: Path) -> None:
     """A folder that somebody filled with other things stays as it is."""
     names = [path.name for path in folder.iterdir()]
-    if not names or any(_LINES.fullmatch(name) for name in names):
-        return
     if RUN in names:
         try:
             found = msgspec.json.decode((folder / RUN).read_bytes(), type=dict[str, Any]).get("format")
@@ -401,6 +399,10 @@ def _refuse_strangers(folder: Path) -> None:
             found = None
         if found == FORMAT:
             return
+    elif all(
+        _LINES.fullmatch(name) or name in (FLEET, EVIDENCE, ALLURE) or name.startswith(f".{RUN}.") for name in names
+    ):
+        return  # empty, or a run that has just begun
     raise ResultsError(
         f"results folder {folder}: expected a new or empty folder, or one that an earlier run left; "
         f"found {_kind_of(folder)}; name another folder"
