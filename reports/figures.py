@@ -113,7 +113,7 @@ def nice_step(least: float) -> float:
 
 
 def cumulative(samples: Sequence[float], points: int = 160) -> list[tuple[float, float]]:
-    """Points (value, percent of samples not above it) of sorted samples, thinned to `points` with the tail kept whole."""
+    """(value, percent of samples not above it) of sorted samples: about `points` of them, the tail whole."""
     count = len(samples)
     tail = max(0, count - 20)
     picked = sorted({*range(0, count, max(1, count // points)), *range(tail, count)})

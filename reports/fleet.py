@@ -78,7 +78,9 @@ def _roomy(nodes: Sequence[NodeState]) -> Markup:
         )
         for kind, group in groupby(sorted(node.devices, key=lambda d: (d.type, d.minor)), key=lambda d: d.type):
             for place, device in enumerate(group):
-                parts.append(_cell(node, device, starts[kind] + place * cell, y, cell - 4, row - 5, figure=cell >= 26))
+                parts.append(
+                    _cell(node, device, starts[kind] + place * cell, y, wide=cell - 4, high=row - 5, figure=cell >= 26)
+                )
         models = ", ".join(dict.fromkeys(device.model for device in node.devices if device.model))
         parts.append(f'<text class="tick" x="{x:.1f}" y="{y + 18}">{escape(_clipped(models, 34))}</text>')
     return _picture(parts, top + len(nodes) * row, summary_of(nodes))
@@ -95,18 +97,17 @@ def _dense(nodes: Sequence[NodeState]) -> Markup:
     for number, node in enumerate(nodes):
         x, y = (number // rows) * block, (number % rows) * (cell + 2)
         if len(nodes) <= 200:
-            parts.append(
-                f'<text class="tiny end" x="{x + 72:.1f}" y="{y + cell - 2:.1f}">{escape(_clipped(node.name, 13))}</text>'
-            )
+            name = escape(_clipped(node.name, 13))
+            parts.append(f'<text class="tiny end" x="{x + 72:.1f}" y="{y + cell - 2:.1f}">{name}</text>')
             x += 78
         parts += [
-            _cell(node, device, x + place * cell, y, cell - 1.5, cell - 1, figure=False)
+            _cell(node, device, x + place * cell, y, wide=cell - 1.5, high=cell - 1, figure=False)
             for place, device in enumerate(node.devices)
         ]
     return _picture(parts, rows * (cell + 2) + 4, summary_of(nodes))
 
 
-def _cell(node: NodeState, device: DeviceState, x: float, y: float, wide: float, high: float, *, figure: bool) -> str:
+def _cell(node: NodeState, device: DeviceState, x: float, y: float, *, wide: float, high: float, figure: bool) -> str:
     used = occupancy(device)
     well = device.health == "ok"
     style = step_of(used) if well else "sick"

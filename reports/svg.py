@@ -65,7 +65,8 @@ def throughput(load: Load) -> Markup:
         wide = max(0.5, _x((number + 1) / len(load.bound)) - x - 0.8)
         says = f"{short(number * load.width)} s: {short(rate)} pods/s bound, {short(load.created[number])} created"
         parts.append(
-            f'<rect class="bar" x="{x:.1f}" y="{y:.1f}" width="{wide:.1f}" height="{_y(0) - y:.1f}"><title>{says}</title></rect>'
+            f'<rect class="bar" x="{x:.1f}" y="{y:.1f}" width="{wide:.1f}" height="{_y(0) - y:.1f}">'
+            f"<title>{says}</title></rect>"
         )
     if any(load.created):
         middle = [(_x((n + 0.5) / len(load.created)), _y(rate / ceiling)) for n, rate in enumerate(load.created)]
