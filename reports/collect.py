@@ -88,11 +88,14 @@ class Collection:
 
 
 def state_of(cases: Iterable[Case]) -> State:
-    """A requirement is verified by a case that passed, unless another failed or broke. Skips say nothing."""
+    """A requirement is verified by a case that passed, unless another failed or broke. Skips say nothing.
+
+    One that is broken alone is not verified: the harness was at fault, which is no verdict on the subject.
+    """
     verdicts = {case.verdict for case in cases}
-    if verdicts & {"failed", "broken"}:
+    if "failed" in verdicts:
         return "failed"
-    return "verified" if "passed" in verdicts else "not verified"
+    return "verified" if "passed" in verdicts and "broken" not in verdicts else "not verified"
 
 
 def collect(folders: Sequence[Path], *, features: Path | None = None) -> Collection:

@@ -63,18 +63,23 @@ def _roomy(nodes: Sequence[NodeState]) -> Markup:
     """Names on the left, figures in the cells, the model on the right."""
     kinds = list(dict.fromkeys(device.type for node in nodes for device in node.devices))
     most = {kind: max(sum(d.type == kind for d in node.devices) for node in nodes) for kind in kinds}
-    name_wide, row, top = 150, 30, 24
-    cell = min(64.0, (WIDTH - name_wide - 210 - 18 * len(kinds)) / max(1, sum(most.values())))
-    parts, x = list[str](), float(name_wide)
+    name_wide = 18 + 7.6 * max((len(_clipped(node.name, 20)) for node in nodes), default=0)
+    row, top = 30, 40
+    cell = min(72.0, (WIDTH - name_wide - 210 - 18 * len(kinds)) / max(1, sum(most.values())))
+    parts, x = list[str](), name_wide
     starts: dict[str, float] = {}
     for kind in kinds:
         starts[kind] = x
-        parts.append(f'<text class="tick" x="{x:.1f}" y="14">{escape(kind)}</text>')
+        parts.append(f'<text class="node" x="{x:.1f}" y="14">{escape(kind)}</text>')
+        parts += [
+            f'<text class="tick mid" x="{x + place * cell + cell / 2 - 2:.1f}" y="32">{place}</text>'
+            for place in range(most[kind])
+        ]
         x += most[kind] * cell + 18
     for number, node in enumerate(nodes):
         y = top + number * row
         parts.append(
-            f'<text class="node end" x="{name_wide - 12}" y="{y + 18}">{escape(_clipped(node.name, 20))}</text>'
+            f'<text class="node end" x="{name_wide - 12:.1f}" y="{y + 18}">{escape(_clipped(node.name, 20))}</text>'
         )
         for kind, group in groupby(sorted(node.devices, key=lambda d: (d.type, d.minor)), key=lambda d: d.type):
             for place, device in enumerate(group):

@@ -29,6 +29,7 @@ MOST_TEXT = 64 * 1024  # bytes of one piece of evidence that go into the page
 MOST_PICTURE = 512 * 1024
 MOST_EVIDENCE = 8 * 1024 * 1024  # of all together, so that the page still opens
 OPEN_FINDINGS = 12  # so many stand open; the rest a reader opens
+ACRONYMS = frozenset({"api", "cpu", "gpu", "hami", "npu", "numa", "rdma", "http"})
 VERDICTS = {"passed": "PASS", "failed": "FAIL", "incomplete": "INCOMPLETE"}
 
 
@@ -269,6 +270,7 @@ def _latency_plots(series: Sequence[Series], runs: Sequence[Run]) -> list[Plot]:
             said = "; ".join(
                 f"{label}: p50 {short(one.at(50))}, p99 {short(one.at(99))} {unit}"
                 for one, label in zip(part, names, strict=True)
+                if len(part) <= 2  # more than two are read in the table
             )
             plots.append(Plot(phrase(name), svg.latency(part, names), tuple(svg.legend(names)), said))
     return plots
@@ -288,6 +290,6 @@ def _series_name(series: Series, runs: Sequence[Run]) -> str:
 
 
 def phrase(name: str) -> str:
-    """A measurement's name for people: create_to_bound is Create to bound."""
-    text = name.replace("_", " ").strip()
+    """A measurement's name for people: gpu_allocated is GPU allocated."""
+    text = " ".join(word.upper() if word in ACRONYMS else word for word in name.split("_") if word)
     return text[:1].upper() + text[1:]
