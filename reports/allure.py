@@ -33,7 +33,7 @@ def labels(case: Case) -> list[tuple[str, str]]:
     if case.suite:
         found += [("parentSuite", "seatrial"), ("suite", case.suite)]
     if case.case:
-        found.append(("as_id", case.case))
+        found.append(("tag", case.case))
     found.append(("severity", case.severity if case.severity in SEVERITIES else "normal"))
     return found
 

@@ -93,6 +93,10 @@ def _print_comparison(outcome: Comparison) -> None:
         print(f"{'regressed' if figure.regressed else 'figure':<9}  {_moved(figure)}")
     if not outcome.cases and not outcome.figures:
         print("nothing changed")
+    if outcome.lost:
+        print(f"{outcome.lost} cases that gave a verdict give none any more")
+    if outcome.incomplete:
+        print("the new results are incomplete: the run was cut short, or nothing passed")
     print("REGRESSED" if outcome.regressed else "no regression")
 
 

@@ -47,19 +47,31 @@ class Comparison:
 
     cases: tuple[CaseChange, ...]
     figures: tuple[FigureChange, ...]
+    incomplete: bool = False  # the new results prove nothing, so nothing can be said for them
+
+    @property
+    def lost(self) -> int:
+        """How many cases are no longer verified."""
+        return sum(one.change == "lost" for one in self.cases)
 
     @property
     def regressed(self) -> bool:
-        return any(one.change == "regressed" for one in self.cases) or any(one.regressed for one in self.figures)
+        return (
+            self.incomplete
+            or any(one.change == "regressed" for one in self.cases)
+            or any(one.regressed for one in self.figures)
+        )
 
 
 def compare(base: Collection, new: Collection, *, tolerance: float = 0.1) -> Comparison:
     """Hold `new` against `base`; `tolerance` is the share by which a median may move (0.1: ten percent)."""
-    before, after = _cases(base), _cases(new)
+    alone = len(_backends(base)) == len(_backends(new)) == 1
+    before, after = _cases(base, alone=alone), _cases(new, alone=alone)
     changes = [_case_change(key, before.get(key), after.get(key)) for key in dict.fromkeys((*after, *before))]
-    old_series, new_series = _series(base), _series(new)
+    old_series, new_series = _series(base, alone=alone), _series(new, alone=alone)
     figures = [_figure(old_series[key], new_series[key], tolerance) for key in new_series if key in old_series]
-    return Comparison(tuple(change for change in changes if change), tuple(figures))
+    incomplete = new.verdict == "incomplete"
+    return Comparison(tuple(change for change in changes if change), tuple(figures), incomplete)
 
 
 def better(unit: str) -> Literal["lower", "higher", ""]:
@@ -81,9 +93,17 @@ def median_interval(ordered: tuple[float, ...]) -> tuple[float, float]:
     return ordered[max(0, skipped - 1)], ordered[min(count - 1, count - skipped)]
 
 
-def _cases(side: Collection) -> dict[str, Case]:
-    """Cases by backend and nodeid; of several runs on one backend the latest counts."""
-    return {f"{side.runs[entry.run].info.backend}: {entry.case.nodeid}": entry.case for entry in side.cases}
+def _backends(side: Collection) -> set[str]:
+    return {run.info.backend for run in side.runs}
+
+
+def _cases(side: Collection, *, alone: bool) -> dict[str, Case]:
+    """Cases by nodeid, and by backend unless each side has but one; of several runs on one the latest counts."""
+    return {_on(side, entry.run, alone=alone) + entry.case.nodeid: entry.case for entry in side.cases}
+
+
+def _on(side: Collection, run: int, *, alone: bool) -> str:
+    return "" if alone else f"{side.runs[run].info.backend}: "
 
 
 def _case_change(key: str, base: Case | None, new: Case | None) -> CaseChange | None:
@@ -105,11 +125,12 @@ def _case_change(key: str, base: Case | None, new: Case | None) -> CaseChange | 
     return CaseChange(key, change, before, after, reason)
 
 
-def _series(side: Collection) -> dict[tuple[str, ...], Series]:
-    """Series by what they measure and on which backend; of several runs on one backend the latest counts."""
-    return {
-        (side.runs[one.run].info.backend, one.name, one.unit, one.what): one for one in series_of(side.runs)
-    }  # in the order of the names; within one name the runs come in the order they started
+def _series(side: Collection, *, alone: bool) -> dict[tuple[str, ...], Series]:
+    """Series by what they measure, and where; of several runs on one backend the latest counts, as with cases.
+
+    Within one name `series_of` gives the runs in the order they started.
+    """
+    return {(_on(side, one.run, alone=alone), one.name, one.unit, one.what): one for one in series_of(side.runs)}
 
 
 def _figure(base: Series, new: Series, tolerance: float) -> FigureChange:
