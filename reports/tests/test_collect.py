@@ -86,7 +86,7 @@ def test_a_feature_list_that_cannot_be_used_is_named(tmp_path: Path, content: st
 
 def test_a_folder_without_runs_is_named(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
-    with pytest.raises(ResultsError, match="found a folder with thesis.tex"):
+    with pytest.raises(ResultsError, match=r"found a folder with thesis\.tex"):
         collect([tmp_path])
 
 
