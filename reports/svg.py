@@ -26,8 +26,8 @@ def latency(series: Sequence[Series], names: Sequence[str]) -> Markup:
 
     The series share one unit.
     """
-    low = max(min(one.samples[0] for one in series), max(one.samples[-1] for one in series) * 1e-6, 1e-12)
-    ticks = decades(low, max(one.samples[-1] for one in series))
+    high = max(1e-9, *(one.samples[-1] for one in series))  # a logarithmic axis begins above 0
+    ticks = decades(max(high * 1e-6, min(one.samples[0] for one in series)), high)
     parts = [_frame(_logarithmic_ticks(ticks), [(f"{p}", _y(p / 100)) for p in (0, 25, 50, 75, 90, 100)])]
     parts += [_axis_names(f"{series[0].unit}, logarithmic", "% of pods within")]
     for number, (one, name) in enumerate(zip(series, names, strict=True)):

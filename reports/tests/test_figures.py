@@ -38,8 +38,10 @@ def test_ticks_of_a_logarithmic_axis(low: float, high: float, want: list[float])
 
 
 def test_throughput_is_from_the_first_bind_to_the_last(tmp_path: Path) -> None:
-    (load,) = loads_of([bound_at(tmp_path, [0.5 * n for n in range(41)])])
-    assert (load.pods, load.seconds, load.rate) == (41, 20.0, 2.0)
+    load = loads_of([bound_at(tmp_path, [0.5 * n for n in range(41)])])[0]
+    assert load.pods == 41
+    assert load.seconds == 20
+    assert load.rate == 2
     assert sum(load.bound) * load.width == pytest.approx(41)
 
 
@@ -69,8 +71,8 @@ def test_a_distribution_rises_to_all_and_keeps_its_tail() -> None:
     samples = [float(n) for n in range(10_000)]
     points = cumulative(samples)
     assert len(points) < 200
-    assert points[-1] == (9999, 100)
     assert points == sorted(points)
+    assert points[-1][1] == 100
     assert [value for value, _ in points[-5:]] == samples[-5:]
 
 
