@@ -222,3 +222,14 @@ def test_evidence_of_one_name_is_kept_apart(writer: ResultsWriter) -> None:
 def test_a_measurement_has_finite_figures(writer: ResultsWriter, value: float | None) -> None:
     with pytest.raises(ValueError, match="expected finite figures"):
         writer.measure("x", "ms", value)
+
+
+def test_the_documented_examples_are_a_run(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "results.md").read_text()
+    examples = re.findall(r"^```json (\S+)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    for name, content in examples:
+        (tmp_path / name).write_text(content)
+    run = read_run(tmp_path)
+    assert len(examples) == 5
+    assert (run.verdict, len(run.measurements), run.fleet[0].devices[0].model) == ("failed", 2, "H100-SXM5-80GB")
+    assert run.timeline[0].case == run.cases[0].nodeid
