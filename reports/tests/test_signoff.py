@@ -10,7 +10,7 @@ import pytest
 from harness.errors import ResultsError
 from harness.results import Case, Evidence, ResultsWriter, RunInfo, Subject, moment
 from reports.collect import Collection, collect
-from reports.signoff import MOST_TEXT, duration_text, show, signoff, write_signoff
+from reports.signoff import MOST_TEXT, TEMPLATES, duration_text, show, signoff, write_signoff
 from reports.tests.sample import FEATURES_YAML, sample_run
 from scheduler.api.clock import SIM_EPOCH
 
@@ -199,3 +199,38 @@ def test_a_page_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 )
 def test_durations_are_for_people(seconds: float, want: str) -> None:
     assert duration_text(seconds) == want
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of #rrggbb, as WCAG 2.2 defines it."""
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def schemes() -> dict[str, dict[str, str]]:
+    """The colours of each scheme by name, out of the style sheet."""
+    css = (TEMPLATES / "signoff.css").read_text()
+    blocks = re.findall(r":root \{(.*?)\}", css, re.DOTALL)
+    pairs = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]+)", block)) for block in blocks]
+    whole = [
+        {name: c if len(c) == 7 else "#" + "".join(2 * x for x in c[1:]) for name, c in one.items()} for one in pairs
+    ]
+    return dict(zip(("light", "dark", "print"), whole, strict=True))
+
+
+READ_ON = [
+    *((ink, paper) for ink in ("ink", "muted", "link") for paper in ("paper", "soft")),
+    *((state, f"{state}-back") for state in ("good", "bad", "warn", "none")),
+    *(("on-light", step) for step in ("o1", "o2")),
+    *(("on-dark", step) for step in ("o4", "o5")),
+    ("muted", "o0"),
+]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark", "print"])
+@pytest.mark.parametrize(("ink", "paper"), READ_ON)
+def test_text_has_contrast_enough(scheme: str, ink: str, paper: str) -> None:
+    colours = schemes()[scheme]
+    first, second = luminance(colours[ink]), luminance(colours[paper])
+    assert (max(first, second) + 0.05) / (min(first, second) + 0.05) >= 4.5
