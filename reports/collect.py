@@ -1,6 +1,6 @@
 """Results of many runs as one: which requirement is verified, by which cases, on which backends.
 
-Features come from `suites/features.yaml`: a list of `{id, title, release, group}`. An ID that only a case names is
+Features come from `suites/features.yaml`: a list of `{id, title, release: [v0.7, …], group}`. An ID that only a case names is
 kept, without a title: a test must never fall out of the count because a list was not updated.
 """
 
@@ -28,7 +28,7 @@ class Feature(msgspec.Struct, frozen=True):
 
     id: str
     title: str = ""
-    release: str = ""
+    release: tuple[str, ...] = ()
     group: str = OTHER_GROUP
 
 

@@ -18,18 +18,18 @@ from harness.results import (
 from scheduler.api.clock import SIM_EPOCH, SimClock
 
 FEATURES_YAML = """\
-- {id: DEV-1, title: "gpu-core, gpu-memory and gpu-memory-ratio in all their spellings", release: v0.7, group: Devices}
-- {id: DEV-2, title: "Device objects; unhealthy devices leave the pool", release: v0.7, group: Devices}
-- {id: DEV-3, title: "Chosen minors in the device-allocated annotation", release: v0.7, group: Devices}
-- {id: DEV-4, title: "Bin-packing and spreading of devices", release: "v0.7, v1.6", group: Devices}
-- {id: DEV-7, title: "GPU and RDMA allocated jointly, aligned on PCIe", release: v1.6, group: Devices}
-- {id: DEV-8, title: "Shared GPUs isolated by HAMi-core", release: v1.6, group: Devices}
-- {id: GANG-1, title: "All-or-nothing PodGroups with a schedule timeout", release: v0.7, group: Gangs and preemption}
-- {id: GANG-4, title: "Gang groups across roles", release: v0.7, group: Gangs and preemption}
-- {id: PRE-1, title: "Preemption by priority, with minimal victims", release: v1.7, group: Gangs and preemption}
-- {id: QUOTA-1, title: "Guaranteed min and bounding max; borrowing and giving back", release: v0.7, group: Quota}
-- {id: QUOTA-2, title: "Parents and children in one tree", release: v0.7, group: Quota}
-- {id: NUMA-1, title: "Node topology policies, kubelet's wins", release: v1.4, group: NUMA}
+- {id: DEV-1, title: "gpu-core, gpu-memory and gpu-memory-ratio in all their spellings", release: [v0.7], group: Devices}
+- {id: DEV-2, title: "Device objects; unhealthy devices leave the pool", release: [v0.7], group: Devices}
+- {id: DEV-3, title: "Chosen minors in the device-allocated annotation", release: [v0.7], group: Devices}
+- {id: DEV-4, title: "Bin-packing and spreading of devices", release: [v0.7, v1.6], group: Devices}
+- {id: DEV-7, title: "GPU and RDMA allocated jointly, aligned on PCIe", release: [v1.6], group: Devices}
+- {id: DEV-8, title: "Shared GPUs isolated by HAMi-core", release: [v1.6], group: Devices}
+- {id: GANG-1, title: "All-or-nothing PodGroups with a schedule timeout", release: [v0.7], group: Gangs and preemption}
+- {id: GANG-4, title: "Gang groups across roles", release: [v0.7], group: Gangs and preemption}
+- {id: PRE-1, title: "Preemption by priority, with minimal victims", release: [v1.7], group: Gangs and preemption}
+- {id: QUOTA-1, title: "Guaranteed min and bounding max; borrowing and giving back", release: [v0.7], group: Quota}
+- {id: QUOTA-2, title: "Parents and children in one tree", release: [v0.7], group: Quota}
+- {id: NUMA-1, title: "Node topology policies, kubelet's wins", release: [v1.4], group: NUMA}
 - {id: HIL-8, title: "Latency percentiles and throughput under load", group: The harness}
 """
 

@@ -6,7 +6,7 @@ import pytest
 
 from harness.errors import ResultsError, UsageError
 from harness.results import Case, ResultsWriter, RunInfo, Subject, Verdict, moment
-from reports.collect import collect, fingerprint, read_features, state_of
+from reports.collect import FEATURES, collect, fingerprint, read_features, state_of
 from reports.tests.sample import FEATURES_YAML, sample_run
 from scheduler.api.clock import SIM_EPOCH
 
@@ -60,6 +60,13 @@ def test_listed_features_come_first_and_unlisted_ones_are_kept(tmp_path: Path) -
     assert [one.state for one in found.requirements] == ["not verified", "verified", "verified", "verified"]
     assert found.requirements[0].feature.title == "Bees"
     assert found.requirements[3].feature.title == ""
+
+
+def test_the_suites_own_feature_list_is_read(tmp_path: Path) -> None:
+    found = collect([write(tmp_path, "a", [Case("t::a", "passed", features=("DEV-1",))])])
+    assert {one.feature.id for one in found.requirements if one.state == "verified"} == {"DEV-1"}
+    assert len(found.requirements) == len(read_features(FEATURES)) > 50
+    assert all(one.feature.title for one in found.requirements)
 
 
 def test_a_case_that_names_a_feature_twice_counts_once(tmp_path: Path) -> None:
