@@ -1,7 +1,7 @@
 """Results of many runs as one: which requirement is verified, by which cases, on which backends.
 
-Features come from `suites/features.yaml`: a list of `{id, title, release: [v0.7, …], group}`. An ID that only a case names is
-kept, without a title: a test must never fall out of the count because a list was not updated.
+Features come from `suites/features.yaml`: a list of `{id, title, release: [v0.7, …], group}`. An ID that only a case
+names is kept, without a title: a test must never fall out of the count because a list was not updated.
 """
 
 import hashlib

@@ -98,7 +98,9 @@ def headline(collection: Collection) -> str:
         return f"Not all that was asked for was run: {passed} of {total} cases passed, none failed. See the remarks."
     if against:
         return f"{against} of {total} cases failed or broke; {passed} passed, {skipped} did not run."
-    return f"All {passed} cases that ran passed; {skipped} did not run." if skipped else f"All {passed} cases passed."
+    said = f"All {passed} cases that ran passed; {skipped} did not run." if skipped else f"All {passed} cases passed."
+    unproven = collection.in_state("not verified")
+    return f"{said} {unproven} of {len(collection.requirements)} requirements are not verified." if unproven else said
 
 
 def name_of(case: Case) -> str:

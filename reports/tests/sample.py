@@ -18,7 +18,7 @@ from harness.results import (
 from scheduler.api.clock import SIM_EPOCH, SimClock
 
 FEATURES_YAML = """\
-- {id: DEV-1, title: "gpu-core, gpu-memory and gpu-memory-ratio in all their spellings", release: [v0.7], group: Devices}
+- {id: DEV-1, title: "gpu-core, gpu-memory, gpu-memory-ratio in all spellings", release: [v0.7], group: Devices}
 - {id: DEV-2, title: "Device objects; unhealthy devices leave the pool", release: [v0.7], group: Devices}
 - {id: DEV-3, title: "Chosen minors in the device-allocated annotation", release: [v0.7], group: Devices}
 - {id: DEV-4, title: "Bin-packing and spreading of devices", release: [v0.7, v1.6], group: Devices}

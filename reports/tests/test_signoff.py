@@ -10,7 +10,7 @@ import pytest
 from harness.errors import ResultsError
 from harness.results import Case, Evidence, ResultsWriter, RunInfo, Subject, moment
 from reports.collect import Collection, collect
-from reports.signoff import MOST_TEXT, TEMPLATES, duration_text, show, signoff, write_signoff
+from reports.signoff import MOST_TEXT, TEMPLATES, duration_text, headline, show, signoff, write_signoff
 from reports.tests.sample import FEATURES_YAML, sample_run
 from scheduler.api.clock import SIM_EPOCH
 
@@ -156,6 +156,14 @@ def test_the_stamp(tmp_path: Path, case: Case, finish: bool, stamp: str) -> None
     html = signoff(one_run(tmp_path / "run", case, finish=finish))
     assert f'<p class="stamp">{stamp}</p>' in html
     assert f"<title>{stamp}: ours 1</title>" in html
+
+
+def test_a_pass_does_not_hide_what_was_not_verified(tmp_path: Path) -> None:
+    features = tmp_path / "features.yaml"
+    features.write_text(FEATURES_YAML)
+    found = collect([sample_run(tmp_path / "run", failing=False)], features=features)
+    want = "All 46 cases that ran passed; 4 did not run. 2 of 13 requirements are not verified."
+    assert headline(found) == want
 
 
 def test_evidence_outside_of_the_run_is_not_followed(tmp_path: Path) -> None:
