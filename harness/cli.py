@@ -1,5 +1,6 @@
 """The command `seatrial`: names only. Each command lives in `harness/commands/` and is imported when it is asked for,
-so that `seatrial up` does not pay for what `seatrial report` needs.
+so that `seatrial up` does not pay for what `seatrial report` needs. Commands that stand on `reports/` live there: they
+are named here by string alone.
 """
 
 import sys
@@ -10,6 +11,8 @@ from harness.errors import HarnessError
 
 COMMANDS = {  # name → where it is, and what `seatrial --help` says of it
     "scheduler": ("harness.commands.scheduler:scheduler", "Run our scheduler against any API server."),
+    "report": ("reports.commands:report", "The sign-off page, from what runs left on disk."),
+    "compare": ("reports.commands:compare", "Verdicts that changed and figures that moved between two runs."),
 }
 
 BENCHMARKS = {
