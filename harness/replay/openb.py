@@ -17,7 +17,8 @@ CARD = 1000
 """A whole card, in thousandths."""
 
 _NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
-_POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec")
+_POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+_MODELS = "gpu_spec"  # the traces with more multi-GPU pods lack it
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +100,16 @@ def arrivals(trace: Trace, load: float, seed: int) -> list[Shape]:
     rng.shuffle(order)
     target = load * trace.gpu_capacity
     request = trace.gpu_request
-    while request > target:
-        request -= order.pop(rng.randrange(len(order))).gpu_request
-    while len(order) >= len(trace.pods):  # not for a trace that was cut: it is as near as one pod already
+    if request > target:
+        while request > target:
+            request -= order.pop(rng.randrange(len(order))).gpu_request
+        return order
+    while True:
         shape = trace.pods[rng.randrange(len(trace.pods))].shape
         request += shape.gpu_request
         if request > target:
-            break
+            return order
         order.append(shape)
-    return order
 
 
 def _nodes(path: Path) -> tuple[Node, ...]:
@@ -133,10 +135,10 @@ def _pods(path: Path, known: frozenset[str], fleet: Path) -> tuple[Pod, ...]:
             raise row.refusal("name", "a name that no other line has", name)
         gpus, milli = row.number("num_gpu"), row.number("gpu_milli")
         _check_gpus(row, gpus, milli)
-        models = tuple(sorted({model for model in row.text("gpu_spec").split("|") if model}))
+        models = tuple(sorted({model for model in row.text(_MODELS, absent="").split("|") if model}))
         for model in models:
             if model not in known:
-                raise row.refusal("gpu_spec", f"models that {fleet} has ({', '.join(sorted(known))})", model)
+                raise row.refusal(_MODELS, f"models that {fleet} has ({', '.join(sorted(known))})", model)
         shape = Shape(row.number("cpu_milli"), row.number("memory_mib"), gpus, milli, models if gpus else ())
         pods[name] = Pod(name, shapes.setdefault(shape, shape))
     if not pods:
@@ -164,8 +166,8 @@ class _Row:
     def refusal(self, column: str, expected: str, found: str) -> UsageError:
         return UsageError(f"{self.path}, line {self.line}, column {column}: expected {expected}, found {found!r}")
 
-    def text(self, column: str) -> str:
-        value = self.cells[column]
+    def text(self, column: str, absent: str | None = None) -> str:
+        value = self.cells.get(column, absent)
         if value is None:
             raise self.refusal(column, "a value", "the end of the line")
         return value.strip()

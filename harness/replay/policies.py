@@ -1,0 +1,181 @@
+"""How a replay chooses the node of a pod: the six policies of the FGD paper, and one of ours.
+
+A policy scores every shape on a node; the node with the highest score gets the pod, the first by name of equals. The
+published policies follow the scores of the authors' simulator (github.com/hkust-adsl/kubernetes-scheduler-simulator,
+`pkg/simulator/plugin`) with the settings of its experiments. There a score is a whole number from 0 to 100, so ties are
+frequent and part of the result. Where it stretches scores to that range afterwards, order and ties stay the same, so
+it is left out here. CPU is measured against 128 cores and GPU against 8 cards, the largest node, whatever the node.
+"""
+
+import random
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import numpy as np
+
+from harness.errors import UsageError
+from harness.replay.cluster import Cluster, Floats, Ints
+from harness.replay.fragmentation import Fragments
+from harness.replay.openb import CARD
+
+MOST_CPU, MOST_GPU = 128_000, 8 * CARD
+INFEASIBLE = -np.inf
+
+
+class Policy(ABC):
+    """Scores for one replay on one cluster."""
+
+    name: ClassVar[str]
+
+    def __init__(self, cluster: Cluster, fragments: Fragments, rng: random.Random) -> None:
+        self.cluster, self.fragments, self.rng = cluster, fragments, rng
+
+    @abstractmethod
+    def scores(self, nodes: Ints) -> Floats:
+        """[node, shape]: the higher the better. What it says of a shape that does not fit is not looked at."""
+
+    def choose(self, row: Floats) -> int | None:
+        """The node for a pod whose shape has these scores, None if it fits nowhere."""
+        best = int(row.argmax())
+        return None if row[best] == INFEASIBLE else best
+
+    def card(self, node: int, shape: int) -> int:
+        """The card of a chosen node that a part of a card is taken from."""
+        return self.cluster.tightest(node, int(self.cluster.shapes.part[shape]))
+
+
+class Random(Policy):
+    """Any node on which the pod fits, and any card on which it fits."""
+
+    name = "random"
+
+    def scores(self, nodes: Ints) -> Floats:
+        return np.zeros((len(nodes), len(self.cluster.shapes.cpu)))
+
+    def choose(self, row: Floats) -> int | None:
+        fits = np.flatnonzero(row != INFEASIBLE)
+        return int(fits[self.rng.randrange(len(fits))]) if len(fits) else None
+
+    def card(self, node: int, shape: int) -> int:
+        fits = np.flatnonzero(self.cluster.cards[node] >= self.cluster.shapes.part[shape])
+        return int(fits[self.rng.randrange(len(fits))])
+
+
+class DotProd(Policy):
+    """The node whose idle CPU and GPU, multiplied with what the pod asks for, come to the least."""
+
+    name = "dotprod"
+
+    def scores(self, nodes: Ints) -> Floats:
+        cluster, shapes = self.cluster, self.cluster.shapes
+        cpu = (cluster.cpu[nodes] / MOST_CPU)[:, None] * (shapes.cpu / MOST_CPU)
+        gpu = (cluster.cards[nodes].sum(axis=1) / MOST_GPU)[:, None] * (shapes.request / MOST_GPU)
+        return np.trunc(100 * (1 - (cpu + gpu) / 2))
+
+
+class GpuClustering(Policy):
+    """Nodes that run pods of the same kind first, then empty ones, then others; the fullest first in each class."""
+
+    name = "gpuclustering"
+
+    def scores(self, nodes: Ints) -> Floats:
+        cluster, shapes = self.cluster, self.cluster.shapes
+        kind = np.where(shapes.part > 0, 1, np.left_shift(1, shapes.whole))
+        runs = cluster.kinds[nodes][:, None]
+        level = np.where(runs == kind, 75, np.where(runs & kind, 50, np.where(runs == 0, 25, 0)))
+        full = 25 * (MOST_GPU - cluster.cards[nodes].sum(axis=1)) // MOST_GPU
+        return np.where(shapes.gpus > 0, level + full[:, None], 0).astype(np.float64)
+
+
+class GpuPacking(Policy):
+    """Cards in use first, then free cards of nodes in use, then empty nodes, of which small ones first."""
+
+    name = "gpupacking"
+
+    def scores(self, nodes: Ints) -> Floats:
+        cluster, shapes = self.cluster, self.cluster.shapes
+        cards = cluster.cards[nodes]
+        free = (cards == CARD).sum(axis=1)
+        scores = np.maximum(50 - np.broadcast_to(shapes.whole, (len(nodes), len(shapes.cpu))), 33)
+        part = shapes.part[shapes.shared]
+        fits = (cards[:, None, :] >= part[:, None]) & (cards[:, None, :] < CARD)
+        left = np.where(fits, cards[:, None, :], CARD).min(axis=2)
+        scores[:, shapes.shared] = np.where(left < CARD, np.maximum(100 - left // 10 // 10, 50), 49)
+        empty = free == cluster.gpus[nodes]
+        scores[empty] = np.maximum(33 - free, free)[empty, None]
+        return np.where(shapes.gpus > 0, scores, 0).astype(np.float64)
+
+
+class BestFit(Policy):
+    """The node on which the least CPU and GPU is left once the pod is there."""
+
+    name = "bestfit"
+
+    def scores(self, nodes: Ints) -> Floats:
+        cluster, shapes = self.cluster, self.cluster.shapes
+        cpu = (cluster.cpu[nodes, None] - shapes.cpu) / MOST_CPU
+        gpu = (cluster.cards[nodes].sum(axis=1)[:, None] - shapes.request) / MOST_GPU
+        return np.trunc(100 * (1 - (cpu + gpu) / 2))
+
+
+class Fgd(Policy):
+    """Fragmentation gradient descent: the node, and the card on it, where fragmentation rises least."""
+
+    name = "fgd"
+
+    def scores(self, nodes: Ints) -> Floats:
+        shapes = self.cluster.shapes
+        gained = self.gains(nodes)
+        gained[:, shapes.shared] = self.card_gains(nodes, shapes.shared).max(axis=2)
+        return graded(gained)
+
+    def card(self, node: int, shape: int) -> int:
+        gained = self.card_gains(np.array([node]), np.array([shape]))
+        return int(graded(gained[0, 0]).argmax())
+
+    def gains(self, nodes: Ints) -> Floats:
+        """[node, shape]: fragments that a pod without GPU or with whole cards takes away; nonsense for the others."""
+        cluster, shapes, fragments = self.cluster, self.cluster.shapes, self.fragments
+        model, cards = cluster.model[nodes], cluster.cards[nodes]
+        row = fragments.row(model[:, None], cluster.cpu[nodes, None] - shapes.cpu)
+        after = fragments.by_card[row[:, :, None], cards[:, None, :]].sum(axis=2)
+        after -= shapes.whole * fragments.by_card[row, CARD]
+        if fragments.several:
+            free = (cards == CARD).sum(axis=1)[:, None] - shapes.whole
+            after += fragments.by_free[row, np.maximum(free, 0)]
+        gained: Floats = after - fragments.worth(model, cluster.cpu[nodes], cards)[:, None] + shapes.request
+        return gained
+
+    def card_gains(self, nodes: Ints, shared: Ints) -> Floats:
+        """[node, shape, card]: fragments that a part of that card takes away; -inf where it is too small."""
+        cluster, shapes, fragments = self.cluster, self.cluster.shapes, self.fragments
+        model, cards = cluster.model[nodes], cluster.cards[nodes]
+        row = fragments.row(model[:, None], cluster.cpu[nodes, None] - shapes.cpu[shared])
+        part = shapes.part[shared]
+        before = fragments.by_card[row[:, :, None], cards[:, None, :]]
+        left = cards[:, None, :] - part[:, None]
+        after = fragments.by_card[row[:, :, None], np.maximum(left, 0)] - before + before.sum(axis=2)[:, :, None]
+        if fragments.several:
+            free = (cards == CARD).sum(axis=1)[:, None, None] - (cards == CARD)[:, None, :]
+            after += fragments.by_free[row[:, :, None], np.maximum(free, 0)]
+        gained = after - fragments.worth(model, cluster.cpu[nodes], cards)[:, None, None] + part[:, None]
+        return np.where(left >= 0, gained, INFEASIBLE)
+
+
+def graded(gained: Floats) -> Floats:
+    """A gain in thousandths of a GPU as a whole number from 0 to 100."""
+    return np.floor(100 / (1 + np.exp(gained / -CARD)))
+
+
+POLICIES: dict[str, type[Policy]] = {each.name: each for each in (Random, DotProd, GpuClustering, GpuPacking, BestFit, Fgd)}
+
+
+def policy_named(name: str) -> type[Policy]:
+    """A policy by name.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    if name not in POLICIES:
+        raise UsageError(f"no policy {name!r}; known: {', '.join(POLICIES)}")
+    return POLICIES[name]
