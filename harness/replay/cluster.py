@@ -1,6 +1,6 @@
 """A cluster as columns: what each node has left, and what each shape of pod asks for.
 
-Rows are nodes in the order of their names, so that the first of several equal nodes is the one with the smallest name.
+Rows are nodes in the order in which they are preferred, so that of several equal nodes the first is taken.
 The shapes are fixed when a replay starts: scores are kept per shape and node, and only a node that changed is scored
 again.
 """

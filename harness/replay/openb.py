@@ -88,6 +88,17 @@ def load(nodes: Path, pods: Path) -> Trace:
     return trace
 
 
+def preference(trace: Trace, seed: int) -> list[Node]:
+    """The nodes in the order in which they are preferred when their scores are equal.
+
+    The published simulator takes the smallest name of equals, but has put a random number in front of each name: with
+    the names as they are, whole racks of alike nodes fill up first, and results are up to 0.7 points lower.
+    """
+    nodes = list(trace.nodes)
+    random.Random(f"{seed} nodes").shuffle(nodes)  # noqa: S311 apart from the numbers that shuffle the pods
+    return nodes
+
+
 def arrivals(trace: Trace, load: float, seed: int) -> list[Shape]:
     """What the pods ask for, in the order in which they arrive.
 

@@ -1,6 +1,6 @@
 """How a replay chooses the node of a pod: the six policies of the FGD paper, and one of ours.
 
-A policy scores every shape on a node; the node with the highest score gets the pod, the first by name of equals. The
+A policy scores every shape on a node; the node with the highest score gets the pod, the first of equals. The
 published policies follow the scores of the authors' simulator (github.com/hkust-adsl/kubernetes-scheduler-simulator,
 `pkg/simulator/plugin`) with the settings of its experiments. There a score is a whole number from 0 to 100, so ties are
 frequent and part of the result. Where it stretches scores to that range afterwards, order and ties stay the same, so

@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.replay.cluster import Cluster, Flags, Floats, Ints
 from harness.replay.fragmentation import Fragments, typical_pods
-from harness.replay.openb import Shape, Trace, arrivals
+from harness.replay.openb import Trace, arrivals, preference
 from harness.replay.policies import INFEASIBLE, Policy, policy_named
 
 Clock = Callable[[], float]
@@ -70,10 +70,10 @@ def replay(trace: Trace, policy: str, *, load: float, seed: int, clock: Clock = 
     start = clock()
     shapes = sorted(set(order))
     numbers = {shape: number for number, shape in enumerate(shapes)}
-    cluster = Cluster(trace.nodes, shapes)
+    cluster = Cluster(preference(trace, seed), shapes)
     fragments = Fragments(typical_pods(pod.shape for pod in trace.pods), cluster.models, cluster.cards.shape[1])
     empty = fragments.of(cluster.model, cluster.cpu, cluster.cards)
-    rng = random.Random(f"{seed} nodes")  # noqa: S311 a random placement, apart from the shuffle's numbers
+    rng = random.Random(f"{seed} placements")  # noqa: S311 for a policy that draws
     run = Run(cluster, wanted(cluster, fragments, rng))
     steps = [run.arrive(numbers[shape]) for shape in order]
     seconds = clock() - start
