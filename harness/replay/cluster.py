@@ -5,7 +5,7 @@ The shapes are fixed when a replay starts: scores are kept per shape and node, a
 again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,24 +18,26 @@ Flags = NDArray[np.bool_]
 
 
 class Shapes:
-    """What each distinct shape asks for, a column each; all are of length S."""
+    """What each distinct shape asks for, a column each, all of length S. Those that share a card come first."""
 
-    def __init__(self, shapes: Sequence[Shape], models: Sequence[str]) -> None:
-        self.cpu: Ints = np.array([shape.cpu_milli for shape in shapes], dtype=np.int64)
-        self.memory: Ints = np.array([shape.memory_mib for shape in shapes], dtype=np.int64)
-        self.gpus: Ints = np.array([shape.gpus for shape in shapes], dtype=np.int64)
-        self.milli: Ints = np.array([shape.gpu_milli for shape in shapes], dtype=np.int64)
-        self.request: Ints = self.gpus * self.milli
-        self.shared: Ints = np.flatnonzero((self.gpus == 1) & (self.milli < CARD))
-        """Indices of the shapes that ask for a part of one card."""
-        self.whole: Ints = np.where(self.milli == CARD, self.gpus, 0)
+    def __init__(self, shapes: Iterable[Shape], models: Sequence[str]) -> None:
+        every = sorted(set(shapes), key=lambda shape: (not shape.shares, shape))
+        self.number: dict[Shape, int] = {shape: number for number, shape in enumerate(every)}
+        self.shared = sum(shape.shares for shape in every)
+        """How many shapes ask for a part of one card."""
+        self.cpu = np.array([shape.cpu_milli for shape in every], dtype=np.int64)
+        self.memory = np.array([shape.memory_mib for shape in every], dtype=np.int64)
+        self.gpus = np.array([shape.gpus for shape in every], dtype=np.int64)
+        self.request = np.array([shape.gpu_request for shape in every], dtype=np.int64)
+        self.whole: Ints = np.where([shape.shares for shape in every], 0, self.gpus)
         """How many free cards a shape takes; 0 for one without GPU or with a part of one."""
-        self.part: Ints = np.where(self.milli < CARD, self.milli, 0)
+        self.part: Ints = np.where([shape.shares for shape in every], self.request, 0)
         """Which part of one card a shape takes; 0 for one without GPU or with whole cards."""
-        self.accepts: Flags = np.array(
-            [[not shape.models or model in shape.models for shape in shapes] for model in models], dtype=np.bool_
-        ).reshape(len(models), len(shapes))
+        self.accepts = np.array([[shape.runs_on(model) for shape in every] for model in models], dtype=np.bool_)
         """[model, shape]: the shape may run on the model."""
+
+    def __len__(self) -> int:
+        return len(self.number)
 
 
 class Cluster:
@@ -43,7 +45,7 @@ class Cluster:
     cards that have nothing left, which no pod fits on and which count for nothing.
     """
 
-    def __init__(self, nodes: Sequence[Node], shapes: Sequence[Shape]) -> None:
+    def __init__(self, nodes: Sequence[Node], shapes: Iterable[Shape]) -> None:
         self.models: list[str] = sorted({node.model for node in nodes})
         self.shapes = Shapes(shapes, self.models)
         self.model: Ints = np.array([self.models.index(node.model) for node in nodes], dtype=np.int64)
@@ -58,12 +60,11 @@ class Cluster:
     def feasible(self, nodes: Ints) -> Flags:
         """[node, shape]: the shape fits on the node as it is now."""
         shapes, cards = self.shapes, self.cards[nodes]
-        free = (cards == CARD).sum(axis=1)
         fits: Flags = self.cpu[nodes, None] >= shapes.cpu
         fits &= self.memory[nodes, None] >= shapes.memory
-        fits &= free[:, None] >= shapes.whole
+        fits &= (cards == CARD).sum(axis=1)[:, None] >= shapes.whole
         fits &= cards.max(axis=1)[:, None] >= shapes.part
-        fits &= shapes.accepts[self.model[nodes]] | (shapes.gpus == 0)
+        fits &= shapes.accepts[self.model[nodes]]
         return fits
 
     def tightest(self, node: int, milli: int) -> int:

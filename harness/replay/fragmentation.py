@@ -67,8 +67,7 @@ def node_fragments(cpu: int, cards: Sequence[int], model: str, pods: Sequence[Ty
     for pod in pods:
         shape = pod.shape
         usable = [left for left in cards if left >= shape.gpu_milli]
-        accepted = not shape.models or model in shape.models
-        runs = shape.gpus and accepted and cpu >= shape.cpu_milli and len(usable) >= shape.gpus
+        runs = shape.gpus and shape.runs_on(model) and cpu >= shape.cpu_milli and len(usable) >= shape.gpus
         total += pod.weight * (idle - sum(usable) if runs else idle)
     return total
 
@@ -91,7 +90,7 @@ class Fragments:
         for number, model in enumerate(models):
             for pod in pods:
                 shape = pod.shape
-                if not shape.gpus or (shape.models and model not in shape.models):
+                if not shape.gpus or not shape.runs_on(model):
                     continue
                 first = number * rows + int(np.searchsorted(self._steps, shape.cpu_milli, side="right"))
                 enough = slice(first, (number + 1) * rows)
@@ -99,21 +98,26 @@ class Fragments:
                     self.by_card[enough] += pod.weight * np.where(left >= shape.gpu_milli, left, 0)
                 else:
                     self.by_free[enough] += pod.weight * np.where(free >= shape.gpus, free * CARD, 0)
+        self._flat = self.by_card.reshape(-1)
         self.several = bool(self.by_free.any())
         """Some typical pod asks for several cards; if not, `by_free` is nothing but zeros."""
 
     def row(self, model: Ints, cpu: Ints) -> Ints:
         """The tables' row for each model and CPU left (below 0 counts as nothing left)."""
-        rows: Ints = model * self._rows + np.searchsorted(self._steps, cpu, side="right")
+        rows: Ints = model * self._rows + self._steps.searchsorted(cpu, side="right")
         return rows
 
     def worth(self, model: Ints, cpu: Ints, cards: Ints) -> Floats:
         """Idle GPU less fragments, of each node; `cards` is [node, card]."""
         row = self.row(model, cpu)
-        worth: Floats = self.by_card[row[:, None], cards].sum(axis=1)
+        worth: Floats = self.cards(row, cards).sum(axis=1)
         if self.several:
             worth += self.by_free[row, (cards == CARD).sum(axis=1)]
         return worth
+
+    def cards(self, row: Ints, left: Ints) -> Floats:
+        """[..., card]: what each card is worth to pods with one card; `left` has one axis more than `row`."""
+        return self._flat.take(row[..., None] * (CARD + 1) + left)
 
     def of(self, model: Ints, cpu: Ints, cards: Ints) -> Floats:
         """Fragments of each node, in thousandths of a GPU."""

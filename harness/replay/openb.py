@@ -47,6 +47,15 @@ class Shape:
         """Thousandths of a GPU over all cards."""
         return self.gpus * self.gpu_milli
 
+    @property
+    def shares(self) -> bool:
+        """It asks for a part of one card."""
+        return self.gpus == 1 and self.gpu_milli < CARD
+
+    def runs_on(self, model: str) -> bool:
+        """It accepts GPUs of that model."""
+        return not self.models or model in self.models
+
 
 @dataclass(frozen=True, slots=True)
 class Pod:

@@ -50,7 +50,7 @@ class Random(Policy):
     name = "random"
 
     def scores(self, nodes: Ints) -> Floats:
-        return np.zeros((len(nodes), len(self.cluster.shapes.cpu)))
+        return np.zeros((len(nodes), len(self.cluster.shapes)))
 
     def choose(self, row: Floats) -> int | None:
         fits = np.flatnonzero(row != INFEASIBLE)
@@ -96,11 +96,10 @@ class GpuPacking(Policy):
         cluster, shapes = self.cluster, self.cluster.shapes
         cards = cluster.cards[nodes]
         free = (cards == CARD).sum(axis=1)
-        scores = np.maximum(50 - np.broadcast_to(shapes.whole, (len(nodes), len(shapes.cpu))), 33)
-        part = shapes.part[shapes.shared]
-        fits = (cards[:, None, :] >= part[:, None]) & (cards[:, None, :] < CARD)
-        left = np.where(fits, cards[:, None, :], CARD).min(axis=2)
-        scores[:, shapes.shared] = np.where(left < CARD, np.maximum(100 - left // 10 // 10, 50), 49)
+        scores = np.maximum(50 - np.broadcast_to(shapes.whole, (len(nodes), len(shapes))), 33)
+        used = np.where(cards < CARD, cards, 0)[:, None, :]
+        left = np.where(used >= shapes.part[: shapes.shared, None], used, CARD).min(axis=2, initial=CARD)
+        scores[:, : shapes.shared] = np.where(left < CARD, np.maximum(100 - left // 10 // 10, 50), 49)
         empty = free == cluster.gpus[nodes]
         scores[empty] = np.maximum(33 - free, free)[empty, None]
         return np.where(shapes.gpus > 0, scores, 0).astype(np.float64)
@@ -124,42 +123,46 @@ class Fgd(Policy):
     name = "fgd"
 
     def scores(self, nodes: Ints) -> Floats:
-        shapes = self.cluster.shapes
-        gained = self.gains(nodes)
-        gained[:, shapes.shared] = self.card_gains(nodes, shapes.shared).max(axis=2)
-        return graded(gained)
+        return graded(self.gains(nodes))
 
     def card(self, node: int, shape: int) -> int:
-        gained = self.card_gains(np.array([node]), np.array([shape]))
-        return int(graded(gained[0, 0]).argmax())
+        fragments, cards, part = self.fragments, self.cluster.cards[node], self.cluster.shapes.part[shape]
+        row = fragments.row(self.cluster.model[node], self.cluster.cpu[node] - self.cluster.shapes.cpu[shape])
+        before = fragments.cards(row, cards)
+        gained = before.sum() + self._shares(row, cards, part, before) + part
+        return int(graded(gained - fragments.worth(*self._state(np.array([node])))).argmax())
 
     def gains(self, nodes: Ints) -> Floats:
-        """[node, shape]: fragments that a pod without GPU or with whole cards takes away; nonsense for the others."""
-        cluster, shapes, fragments = self.cluster, self.cluster.shapes, self.fragments
-        model, cards = cluster.model[nodes], cluster.cards[nodes]
-        row = fragments.row(model[:, None], cluster.cpu[nodes, None] - shapes.cpu)
-        after = fragments.by_card[row[:, :, None], cards[:, None, :]].sum(axis=2)
+        """[node, shape]: by how much the fragments shrink when a pod comes; of several cards, on the best."""
+        shapes, fragments = self.cluster.shapes, self.fragments
+        model, cpu, cards = self._state(nodes)
+        row = fragments.row(model[:, None], cpu[:, None] - shapes.cpu)
+        each = fragments.cards(row, cards[:, None, :])
+        after: Floats = each.sum(axis=2)
         after -= shapes.whole * fragments.by_card[row, CARD]
         if fragments.several:
             free = (cards == CARD).sum(axis=1)[:, None] - shapes.whole
-            after += fragments.by_free[row, np.maximum(free, 0)]
-        gained: Floats = after - fragments.worth(model, cluster.cpu[nodes], cards)[:, None] + shapes.request
-        return gained
+            after += np.where(shapes.part > 0, 0, fragments.by_free[row, np.maximum(free, 0)])
+        shared = shapes.shared
+        if shared:
+            options = self._shares(row[:, :shared], cards[:, None, :], shapes.part[:shared, None], each[:, :shared])
+            after[:, :shared] += options.max(axis=2)
+        after += shapes.request
+        after -= fragments.worth(model, cpu, cards)[:, None]
+        return after
 
-    def card_gains(self, nodes: Ints, shared: Ints) -> Floats:
-        """[node, shape, card]: fragments that a part of that card takes away; -inf where it is too small."""
-        cluster, shapes, fragments = self.cluster, self.cluster.shapes, self.fragments
-        model, cards = cluster.model[nodes], cluster.cards[nodes]
-        row = fragments.row(model[:, None], cluster.cpu[nodes, None] - shapes.cpu[shared])
-        part = shapes.part[shared]
-        before = fragments.by_card[row[:, :, None], cards[:, None, :]]
-        left = cards[:, None, :] - part[:, None]
-        after = fragments.by_card[row[:, :, None], np.maximum(left, 0)] - before + before.sum(axis=2)[:, :, None]
+    def _state(self, nodes: Ints) -> tuple[Ints, Ints, Ints]:
+        return self.cluster.model[nodes], self.cluster.cpu[nodes], self.cluster.cards[nodes]
+
+    def _shares(self, row: Ints, cards: Ints, part: Ints, before: Floats) -> Floats:
+        """[..., card]: what taking a part from a card does to the worth of a node; -inf where it is too small."""
+        fragments = self.fragments
+        left = cards - part
+        change = fragments.cards(row, np.maximum(left, 0)) - before
         if fragments.several:
-            free = (cards == CARD).sum(axis=1)[:, None, None] - (cards == CARD)[:, None, :]
-            after += fragments.by_free[row[:, :, None], np.maximum(free, 0)]
-        gained = after - fragments.worth(model, cluster.cpu[nodes], cards)[:, None, None] + part[:, None]
-        return np.where(left >= 0, gained, INFEASIBLE)
+            free = cards == CARD
+            change += fragments.by_free[row[..., None], np.maximum(free.sum(axis=-1, keepdims=True) - free, 0)]
+        return np.where(left >= 0, change, INFEASIBLE)
 
 
 def graded(gained: Floats) -> Floats:

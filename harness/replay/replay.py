@@ -68,14 +68,12 @@ def replay(trace: Trace, policy: str, *, load: float, seed: int, clock: Clock = 
     wanted = policy_named(policy)
     order = arrivals(trace, load, seed)
     start = clock()
-    shapes = sorted(set(order))
-    numbers = {shape: number for number, shape in enumerate(shapes)}
-    cluster = Cluster(preference(trace, seed), shapes)
+    cluster = Cluster(preference(trace, seed), order)
     fragments = Fragments(typical_pods(pod.shape for pod in trace.pods), cluster.models, cluster.cards.shape[1])
     empty = fragments.of(cluster.model, cluster.cpu, cluster.cards)
     rng = random.Random(f"{seed} placements")  # noqa: S311 for a policy that draws
     run = Run(cluster, wanted(cluster, fragments, rng))
-    steps = [run.arrive(numbers[shape]) for shape in order]
+    steps = [run.arrive(cluster.shapes.number[shape]) for shape in order]
     seconds = clock() - start
     placed = np.array(steps, dtype=np.bool_)
     request = np.array([shape.gpu_request for shape in order], dtype=np.int64)
@@ -96,7 +94,7 @@ class Run:
         self.cluster, self.policy = cluster, policy
         self.log: list[tuple[int, int, Ints]] = []
         """Of each placed pod: its node, and what CPU and cards had left there afterwards."""
-        self.scores: Floats = np.empty((len(cluster.shapes.cpu), len(cluster.cpu)))
+        self.scores: Floats = np.empty((len(cluster.shapes), len(cluster.cpu)))
         """[shape, node]: INFEASIBLE where the shape does not fit."""
         self._score_all()
 
