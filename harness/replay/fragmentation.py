@@ -98,6 +98,10 @@ class Fragments:
                     self.by_card[enough] += pod.weight * np.where(left >= shape.gpu_milli, left, 0)
                 else:
                     self.by_free[enough] += pod.weight * np.where(free >= shape.gpus, free * CARD, 0)
+        cpu = sum(pod.weight * pod.shape.cpu_milli for pod in pods)
+        gpu = sum(pod.weight * pod.shape.gpu_request for pod in pods)
+        self.gpu_per_cpu = gpu / cpu if cpu else float(CARD)
+        """Thousandths of a GPU that the typical pods ask for with a thousandth of a core, pods without GPU included."""
         self._flat = self.by_card.reshape(-1)
         self.several = bool(self.by_free.any())
         """Some typical pod asks for several cards; if not, `by_free` is nothing but zeros."""

@@ -213,7 +213,9 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[_Row]:
             missing = [column for column in columns if column not in header]
             if missing:
                 found = ", ".join(header) or "an empty file"
-                raise UsageError(f"{path}, line 1: expected columns {', '.join(columns)}; {missing[0]} is missing; found {found}")
+                raise UsageError(
+                    f"{path}, line 1: expected columns {', '.join(columns)}; {missing[0]} is missing; found {found}"
+                )
             for cells in reader:
                 yield _Row(path, reader.line_num, cells)
     except (OSError, UnicodeDecodeError, csv.Error) as error:

@@ -126,11 +126,17 @@ class Fgd(Policy):
         return graded(self.gains(nodes))
 
     def card(self, node: int, shape: int) -> int:
-        fragments, cards, part = self.fragments, self.cluster.cards[node], self.cluster.shapes.part[shape]
-        row = fragments.row(self.cluster.model[node], self.cluster.cpu[node] - self.cluster.shapes.cpu[shape])
+        return int(graded(self.card_gains(node, shape)).argmax())
+
+    def card_gains(self, node: int, shape: int) -> Floats:
+        """By how much the fragments shrink when a part of each card is taken; -inf where it is too small."""
+        fragments, shapes = self.fragments, self.cluster.shapes
+        model, cpu, cards = self._state(np.array([node]))
+        row = fragments.row(model, cpu - shapes.cpu[shape])
         before = fragments.cards(row, cards)
-        gained = before.sum() + self._shares(row, cards, part, before) + part
-        return int(graded(gained - fragments.worth(*self._state(np.array([node])))).argmax())
+        change = self._shares(row, cards, shapes.part[shape], before) + before.sum()
+        gained: Floats = change - fragments.worth(model, cpu, cards) + shapes.part[shape]
+        return gained[0]
 
     def gains(self, nodes: Ints) -> Floats:
         """[node, shape]: by how much the fragments shrink when a pod comes; of several cards, on the best."""
@@ -154,7 +160,7 @@ class Fgd(Policy):
     def _state(self, nodes: Ints) -> tuple[Ints, Ints, Ints]:
         return self.cluster.model[nodes], self.cluster.cpu[nodes], self.cluster.cards[nodes]
 
-    def _shares(self, row: Ints, cards: Ints, part: Ints, before: Floats) -> Floats:
+    def _shares(self, row: Ints, cards: Ints, part: Ints | np.int64, before: Floats) -> Floats:
         """[..., card]: what taking a part from a card does to the worth of a node; -inf where it is too small."""
         fragments = self.fragments
         left = cards - part
@@ -165,12 +171,39 @@ class Fgd(Policy):
         return np.where(left >= 0, change, INFEASIBLE)
 
 
+class Balanced(Fgd):
+    """FGD that also keeps CPU and GPU of a node in step; ours.
+
+    FGD notices that CPU runs out on a node once a typical pod no longer fits, which is late. Here GPU counts as
+    stranded as soon as the CPU that is left cannot feed it at the rate at which the typical pods ask for both, and a
+    pod goes where fragments and stranded GPU together grow least. That sends pods without GPU to nodes with CPU to
+    spare. The gain is not rounded; a small share of BestFit keeps large nodes free for pods with several cards.
+    """
+
+    name = "balanced"
+    BEST_FIT: ClassVar = 100
+    """What filling a node to the brim is worth, in thousandths of a GPU; 30 to 200 give much the same."""
+
+    def scores(self, nodes: Ints) -> Floats:
+        shapes, rate = self.cluster.shapes, self.fragments.gpu_per_cpu
+        _, cpu, cards = self._state(nodes)
+        idle = cards.sum(axis=1)
+        cpu_left, gpu_left = cpu[:, None] - shapes.cpu, idle[:, None] - shapes.request
+        stranded = np.maximum(gpu_left - cpu_left * rate, 0) - np.maximum(idle - cpu * rate, 0)[:, None]
+        return self.gains(nodes) - stranded - self.BEST_FIT * (cpu_left / MOST_CPU + gpu_left / MOST_GPU)
+
+    def card(self, node: int, shape: int) -> int:
+        return int(self.card_gains(node, shape).argmax())
+
+
 def graded(gained: Floats) -> Floats:
     """A gain in thousandths of a GPU as a whole number from 0 to 100."""
     return np.floor(100 / (1 + np.exp(gained / -CARD)))
 
 
-POLICIES: dict[str, type[Policy]] = {each.name: each for each in (Random, DotProd, GpuClustering, GpuPacking, BestFit, Fgd)}
+POLICIES: dict[str, type[Policy]] = {
+    each.name: each for each in (Random, DotProd, GpuClustering, GpuPacking, BestFit, Fgd, Balanced)
+}
 
 
 def policy_named(name: str) -> type[Policy]:

@@ -47,12 +47,14 @@ class Outcome:
         rows: list[dict[str, float | int]] = []
         for each in np.unique(percent):
             here = percent == each
-            rows.append({
-                "arrived_percent": int(each),
-                "gpu_allocated_percent": self._percent(self.allocated[here].mean()),
-                "fragmented_percent": self._percent(self.fragmented[here].mean()),
-                "fragmented_of_idle_percent": round(100 * float(share[here].mean()), 3),
-            })
+            rows.append(
+                {
+                    "arrived_percent": int(each),
+                    "gpu_allocated_percent": self._percent(self.allocated[here].mean()),
+                    "fragmented_percent": self._percent(self.fragmented[here].mean()),
+                    "fragmented_of_idle_percent": round(100 * float(share[here].mean()), 3),
+                }
+            )
         return rows
 
     def _percent(self, milli: float) -> float:
