@@ -3,8 +3,8 @@
 Definition of "Beware of Fragmentation" (USENIX ATC '23, section 3), as its authors' simulator computes it: for one
 typical pod, all that is idle on a node is a fragment if the pod cannot run there, and else what is idle on cards too
 small for it. A typical pod without GPU can use no idle GPU, so all of it is a fragment to that pod. A node's figure is
-the mean over the typical pods, weighted by how often they come; a cluster's is the sum over its nodes. Unit: thousandths
-of a GPU.
+the mean over the typical pods, weighted by how often they come; a cluster's is the sum over its nodes. Unit:
+thousandths of a GPU.
 
 Memory plays no part. Because only one card can be shared, the figure is a sum over cards and one term for pods with
 several cards; both come from tables by model, CPU left and what is left on the card, so one node costs a few look-ups.

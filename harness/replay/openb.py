@@ -112,7 +112,7 @@ def arrivals(trace: Trace, load: float, seed: int) -> list[Shape]:
     """What the pods ask for, in the order in which they arrive.
 
     The pods, sorted by name, are shuffled. Then pods drawn from the sorted list are appended until the next would take
-    the GPU request past `load` × the GPU capacity; if the request is above that from the start, pods drawn from the
+    the GPU request past `load` times the GPU capacity; if the request is above that from the start, pods drawn from the
     shuffled ones are left out until it is not.
     """
     rng = random.Random(seed)  # noqa: S311 a replay's shuffle
