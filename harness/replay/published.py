@@ -9,6 +9,8 @@ GPU-Sharing Workloads with Fragmentation Gradient Descent", USENIX ATC '23.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from harness.errors import UsageError
+
 PUBLISHED: dict[str, dict[int, float]] = {
     "random": {100: 86.30, 130: 87.47},
     "dotprod": {100: 90.62, 130: 90.85},
@@ -39,11 +41,17 @@ class Comparison:
 
 
 def compare(means: Mapping[str, Mapping[int, float]]) -> list[Comparison]:
-    """Hold means (policy → percent arrived → percent allocated) against the published ones, to two digits as those."""
+    """Hold means (policy → percent arrived → percent allocated) against the published ones, to two digits as those.
+
+    Raises:
+        UsageError: a mean is missing, as no pod arrived at just that percent: it is another trace.
+    """
     rows: list[Comparison] = []
     for policy, by_percent in means.items():
         for table, meets in ((PUBLISHED, _near), (FLOORS, _above)):
             for percent, published in table.get(policy, {}).items():
+                if percent not in by_percent:
+                    raise UsageError(f"no pod of this trace arrives at {percent} %; --check is for the default trace")
                 measured = round(by_percent[percent], 2)
                 off = round(measured - published, 2)
                 rows.append(Comparison(policy, percent, measured, published, off, meets(off)))

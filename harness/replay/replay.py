@@ -62,7 +62,9 @@ class Outcome:
 
 
 def replay(trace: Trace, policy: str, *, load: float, seed: int, clock: Clock = time.perf_counter) -> Outcome:
-    """Replay a trace until `load` times the GPU capacity has arrived; `seconds` is from the empty cluster to the last pod.
+    """Replay a trace until `load` times the GPU capacity has arrived.
+
+    The outcome's seconds, read from `clock`, are those from setting up the empty cluster to the last pod.
 
     Raises:
         UsageError: there is no such policy.

@@ -84,7 +84,7 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     nodes, pods = files(tmp_path)
     pods.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UsageError, match="pods.csv: expected a readable CSV file"):
+    with pytest.raises(UsageError, match=r"pods\.csv: expected a readable CSV file"):
         load(nodes, pods)
 
 
