@@ -101,5 +101,5 @@ def _print(every: list[Series], comparisons: list[Comparison], *, curve: bool) -
         verdict = "ok" if one.ok else "OFF"
         print(
             f"{verdict:4}{one.policy:14} at {one.arrived_percent} %: measured {one.measured:.2f}, "
-            f"published {one.published:.2f}, difference {one.off:+.2f}"
+            f"target {one.target:.2f}, difference {one.off:+.2f}"
         )

@@ -30,12 +30,12 @@ FLOORS: dict[str, dict[int, float]] = {"balanced": {130: 95.5}}
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One mean beside what it is held against; `published` is a figure to meet or a floor to be above."""
+    """One mean beside its target: a published figure to meet, or a floor to be above."""
 
     policy: str
     arrived_percent: int
     measured: float
-    published: float
+    target: float
     off: float
     ok: bool
 
@@ -49,12 +49,12 @@ def compare(means: Mapping[str, Mapping[int, float]]) -> list[Comparison]:
     rows: list[Comparison] = []
     for policy, by_percent in means.items():
         for table, meets in ((PUBLISHED, _near), (FLOORS, _above)):
-            for percent, published in table.get(policy, {}).items():
+            for percent, target in table.get(policy, {}).items():
                 if percent not in by_percent:
                     raise UsageError(f"no pod of this trace arrives at {percent} %; --check is for the default trace")
                 measured = round(by_percent[percent], 2)
-                off = round(measured - published, 2)
-                rows.append(Comparison(policy, percent, measured, published, off, meets(off)))
+                off = round(measured - target, 2)
+                rows.append(Comparison(policy, percent, measured, target, off, meets(off)))
     return rows
 
 

@@ -37,11 +37,11 @@ def occupy(run: Run, number: int, cards: list[int], kinds: int) -> Ints:
 @pytest.mark.parametrize(
     ("policy", "cards", "kinds", "shape", "score"),
     [
-        # DotProd: 100 * (1 - (96/128 * 4/128 + 3/8 * 0.5/8) / 2) = 97.66
+        # DotProd is 100 * (1 - (96/128 * 4/128 + 3/8 * 0.5/8) / 2) = 97.66
         pytest.param("dotprod", [1000, 1000, 1000], 0, HALF, 97, id="dotprod-small-product"),
         # 100 * (1 - (96/128 * 16/128 + 3/8 * 2/8) / 2) = 90.63
         pytest.param("dotprod", [1000, 1000, 1000], 0, PAIR, 90, id="dotprod-large-product"),
-        # BestFit: 100 * (1 - (92/128 + 2.5/8) / 2) = 48.44
+        # BestFit is 100 * (1 - (92/128 + 2.5/8) / 2) = 48.44
         pytest.param("bestfit", [1000, 1000, 1000], 0, HALF, 48, id="bestfit-empty"),
         # 100 * (1 - (92/128 + 0/8) / 2) = 64.06
         pytest.param("bestfit", [500, 0, 0], 0, HALF, 64, id="bestfit-full"),
