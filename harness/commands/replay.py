@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -44,7 +45,8 @@ def openb(
         seeds: Replay so often, with seeds from --seed on; figures are then means with their spread.
         curve: Add a row per whole percent arrived.
         plot: Draw allocation and fragmentation against arrivals into this PNG file.
-        check: Compare with the published results of the default trace; exit with 1 if one is too far off.
+        check: Compare with the published results of the default trace, which are means of 10 seeds; exit with 1 if one
+            is too far off.
         json_: Print figures as JSON.
     """
     names = list(POLICIES) if policy == "all" else [policy_named(policy).name]
@@ -67,7 +69,7 @@ def openb(
     return 0 if all(each.ok for each in comparisons) else 1
 
 
-def _progress(name: str, replays: int) -> Any:
+def _progress(name: str, replays: int) -> Callable[[Outcome], None]:
     def done(outcome: Outcome) -> None:
         if replays > 3:  # some seconds in all
             allocated = outcome.figures()["gpu_allocated_percent"]

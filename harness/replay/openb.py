@@ -18,6 +18,7 @@ CARD = 1000
 
 _NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+_DIGITS = 12  # sums over a whole trace stay far within 64 bits
 _MODELS = "gpu_spec"  # the traces with more multi-GPU pods lack it
 
 
@@ -200,8 +201,8 @@ class _Row:
 
     def number(self, column: str) -> int:
         value = self.text(column)
-        if not (value.isascii() and value.isdigit()):  # int() would take "1_000", " 7" and "-1"
-            raise self.refusal(column, "a whole number, 0 or more", value)
+        if not (value.isascii() and value.isdigit() and len(value) <= _DIGITS):  # int() would take "1_000" and "-1"
+            raise self.refusal(column, f"a whole number, 0 or more, of at most {_DIGITS} digits", value)
         return int(value)
 
 

@@ -67,6 +67,18 @@ def test_check_is_refused_for_a_trace_too_coarse(replay: Seatrial) -> None:
         replay("--check")
 
 
+def test_check_exits_with_1_when_a_figure_is_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes, pods = tmp_path / "nodes.csv", tmp_path / "pods.csv"
+    nodes.write_text("sn,cpu_milli,memory_mib,gpu,model\na,32000,1000,4,T4\n")
+    rows = [f"p{number},1,1,1,10" for number in range(400)]  # one pod a quarter percent: every card fills up
+    pods.write_text("\n".join(["name,cpu_milli,memory_mib,num_gpu,gpu_milli", *rows]))
+
+    code = cli.app(["replay", "openb", "--nodes", str(nodes), "--pods", str(pods), "--policy", "random", "--check"])
+
+    assert code == 1
+    assert "OFF random         at 130 %: measured 100.00, target 87.47" in capsys.readouterr().out
+
+
 def test_plot_is_a_picture(replay: Seatrial, tmp_path: Path) -> None:
     picture = tmp_path / "curve.png"
     replay("--policy", "bestfit", "--plot", str(picture))
