@@ -19,6 +19,10 @@ BENCHMARKS = {
     "schedule": ("harness.commands.bench_schedule:schedule", "Throughput and latency of placing pods."),
 }
 
+REPLAYS = {
+    "openb": ("harness.commands.replay:openb", "A production GPU-sharing trace, by seven placement policies."),
+}
+
 app = cyclopts.App(
     name="seatrial",
     help="Hardware-in-the-loop tests and benchmarks for accelerator scheduling on Kubernetes.",
@@ -27,7 +31,9 @@ app = cyclopts.App(
 )
 bench = cyclopts.App(name="bench", help="Benchmarks; each prints medians with their spread.")
 app.command(bench)
-for parent, table in ((app, COMMANDS), (bench, BENCHMARKS)):
+replay = cyclopts.App(name="replay", help="Recorded workloads, replayed against placement policies.")
+app.command(replay)
+for parent, table in ((app, COMMANDS), (bench, BENCHMARKS), (replay, REPLAYS)):
     for name, (where, text) in table.items():
         parent.command(where, name=name, help=text)
 
