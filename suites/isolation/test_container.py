@@ -9,11 +9,13 @@ from fixtures.trial import Trial
 from harness.clusters.protocol import Capability
 from scheduler.api.builders import node, pod
 from scheduler.api.core import Pod
-from scheduler.api.device import GPU_CORE, GPU_MEMORY, device_allocations
+from scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, device_allocations
 from scheduler.api.quantity import units
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
+NPUS = {"huawei.com/npu-core": 40, GPU_MEMORY_RATIO: 200}  # two cards of twenty AI cores
+MLUS = {GPU_CORE: 200, GPU_MEMORY_RATIO: 200}
 LIBRARY = "/usr/local/vgpu/libvgpu.so"
 
 
@@ -113,21 +115,21 @@ def test_a_pod_without_devices_sees_none(cluster: Trial, expect: Expect) -> None
     assert inside.env.get("NVIDIA_VISIBLE_DEVICES", "void") in {"void", "none", ""}
 
 
-@pytest.mark.feature("DEV-9")
+@pytest.mark.feature("DEV-11", "DEV-12")
 @pytest.mark.case("IS-007", severity="critical")
 @pytest.mark.parametrize(
-    ("model", "prefix", "variable"),
+    ("model", "ask", "prefix", "variable"),
     [
-        pytest.param("ascend-910b3", "/dev/davinci", "ASCEND_VISIBLE_DEVICES", id="ascend"),
-        pytest.param("mlu370-x8", "/dev/cambricon_dev", "CAMBRICON_VISIBLE_DEVICES", id="cambricon"),
+        pytest.param("ascend-910b3", NPUS, "/dev/davinci", "ASCEND_VISIBLE_DEVICES", id="ascend"),
+        pytest.param("mlu370-x8", MLUS, "/dev/cambricon_dev", "CAMBRICON_VISIBLE_DEVICES", id="cambricon"),
     ],
 )
 def test_other_vendors_cards_arrive_as_promised(
-    cluster: Trial, expect: Expect, model: str, prefix: str, variable: str
+    cluster: Trial, expect: Expect, model: str, ask: dict[str, int], prefix: str, variable: str
 ) -> None:
     """Ascend and Cambricon cards arrive under their own runtime's names, and are the ones that were promised."""
     cluster.add(node("n1").gpus(model, 4))
-    cluster.submit(pod("a").gpus(2))
+    cluster.submit(pod("a").resources(dict(ask)))
 
     a = expect.running("a")
 
