@@ -53,7 +53,7 @@ def test_no_more_victims_than_needed(classes: Trial, expect: Expect) -> None:
     classes.submit(high("high"))
 
     expect.running("high")
-    expect.stable(seconds=3)
+    expect.stable(seconds=2)
     left = [one.metadata.name for one in classes.pods() if one.metadata.name.startswith("low") and not one.deleting]
     assert len(left) == 3, f"expected three of four lower pods to stay, found {left}"
 
@@ -81,7 +81,7 @@ def test_equal_priority_is_left_alone(classes: Trial, expect: Expect) -> None:
     classes.submit(low("second"))
 
     expect.pending("second")
-    expect.stable(seconds=10)
+    expect.stable(seconds=4)
     assert not classes.pod("first").deleting
 
 
@@ -95,7 +95,7 @@ def test_never_means_never(classes: Trial, expect: Expect) -> None:
     classes.submit(pod("patient").gpus(1).priority_class("trial-patient"))
 
     expect.pending("patient")
-    expect.stable(seconds=10)
+    expect.stable(seconds=4)
     classes.delete("low")
     expect.running("patient")
 
@@ -154,7 +154,7 @@ def test_shares_are_preempted_too(classes: Trial, expect: Expect) -> None:
     classes.submit(high("whole"))
 
     expect.running("whole")
-    expect.stable(seconds=3)
+    expect.stable(seconds=2)
     assert sum(1 for one in classes.pods() if one.metadata.name.startswith("s") and not one.deleting) == 2
 
 
@@ -168,4 +168,4 @@ def test_preemption_that_cannot_help_harms_nobody(classes: Trial, expect: Expect
     classes.submit(high("huge", cards=4))
 
     expect.pending("huge", saying="Preemption is not helpful")
-    expect.stable(seconds=5)
+    expect.stable(seconds=2)
