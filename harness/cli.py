@@ -3,6 +3,7 @@ so that `seatrial up` does not pay for what `seatrial report` needs. Commands th
 are named here by string alone.
 """
 
+import os
 import sys
 
 import cyclopts
@@ -49,6 +50,9 @@ def main() -> None:
     except HarnessError as error:
         print(f"seatrial: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
     except KeyboardInterrupt:
         print("seatrial: interrupted; everything that was started has been stopped", file=sys.stderr)
         sys.exit(130)
