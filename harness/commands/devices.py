@@ -8,9 +8,7 @@ from cyclopts import Parameter
 from harness.devices.provider import Device
 
 
-def devices(
-    *, fake: str | None = None, json_: Annotated[bool, Parameter(name="--json", negative="")] = False
-) -> int:
+def devices(*, fake: str | None = None, json_: Annotated[bool, Parameter(name="--json", negative="")] = False) -> int:
     """Print accelerators and NICs with their identity, health and place; or say per vendor why there is nothing.
 
     Args:

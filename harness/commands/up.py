@@ -18,7 +18,7 @@ Port = Annotated[int, Parameter(validator=validators.Number(gte=0, lte=65535))]
 
 def up(
     *,
-    backend: Literal["embedded"] = "embedded",
+    backend: Literal["embedded"] = "embedded",  # noqa: ARG001 the only one that can be played with yet
     fleet: str = "default",
     kubeconfig: Path | None = None,
     subject: str = OURS,
@@ -184,4 +184,3 @@ def _sink(log: Path | None) -> Iterator[int]:
 def _tell(asked: Asked, url: str) -> None:
     print(f"Kubernetes API at {url}, fleet {asked.fleet or 'none'}, scheduler {asked.subject}")
     print(f"  kubectl --kubeconfig {asked.kubeconfig} get nodes,devices", flush=True)
-

@@ -73,9 +73,7 @@ def _has(machine: Machine, vendor: str) -> bool:
 
 def _nvidia(machine: Machine, root: Path) -> DeviceProvider:
     write_tree(root, machine)
-    return NvidiaProvider(
-        InProcessNvml(DeviceTable.create(machine, NODE, room=FULL)), root=root, source="fake-abi"
-    )
+    return NvidiaProvider(InProcessNvml(DeviceTable.create(machine, NODE, room=FULL)), root=root, source="fake-abi")
 
 
 def _ascend(machine: Machine, root: Path) -> DeviceProvider:

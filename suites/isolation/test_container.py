@@ -124,7 +124,7 @@ def test_a_pod_without_devices_sees_none(cluster: Trial, expect: Expect) -> None
         pytest.param("mlu370-x8", MLUS, "/dev/cambricon_dev", "CAMBRICON_VISIBLE_DEVICES", id="cambricon"),
     ],
 )
-def test_other_vendors_cards_arrive_as_promised(
+def test_other_vendors_cards_arrive_as_promised(  # noqa: PLR0917
     cluster: Trial, expect: Expect, model: str, ask: dict[str, int], prefix: str, variable: str
 ) -> None:
     """Ascend and Cambricon cards arrive under their own runtime's names, and are the ones that were promised."""
@@ -141,7 +141,7 @@ def test_other_vendors_cards_arrive_as_promised(
 
 @pytest.mark.feature("DEV-1", "DEV-3")
 @pytest.mark.case("IS-008", severity="blocker")
-def test_churn_never_gives_one_card_to_two(cluster: Trial, expect: Expect, seed: int) -> None:
+def test_churn_never_gives_one_card_to_two(cluster: Trial, seed: int) -> None:
     """Pods of random sizes come and go; at no moment does a whole card have two tenants, or a card more than it has."""
     cluster.add(node("n1").gpus("a10", 4).isolation(), node("n2").gpus("h100-80g", 4).isolation())
     draw = random.Random(seed)  # noqa: S311 a churn that can be repeated

@@ -1,7 +1,7 @@
-"""The manifests of the release posts, applied with the real kubectl; what the posts promise of them, where it can be had.
+"""The manifests of the release posts, applied with the real kubectl, and what the posts promise of their pods.
 
-A manifest whose feature is not verified here is still applied: the API server must take it. The case is then skipped and
-names what is missing, so that the report counts its features as not verified.
+A manifest whose feature is not verified here is still applied: the API server must take it. The case is then skipped
+and names what is missing, so that the report counts its features as not verified.
 """
 
 import shutil
