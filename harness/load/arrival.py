@@ -30,7 +30,7 @@ class Arrivals:
                 raise UsageError(f"{name}: expected a number above 0, found {value:g}")
 
     def times(self, seed: int) -> Iterator[float]:
-        """Seconds from the start at which a pod is due, ascending, all below `seconds`. The same seed, the same times."""
+        """Seconds from the start at which a pod is due: ascending, below `seconds`, the same for the same seed."""
         return KINDS[self.kind](self, random.Random(seed))  # noqa: S311 not a secret
 
 
