@@ -2,7 +2,7 @@
 
 import heapq
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,7 +27,7 @@ class Task:
 class Agenda:
     """Tasks in the order in which they are due."""
 
-    def __init__(self, tasks: Iterator[Task] = iter(())) -> None:
+    def __init__(self, tasks: Iterable[Task] = ()) -> None:
         self._order = itertools.count()
         self._heap = [(task.due, next(self._order), task) for task in tasks]
         heapq.heapify(self._heap)
