@@ -10,6 +10,7 @@ from harness.errors import HarnessError
 
 COMMANDS = {  # name → where it is, and what `seatrial --help` says of it
     "scheduler": ("harness.commands.scheduler:scheduler", "Run our scheduler against any API server."),
+    "load": ("harness.commands.load:load", "Submit pods by Locust and measure what becomes of them."),
 }
 
 BENCHMARKS = {
