@@ -120,9 +120,8 @@ def _show(result: dict[str, Any]) -> None:
             f"throughput  {throughput['pods_per_second']:,} pods/s from the first binding at"
             f" {throughput['first_bind']:.1f} s to the last at {throughput['last_bind']:.1f} s"
         )
-    print(
-        f"generator   sent {validity['generator_lag_ms'].get('p99', 0):g} ms late at p99,"
-        f" used {validity['client_cpu_share']:.0%} of a core, watch {validity['watch_lag_ms'].get('p99', 0):g} ms behind"
-    )
+    late, behind = validity["generator_lag_ms"].get("p99", 0), validity["watch_lag_ms"].get("p99", 0)
+    busy = validity["client_cpu_share"]
+    print(f"generator   sent {late:g} ms late at p99, used {busy:.0%} of a core, its watch was {behind:g} ms behind")
     print("valid       " + ("yes" if result["valid"] else "no: " + "; ".join(result["invalid_because"])))
     print(f"samples     {result['samples']}")

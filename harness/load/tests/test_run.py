@@ -112,9 +112,9 @@ contexts: [{name: here, context: {cluster: here, user: me}}]
 )
 def test_bad_flags_end_with_two_and_a_sentence(tmp_path: Path, flags: str, message: str) -> None:
     (tmp_path / "nowhere").write_text(NOWHERE)
-    words = [str(tmp_path / word) if word in {"nowhere"} else word for word in flags.split()]
+    words = [str(tmp_path / word) if word == "nowhere" else word for word in flags.split()]
     command = [sys.executable, "-m", "harness", "load", *words]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
     assert ended.returncode == 2
     assert message in ended.stderr
     assert "Traceback" not in ended.stderr
