@@ -33,7 +33,7 @@ class _Line(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._parser.feed_data(data)
 
-    def connection_lost(self, error: Exception | None) -> None:
+    def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 asyncio's signature
         self._transport = None
         if self._answered is not None:
             answered, self._answered = self._answered, None

@@ -1,4 +1,4 @@
-"""How much processor time processes used between two moments, from /proc; and how much of the machine went elsewhere."""
+"""How much processor time processes used between two moments, and how much went to others; from /proc."""
 
 import os
 import time
