@@ -10,7 +10,7 @@ import gc
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ PODS_PATH = f"/api/v1/namespaces/{NAMESPACE}/pods"
 DEVICES_PATH = f"/apis/{GROUP_VERSION}/devices"
 CREATORS = 16  # connections that create pods
 QUIET = 3.0  # seconds without a binding after which the rest counts as not placed
-LOOK = 0.01
+LOOK = 0.05  # seconds between two looks at how far it is
 LATE_MS = 20.0  # at p99 that the client may be late in a paced run
 BUSY = 0.9  # of a core: beyond it the client is the limit
 OTHERS = 0.25  # of a core that other programs may use
@@ -54,7 +54,7 @@ class Trial:
     refused: list[int] = field(default_factory=list)  # status codes
     twice: int = 0  # pods shown on a second node
     watch_lost: bool = False
-    usage: Usage = Usage(1e-9, {}, 0.0)  # from the first creation to the last binding
+    usage: Usage = field(default_factory=lambda: Usage(1e-9, {}, 0.0))  # from the first creation to the last binding
 
     @property
     def pods_per_second(self) -> float:
@@ -186,9 +186,9 @@ async def _measure(access: Access, size: Size, mix: Mix, rate: float | None, pid
         await client.follow(f"{PODS_PATH}?watch=1&resourceVersion=0&fieldSelector=spec.nodeName!%3D", on_line)
         meter = Meter(pids)
         start = time.perf_counter()
-        creating = asyncio.ensure_future(_create(client, requests, trial, start, rate, size))
-        await _until_quiet(trial, creating, size.pods)
-        trial.usage = meter.read()
+        due = Arrivals("poisson", rate, 2 * size.pods / rate + 60).times(size.seed) if rate else None
+        creating = asyncio.ensure_future(_create(client, requests, trial, start, due))
+        await _until_quiet(trial, creating, size.pods, meter)
         trial.watch_lost = client.watch is None or client.watch.lost
         await creating
     finally:
@@ -208,7 +208,11 @@ def _requests(client: RawClient, size: Size, mix: Mix) -> list[tuple[str, bytes]
 
 
 async def _create(
-    client: RawClient, requests: Sequence[tuple[str, bytes]], trial: Trial, start: float, rate: float | None, size: Size
+    client: RawClient,
+    requests: Sequence[tuple[str, bytes]],
+    trial: Trial,
+    start: float,
+    due: Iterator[float] | None,
 ) -> None:
     """Send all pods and wait for the answers."""
     loop = asyncio.get_running_loop()
@@ -225,12 +229,10 @@ async def _create(
         if answers == len(requests):
             all_answered.set_result(None)
 
-    due = iter(Arrivals("poisson", rate, 2 * len(requests) / rate + 60).times(size.seed)) if rate else None
     for name, data in requests:
         if due is not None:
             when = next(due)
-            while (wait := when - (time.perf_counter() - start)) > 0:
-                await asyncio.sleep(wait)
+            await asyncio.sleep(max(0.0, when - (time.perf_counter() - start)))
             trial.late.append(time.perf_counter() - start - when)
         await slots.acquire()  # the time of sending is when it goes out, not when it joins a queue of ours
         trial.sent[name] = time.perf_counter() - start
@@ -238,12 +240,13 @@ async def _create(
     await all_answered
 
 
-async def _until_quiet(trial: Trial, creating: "asyncio.Future[None]", pods: int) -> None:
+async def _until_quiet(trial: Trial, creating: "asyncio.Future[None]", pods: int, meter: Meter) -> None:
     """Until every pod is bound, or nothing has been bound for a while although all were created."""
-    count, since = 0, time.perf_counter()
-    while len(trial.bound) < pods:
-        if len(trial.bound) != count or not creating.done():
+    count, since = -1, time.perf_counter()
+    while count < pods:
+        if len(trial.bound) > count or not creating.done():
             count, since = len(trial.bound), time.perf_counter()
+            trial.usage = meter.read()  # again and again, so that the wait for stragglers does not dilute it
         if time.perf_counter() - since > QUIET:
             return
         await asyncio.sleep(LOOK)
