@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import orjson
@@ -41,6 +42,7 @@ QUIET = 3.0  # seconds without a binding after which the rest counts as not plac
 LOOK = 0.05  # seconds between two looks at how far it is
 LATE_MS = 20.0  # at p99 that the client may be late in a paced run
 BUSY = 0.9  # of a core: beyond it the client is the limit
+TAIL = 0.2  # of the interval that the last hundredth of the bindings may take in a run without a rate
 OTHERS = 0.25  # of a core that other programs may use
 
 
@@ -61,6 +63,20 @@ class Trial:
         """From the first binding to the last; between n bindings lie n - 1 gaps."""
         times = sorted(self.bound.values())
         return (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 and times[-1] > times[0] else 0.0
+
+    @property
+    def tail(self) -> float:
+        """The part of the interval that the last hundredth of the bindings took: 0.01 if the pace was even."""
+        times = sorted(self.bound.values())
+        if len(times) < 2 or times[-1] == times[0]:
+            return 0.0
+        return (times[-1] - percentile(times, 99)) / (times[-1] - times[0])
+
+    @property
+    def cpu_us_per_pod(self) -> dict[str, float]:
+        """Processor time by process for each pod bound; says more than a rate where the machine was shared."""
+        pods = max(1, len(self.bound))
+        return {name: round(share * self.usage.seconds / pods * 1e6, 1) for name, share in self.usage.shares.items()}
 
     @property
     def latencies(self) -> list[float]:
@@ -86,7 +102,8 @@ def bench_http(
             f"repetition {number + 1} of {size.repeat}: {trial.pods_per_second:,.0f} pods/s, p99 {p99:,.1f} ms,"
             f" {len(trial.sent) - len(trial.bound)} not placed; cores used:"
             f" {', '.join(f'{name} {share:.2f}' for name, share in trial.usage.shares.items())},"
-            f" others {trial.usage.others:.2f}"
+            f" others {trial.usage.others:.2f}; us a pod:"
+            f" {', '.join(f'{name} {used:.0f}' for name, used in trial.cpu_us_per_pod.items())}"
         )
     because = sorted({reason for trial in trials for reason in _because(trial, rate)})
     bound = [one for trial in trials for one in trial.latencies]
@@ -107,6 +124,7 @@ def bench_http(
         "placed": len(trials[-1].bound),
         "unplaced": len(trials[-1].sent) - len(trials[-1].bound),
         "limit": _limit(trials, rate),
+        "cpu_us_per_pod": _medians([trial.cpu_us_per_pod for trial in trials]),
         "cores_used": [{**trial.usage.shares, "others": trial.usage.others} for trial in trials],
         "valid": not because,
         "invalid_because": because,
@@ -252,6 +270,10 @@ async def _until_quiet(trial: Trial, creating: "asyncio.Future[None]", pods: int
         await asyncio.sleep(LOOK)
 
 
+def _medians(rows: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {name: median(row[name] for row in rows) for name in rows[0]}
+
+
 def _interval(trial: Trial) -> float:
     return max(trial.bound.values()) - min(trial.bound.values()) if trial.bound else 0.0
 
@@ -281,6 +303,11 @@ def _because(trial: Trial, rate: float | None) -> list[str]:
         found.append(f"the client was the limit: it used more than {BUSY:.0%} of a core")
     if trial.usage.others > OTHERS:
         found.append(f"other programs used more than {OTHERS:.0%} of a core")
+    if rate is None and trial.tail > TAIL:
+        found.append(
+            f"stragglers: the last 1% of the bindings took more than {TAIL:.0%} of the interval; the throughput is"
+            " diluted by pods that had to try again"
+        )
     if rate is not None and trial.late and percentile(sorted(trial.late), 99) * 1000 > LATE_MS:
         found.append(f"generator lag: pods were sent more than {LATE_MS:.0f} ms late at p99")
     return found
