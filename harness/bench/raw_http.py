@@ -26,6 +26,7 @@ class _Line(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self._answered: Answered | None = None
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -35,6 +36,7 @@ class _Line(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 asyncio's signature
         self._transport = None
+        self.gone.set_result(None)
         if self._answered is not None:
             answered, self._answered = self._answered, None
             answered(0)
@@ -55,7 +57,7 @@ class _Line(asyncio.Protocol):
     def close(self) -> None:
         self._answered = None
         if self._transport is not None:
-            self._transport.close()
+            self._transport.abort()
 
 
 class _Watch(asyncio.Protocol):
@@ -67,6 +69,7 @@ class _Watch(asyncio.Protocol):
         self._rest = b""
         self.transport: asyncio.Transport | None = None
         self.lost = False
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -76,6 +79,7 @@ class _Watch(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.lost = True
+        self.gone.set_result(None)
         if not self._began.done():
             self._began.set_exception(ClusterError(f"the watch was closed before it began: {error or 'no reason'}"))
 
@@ -170,8 +174,12 @@ class RawClient:
         self.watch.transport.write(f"GET {self._base}{path} HTTP/1.1\r\n{self._head}\r\n\r\n".encode())
         await began
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        """End all connections, and wait for that: a loop that closes before TLS has let go complains."""
         for line in self._lines:
             line.close()
+        ends = [line.gone for line in self._lines]
         if self.watch is not None and self.watch.transport is not None:
-            self.watch.transport.close()
+            self.watch.transport.abort()
+            ends.append(self.watch.gone)
+        await asyncio.gather(*ends)

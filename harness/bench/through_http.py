@@ -165,7 +165,7 @@ async def _post_nodes(access: Access, count: int) -> None:
             if refused:
                 raise ClusterError(f"{len(refused)} of {count} {what} were refused, the first with {refused[0]}")
     finally:
-        client.close()
+        await client.close()
 
 
 def _ready_node(name: str) -> dict[str, Any]:
@@ -210,7 +210,7 @@ async def _measure(access: Access, size: Size, mix: Mix, rate: float | None, pid
         trial.watch_lost = client.watch is None or client.watch.lost
         await creating
     finally:
-        client.close()
+        await client.close()
         gc.enable()
         gc.unfreeze()
     return trial
