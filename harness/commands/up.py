@@ -132,7 +132,7 @@ def _foreground(asked: Asked) -> int:
 
 def _detached(asked: Asked, name: str) -> int:
     from harness.clusters.embedded import start_process
-    from harness.processes import stop
+    from harness.processes import started_at, stop
 
     log = detached.log_file(name)
     server, url = start_process(
@@ -143,7 +143,7 @@ def _detached(asked: Asked, name: str) -> int:
         command = asked.scheduler()
         if command is not None:
             processes.append(_spawn(command, log))
-        known = tuple((one.pid, detached.started_at(one.pid)) for one in processes)
+        known = tuple((one.pid, started_at(one.pid)) for one in processes)
         detached.remember(detached.Detached(name, url, str(asked.kubeconfig), known))
     except BaseException:
         for one in reversed(processes):

@@ -2,12 +2,14 @@
 
 Run as a script by a bare interpreter (standard library only, it has to start fast). Its standard input is a FIFO that
 the agent writes orders to and holds open: when the agent is gone, however that happened, the FIFO says so, and the
-keeper ends the container. Its standard output is a FIFO that gets one byte whenever `status.json` has changed; it closes
-when the keeper is gone. The keeper is the reaper of all that the container starts, so that a process which left the
-process group is found as well.
+keeper ends the container. Its standard output is a FIFO that gets one byte whenever `status.json` has changed; it
+closes when the keeper is gone. The keeper is the reaper of all that the container starts, so that a process which left
+the process group is found as well.
 
     keeper.py FOLDER        FOLDER/plan.json says what to run; see `Plan` in kept.py
 """
+# Plain `os` and `try`: pathlib and contextlib would take longer to import than all the rest.
+# ruff: noqa: PTH105, PTH108, PTH123, PTH208, SIM105
 
 import ctypes
 import json
@@ -115,7 +117,7 @@ class Keeper:
             for number in (signal.SIGPIPE, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_DFL)
             os.umask(0o022)
-            os.execvpe(self.plan["argv"][0], self.plan["argv"], self.plan["env"])
+            os.execvpe(self.plan["argv"][0], self.plan["argv"], self.plan["env"])  # noqa: S606 that is the task
         except OSError as error:
             os.write(say, f"{error.filename or self.plan['argv'][0]}: {error.strerror}".encode())
         finally:

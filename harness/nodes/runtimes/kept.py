@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.clusters.detached import started_at
+from harness.processes import started_at
 from scheduler.api.clock import Clock
 
 KEEPER = Path(__file__).with_name("keeper.py")
@@ -49,7 +49,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Kept:
-    """A run that has begun. `changed` is called on the event loop whenever `status` has changed, at last with `gone`."""
+    """A run that has begun. `changed` is called on the loop whenever `status` has changed, at last with `gone` set."""
 
     def __init__(self, folder: Path, clock: Clock, changed: Callable[[], object]) -> None:
         self.folder = folder
@@ -67,6 +67,7 @@ class Kept:
             OSError: the folder cannot be written or no process can be made.
         """
         folder.mkdir(parents=True, mode=0o700)
+        Path(plan.folder).mkdir(exist_ok=True)
         descriptor = os.open(folder / "plan.json", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(msgspec.json.encode(plan))
@@ -178,6 +179,8 @@ def end_leftovers(status: Status) -> None:
     if status.finished is not None or not status.main[0]:
         return
     leader, start = status.main
+    if started_at(leader) not in {0, start}:
+        return  # the number belongs to somebody else by now, so that session is long over
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
             continue
