@@ -4,6 +4,7 @@ Nothing here needs root as such; it needs a writable tree, which root has and wh
 """
 
 import contextlib
+import hashlib
 import logging
 import os
 from collections.abc import Iterator, Mapping
@@ -79,6 +80,11 @@ def remove(folders: list[Path] | tuple[Path, ...]) -> bool:
         except OSError:
             gone = False
     return gone
+
+
+def name_for(root: Path) -> str:
+    """What the groups of the runtime that works in `root` are called."""
+    return f"seatrial-{hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:12]}"
 
 
 def find(name: str, *, mounts: Path = Path("/proc/self/mounts"), own: Path = Path("/proc/self/cgroup")) -> Cgroups:

@@ -8,7 +8,6 @@ control groups can be made; `limits` says whether they can.
 """
 
 import asyncio
-import hashlib
 import logging
 import shutil
 from collections.abc import Callable, Sequence
@@ -110,8 +109,7 @@ class ProcessRuntime(Runtime):
         self._clock, self._root, self._linger, self._cards = clock, root, linger, cards
         self._stages = stages or load_stages()
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        mark = hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:12]
-        self._groups = cgroups.find(f"seatrial-{mark}") if groups is None else groups
+        self._groups = cgroups.find(cgroups.name_for(root)) if groups is None else groups
         self._pods: dict[str, _Pod] = {}
         self._said_unlimited = False
 

@@ -21,11 +21,14 @@ def work(
     name: str = "one",
     grant: ContainerGrant | None = None,
     pod: Mapping[str, Any] | None = None,
+    resources: Mapping[str, Any] | None = None,
     **container: Any,
 ) -> Work:
     """A pod of one container; a string is a script for `sh`."""
     words = ["sh", "-c", command] if isinstance(command, str) else command
     main = {"name": "main", "image": "busybox:stable", **({"command": words} if words else {}), **container}
+    if resources:
+        main["resources"] = resources
     manifest = {
         "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
         "spec": {"nodeName": "here", "containers": [main], **(pod or {})},
@@ -72,8 +75,18 @@ async def stopped(runtime: Runtime, pod: Work, grace: float = 0.0) -> None:
 async def eventually(holds: Callable[[], object]) -> None:
     """Wait for something outside this process."""
     async with asyncio.timeout(WITHIN):
-        while not holds():
-            await asyncio.sleep(0.01)  # noqa: ASYNC110 what other processes do raises no event here
+        while not holds():  # noqa: ASYNC110 what other processes do raises no event here
+            await asyncio.sleep(0.01)
+
+
+def read(path: str) -> str:
+    """A file under /proc."""
+    return Path(path).read_text(encoding="utf-8")
+
+
+def folder_of(pid: int) -> Path:
+    """A process's working directory."""
+    return Path(f"/proc/{pid}/cwd").readlink()
 
 
 def with_mark(mark: str) -> list[int]:

@@ -12,7 +12,7 @@ from harness.nodes.runtimes.process import ProcessRuntime
 from harness.nodes.runtimes.tests.rig import Reports, stopped, work
 from harness.nodes.runtimes.tests.test_process import on_loop
 
-LIMITED = {"resources": {"limits": {"cpu": "250m", "memory": "32Mi"}}}
+LIMITED = {"limits": {"cpu": "250m", "memory": "32Mi"}}
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_limits_become_settings(tmp_path: Path, version: int, limits: Limits, fi
     [
         pytest.param("", "no control groups are mounted", id="nothing-mounted"),
         pytest.param("cgroup2 {at}/none cgroup2 rw 0 0\n", "is not writable", id="not-writable"),
-        pytest.param("cgroup2 {at} cgroup2 rw 0 0\n", "does not hand its controllers cpu and memory down", id="no-hand"),
+        pytest.param("cgroup2 {at} cgroup2 rw 0 0\n", "does not hand its controllers cpu and memory", id="no-hand"),
         pytest.param("cgroup {at} cgroup rw,cpu 0 0\n", "no control groups are mounted", id="half-of-version-1"),
     ],
 )
@@ -68,7 +68,7 @@ def real() -> Cgroups:
 def test_the_kernel_enforces_memory(tmp_path: Path, real: Cgroups) -> None:
     async def body(runtime: ProcessRuntime) -> None:
         script = "head -c 200000000 /dev/zero | tail"  # tail keeps what has no line end
-        pod, reports = work(script, pod={"restartPolicy": "Never"}, **LIMITED), Reports()
+        pod, reports = work(script, pod={"restartPolicy": "Never"}, resources=LIMITED), Reports()
         runtime.start(pod, reports)
         ended = await reports.state("terminated")
         assert (ended.reason, ended.exit_code) == ("OOMKilled", 137)
@@ -78,7 +78,7 @@ def test_the_kernel_enforces_memory(tmp_path: Path, real: Cgroups) -> None:
 
 def test_groups_come_and_go_with_the_container(tmp_path: Path, real: Cgroups) -> None:
     async def body(runtime: ProcessRuntime) -> None:
-        pod, reports = work("cat /proc/self/cgroup; exec sleep 60", **LIMITED), Reports()
+        pod, reports = work("cat /proc/self/cgroup; exec sleep 60", resources=LIMITED), Reports()
         runtime.start(pod, reports)
         await reports.state("running")
         folder = real.parents["cpu"] / "uid-one-main-0"

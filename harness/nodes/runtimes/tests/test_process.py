@@ -17,7 +17,7 @@ from harness.errors import ClusterError
 from harness.nodes.runtimes.cgroups import Cgroups
 from harness.nodes.runtimes.process import ProcessRuntime
 from harness.nodes.runtimes.simulated import Stages
-from harness.nodes.runtimes.tests.rig import WITHIN, Reports, eventually, stopped, with_mark, work
+from harness.nodes.runtimes.tests.rig import WITHIN, Reports, eventually, folder_of, read, stopped, with_mark, work
 from scheduler.api.clock import WallClock
 
 Body = Callable[[ProcessRuntime], Awaitable[None]]
@@ -90,18 +90,18 @@ def test_environment_and_grant_arrive(tmp_path: Path) -> None:
         runtime.start(pod, reports)
         await reports.state("running")
         (child,) = with_mark("HOSTNAME=granted")
-        found = dict(line.split("=", 1) for line in Path(f"/proc/{child}/environ").read_text().split("\0") if line)
+        found = dict(line.split("=", 1) for line in read(f"/proc/{child}/environ").split("\0") if line)
         assert found["NVIDIA_VISIBLE_DEVICES"] == "1"
         assert found["CUDA_VISIBLE_DEVICES"] == "GPU-1"
         assert found["URL"] == "http://10.0.0.7/$(NOBODY)"
         assert "PYTHONPATH" not in found  # nothing of the agent's own
-        assert Path(f"/proc/{child}/cwd").resolve().is_relative_to(tmp_path)
+        assert folder_of(child).is_relative_to(tmp_path)
         await stopped(runtime, pod)
         bare, reports = work(["sleep", "60"], name="bare"), Reports()
         runtime.start(bare, reports)
         await reports.state("running")
         (child,) = with_mark("HOSTNAME=bare")
-        assert b"CUDA_VISIBLE_DEVICES=\0" in Path(f"/proc/{child}/environ").read_bytes()
+        assert "CUDA_VISIBLE_DEVICES=\0" in read(f"/proc/{child}/environ")
 
     on_loop(tmp_path, body, cards=lambda: cards)
 
@@ -190,7 +190,9 @@ STUBBORN = "trap '' TERM; (setsid sh -c 'trap \"\" TERM; sleep 61 & wait' &) ; s
 @pytest.mark.parametrize(
     ("script", "grace", "longest"),
     [
-        pytest.param("trap 'echo bye; exit 0' TERM; while :; do sleep 0.02; done", 30.0, 5.0, id="a-polite-one-at-once"),
+        pytest.param(
+            "trap 'echo bye; exit 0' TERM; while :; do sleep 0.02; done", 30.0, 5.0, id="a-polite-one-at-once"
+        ),
         pytest.param(STUBBORN, 0.3, 5.0, id="a-stubborn-one-with-all-it-started"),
         pytest.param(STUBBORN, 0.0, 5.0, id="no-grace-at-all"),
     ],
@@ -209,9 +211,9 @@ def test_a_deleted_pod_leaves_no_process(tmp_path: Path, script: str, grace: flo
         await stopped(runtime, pod, grace)
         assert not with_mark(name)
         assert (grace if script == STUBBORN else 0.0) <= loop.time() - begun < longest
-        assert not list(tmp_path.iterdir())
 
     on_loop(tmp_path, body)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_longer_grace_can_be_cut_short(tmp_path: Path) -> None:
@@ -302,7 +304,7 @@ class Agent:
     """A process with a runtime that runs one pod, and that is killed like a crashed agent."""
 
     def __init__(self, root: Path, name: str, script: str, *, linger: float = 0.0) -> None:
-        self.process = subprocess.Popen(
+        self.process = subprocess.Popen(  # noqa: S603 our own interpreter
             [sys.executable, "-c", AGENT, str(root), name, str(linger), script], stdout=subprocess.PIPE
         )
         assert self.process.stdout is not None
