@@ -52,7 +52,10 @@ class LocalCluster(RemoteCluster):
             raise ClusterError(f"node {self.node!r} (this machine) was not Ready within {READY_WITHIN:.0f} s")
 
     def add_nodes(self, nodes: Iterable[NodeBuilder | Mapping[str, Any]]) -> None:
-        raise ClusterError(f"{_ONE_NODE}, and adds none; use --backend embedded for simulated ones")
+        wanted = len(list(nodes))
+        raise ClusterError(
+            f"{_ONE_NODE}, and adds none (asked for {wanted}); use --backend embedded for simulated ones"
+        )
 
     def remove_node(self, name: str) -> None:
         raise ClusterError(f"{_ONE_NODE}, and does not remove {name!r}")
@@ -68,7 +71,7 @@ class LocalBackend(ClusterBackend):
     runtime: RuntimeName = "process"
 
     def __init__(self, *, seed: int = 0, fake: str = "") -> None:
-        """`fake`: a machine or model of the catalogue, seen through the vendors' boundaries, instead of real devices."""
+        """`fake`: a machine or model of the catalogue in place of the real devices, through the vendors' boundaries."""
         self._seed, self._fake = seed, fake
 
     @cached_property
