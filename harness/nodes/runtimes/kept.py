@@ -54,6 +54,7 @@ class Kept:
     def __init__(self, folder: Path, clock: Clock, changed: Callable[[], object]) -> None:
         self.folder = folder
         self.gone = False  # nothing of it runs any more
+        self.blocked = None  # whatever could stop it from beginning was looked at before
         self._clock, self._changed = clock, changed
         self._process: subprocess.Popen[bytes] | None = None
         self._control = self._events = -1
