@@ -25,6 +25,7 @@ from scheduler.api.clock import WallClock
 
 IMAGE = "seatrial-test:busybox"
 UP_WITHIN = 30.0
+TINY = {"memory": "16Mi"}
 Body = Callable[[DockerRuntime], Awaitable[None]]
 
 
@@ -105,7 +106,7 @@ def ours(url: str, label: str = OWNER) -> list[str]:
     [
         pytest.param("echo hello; echo again >&2", {}, 0, "Completed", b"hello\nagain\n", id="both-outputs"),
         pytest.param("exit 3", {}, 3, "Error", b"", id="an-exit-code"),
-        pytest.param("head -c 99999999 /dev/zero | tail", {"memory": "16Mi"}, 137, "OOMKilled", b"Killed\n", id="no-memory"),
+        pytest.param("head -c 99999999 /dev/zero | tail", TINY, 137, "OOMKilled", b"Killed\n", id="out-of-memory"),
         pytest.param("echo $GRANTED $NODE; cat /given", {}, 0, "Completed", b"yes here\nmounted\n", id="grant-arrives"),
     ],
 )
