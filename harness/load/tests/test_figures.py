@@ -11,7 +11,7 @@ from harness.load.record import Part, Sample
 from harness.load.settings import LoadSettings
 
 
-def _life(number: int, **changes: float | int | None) -> Sample:
+def _life(number: int, **changes: float | str | None) -> Sample:
     """Due every 100 ms, bound 10 ms after it was sent, gone a second later."""
     due = number / 10
     sample = Sample(f"p{number}", "s", due, due, due + 0.002, due + 0.003, due + 0.010, "n", 1, due + 1, due + 1.1)
