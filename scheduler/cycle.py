@@ -18,7 +18,7 @@ from scheduler.framework.runner import Runner
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Code, Status
 from scheduler.framework.verdicts import ClassVerdicts
-from scheduler.plugins.deviceshare.plugin import DeviceShare
+from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.queue.active import Entry
 from scheduler.queue.queue import LEFTOVER_SECONDS, SchedulingQueue
 
@@ -29,7 +29,7 @@ class Core:
     """All profiles of one scheduler over one cache and one queue."""
 
     def __init__(
-        self, handle: Handle, runners: Mapping[str, Runner], queue: SchedulingQueue, devices: Sequence[DeviceShare]
+        self, handle: Handle, runners: Mapping[str, Runner], queue: SchedulingQueue, devices: DeviceCache
     ) -> None:
         self.handle = handle
         self.cache = handle.cache
@@ -52,8 +52,7 @@ class Core:
         self.cache.remove_node(name)
 
     def set_device(self, name: str, device: Device | None) -> None:
-        for plugin in self._devices:
-            self.complaints += plugin.set_device(name, device)
+        self.complaints += self._devices.set_device(name, device)
         self._opened = True
 
     def set_budget(self, budget: PodDisruptionBudget) -> None:

@@ -6,24 +6,22 @@ nothing is handed out twice when the object comes back (Koordinator deviceshare/
 
 from collections.abc import Iterator
 
+import msgspec
 import numpy as np
 
-from scheduler.api.device import RENAMED, Allocations, Device
-from scheduler.api.quantity import amount
+from scheduler.api.core import Pod
+from scheduler.api.device import DEVICE_ALLOCATED, RENAMED, Allocations, Device, device_allocations
+from scheduler.api.quantity import QuantityError, amount
 from scheduler.api.requests import Amounts
 from scheduler.cache.columns import Ints, NodeColumns
-from scheduler.plugins.deviceshare.scoring import ColumnScorer
+from scheduler.framework.handle import Handle
+from scheduler.framework.nodeinfo import PodInfo
+from scheduler.framework.points import Listener
+from scheduler.plugins.deviceshare.scoring import ColumnScorer, Scorer
 from scheduler.plugins.deviceshare.states import SHARES, Choice, DeviceState, Holding, Share, Shares, StateBook, quoted
 
 SHOWN = "DeviceShare/shown"  # one column for all that is shown of a node's GPUs, so that it is read and written at once
-LISTED, WEIGHT, FREE, TOTAL, DIVISOR, FIRST_CARD = (
-    0,
-    1,
-    slice(2, 5),
-    slice(5, 8),
-    slice(8, 11),
-    11,
-)  # [share, card], flat
+LISTED, FREE, TOTAL, DIVISOR, WEIGHTS = 0, slice(1, 4), slice(4, 7), slice(7, 10), 10  # then [share, card], flat
 NO_ENTRY = -1
 _FIRST_CARDS = 8
 
@@ -82,18 +80,42 @@ def shares_of(allocations: Allocations) -> Shares:
     )
 
 
-class DeviceCache:
-    """The devices of all nodes, with columns over nodes for those who judge many at once."""
+class DeviceCache(Listener):
+    """The devices of all nodes, with columns over nodes for those who judge many at once. All profiles share one."""
 
-    def __init__(self, columns: NodeColumns, scorer: ColumnScorer) -> None:
+    def __init__(self, columns: NodeColumns) -> None:
         self._columns = columns
-        self._scorer = scorer
+        self._scorers: dict[Scorer, ColumnScorer] = {}
         self._book = StateBook()
         self._nothing = self._book.untouched(self._book.template(())[0])
         self._nodes: dict[str, NodeDevices] = {}
         self._cards = _FIRST_CARDS
         self._blank = self._vector(NO_ENTRY, {}, {}, [])
         columns.add_column(SHOWN, self._blank)
+
+    @staticmethod
+    def of(handle: Handle) -> "DeviceCache":
+        """The one of this scheduler; made, and listening to its cache, when the first profile asks."""
+
+        def make() -> DeviceCache:
+            devices = DeviceCache(handle.columns)
+            handle.cache.listen(devices)
+            return devices
+
+        return handle.shared(DeviceCache, make)
+
+    def weigh(self, scorer: Scorer) -> tuple[int, ColumnScorer]:
+        """Show the weights of a scorer in the columns as well: its number among all, and itself over columns."""
+        known = self._scorers.get(scorer)
+        if known is None:
+            known = self._scorers[scorer] = scorer.over(SHARES)
+            self._renew(self._cards)
+        return list(self._scorers).index(scorer), known
+
+    @property
+    def first_card(self) -> int:
+        """Where the cards begin in the column `SHOWN`."""
+        return WEIGHTS + len(self._scorers)
 
     def find(self, name: str) -> NodeDevices | None:
         """The node's devices if a Device object lists them (or did, and pods hold some still)."""
@@ -117,7 +139,38 @@ class DeviceCache:
         node.state = self._book.untouched(template).moved(held, 1)
         self._drop_if_empty(node)
         self.show(name)
+        row = self._columns.rows.get(name)
+        if row is not None:
+            self._columns.touch(row)
         return [f"Device {name}: {text}" for text in wrong]
+
+    # -- what the cache of pods and nodes tells -----------------------------------------------------------------------
+
+    def node_added(self, name: str) -> None:
+        """The node has its row now; show the devices that were known before it."""
+        self.show(name)  # the node's own coming is on the log already
+
+    def pod_placed(self, info: PodInfo) -> None:
+        if DEVICE_ALLOCATED not in info.pod.metadata.annotations:
+            return
+        try:
+            shares = shares_of(device_allocations(info.pod))
+        except (msgspec.DecodeError, QuantityError):
+            return  # somebody else's annotation; the node agent refuses such a pod
+        if shares:
+            self.book(info.node_name, info.uid, shares)
+
+    def pod_changed(self, info: PodInfo, before: Pod) -> None:
+        old, new = (pod.metadata.annotations.get(DEVICE_ALLOCATED, "") for pod in (before, info.pod))
+        if old and old != new:
+            self.release(info.node_name, info.uid)
+        if old != new:
+            self.pod_placed(info)
+
+    def pod_gone(self, info: PodInfo) -> None:
+        self.release(info.node_name, info.uid)
+
+    # -- bookings -----------------------------------------------------------------------------------------------------
 
     def book(self, name: str, uid: str, shares: Shares) -> None:
         """What a pod's annotation says it holds; on nodes without a Device object it is kept for when one comes."""
@@ -151,23 +204,23 @@ class DeviceCache:
         if state.shown is None or len(state.shown) != len(self._blank):
             cards = [state.frees[number] for number in state.slots("gpu")]
             if len(cards) > self._cards:
-                self._widen(len(cards))
+                self._renew(len(cards))
             total, free = state.sums("gpu")
             state.shown = self._vector(len(cards), total, free, cards)
         return state.shown
 
     def _vector(self, listed: int, total: Amounts, free: Amounts, cards: list[Amounts]) -> Ints:
         totals = [total.get(name, 0) for name in SHARES]
-        numbers = [listed, self._scorer.weight_of(totals), *(free.get(name, 0) for name in SHARES), *totals]
-        numbers += [max(one, 1) for one in totals]
+        numbers = [listed, *(free.get(name, 0) for name in SHARES), *totals, *(max(one, 1) for one in totals)]
+        numbers += [scorer.weight_of(totals) for scorer in self._scorers.values()]
         rest = [0] * (self._cards - len(cards))
         for name in SHARES:
             numbers += [card.get(name, 0) for card in cards]
             numbers += rest
         return np.array(numbers, np.int64)
 
-    def _widen(self, cards: int) -> None:
-        """A node with more cards than any before it."""
+    def _renew(self, cards: int) -> None:
+        """Make room for more cards than any node had so far, or for a new scorer's weights."""
         self._cards = cards
         self._blank = self._vector(NO_ENTRY, {}, {}, [])
         self._columns.add_column(SHOWN, self._blank)

@@ -8,12 +8,10 @@ Follows Koordinator `pkg/scheduler/plugins/deviceshare`; deviations are in sched
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 
 from scheduler.api.core import Pod
-from scheduler.api.device import DEVICE_ALLOCATED, GPU_ISOLATION_PROVIDER, Device, device_allocations
-from scheduler.api.quantity import QuantityError
+from scheduler.api.device import DEVICE_ALLOCATED, GPU_ISOLATION_PROVIDER
 from scheduler.api.wire import Wire
 from scheduler.cache.columns import Batch, Bools, Ints
 from scheduler.framework.handle import Handle
@@ -23,7 +21,6 @@ from scheduler.framework.points import (
     Args,
     ByMaximum,
     FilterColumns,
-    Listener,
     Marks,
     PreBind,
     PreFilter,
@@ -37,16 +34,14 @@ from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.deviceshare.allocator import allocate, verdict
 from scheduler.plugins.deviceshare.cache import (
     DIVISOR,
-    FIRST_CARD,
     FREE,
     LISTED,
     NO_ENTRY,
     SHOWN,
     TOTAL,
-    WEIGHT,
+    WEIGHTS,
     DeviceCache,
     NodeDevices,
-    shares_of,
 )
 from scheduler.plugins.deviceshare.request import DeviceRequest, InvalidRequestError, TypeRequest
 from scheduler.plugins.deviceshare.scoring import DEFAULT_WEIGHTS, Scorer, StrategyType
@@ -89,7 +84,7 @@ GRANTED: StateKey[Holding] = StateKey("DeviceShare/granted")
 TRIAL: StateKey[dict[str, NodeDevices]] = StateKey("DeviceShare/trial")
 
 
-class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, VictimAware, Listener):
+class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, VictimAware):
     name = "DeviceShare"
     scope = Scope.NODE_PODS
     reads_labels = (GPU_ISOLATION_PROVIDER,)
@@ -98,44 +93,9 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
     def __init__(self, handle: Handle, args: DeviceShareArgs | None = None) -> None:
         self._scorer = (args or DeviceShareArgs()).scorer()
         self._handle = handle
-        self._column_scorer = self._scorer.over(SHARES)
-        self.devices = DeviceCache(handle.columns, self._column_scorer)
+        self.devices = DeviceCache.of(handle)
+        self._number, self._column_scorer = self.devices.weigh(self._scorer)
         self._requests: dict[tuple[TypeRequest, ...], DeviceRequest] = {}
-        handle.cache.listen(self)
-
-    # -- what is there ------------------------------------------------------------------------------------------------
-
-    def set_device(self, name: str, device: Device | None) -> list[str]:
-        """A Device object came, changed or went; returns what in it cannot be understood."""
-        complaints = self.devices.set_device(name, device)
-        row = self._handle.columns.rows.get(name)
-        if row is not None:
-            self._handle.columns.touch(row)
-        return complaints
-
-    def node_added(self, name: str) -> None:
-        """The node has its row now; show the devices that were known before it."""
-        self.devices.show(name)  # the node's own coming is on the log already
-
-    def pod_placed(self, info: PodInfo) -> None:
-        if DEVICE_ALLOCATED not in info.pod.metadata.annotations:
-            return
-        try:
-            shares = shares_of(device_allocations(info.pod))
-        except (msgspec.DecodeError, QuantityError):
-            return  # somebody else's annotation; the node agent refuses such a pod
-        if shares:
-            self.devices.book(info.node_name, info.uid, shares)
-
-    def pod_changed(self, info: PodInfo, before: Pod) -> None:
-        old, new = (pod.metadata.annotations.get(DEVICE_ALLOCATED, "") for pod in (before, info.pod))
-        if old and old != new:
-            self.devices.release(info.node_name, info.uid)
-        if old != new:
-            self.pod_placed(info)
-
-    def pod_gone(self, info: PodInfo) -> None:
-        self.devices.release(info.node_name, info.uid)
 
     # -- extension points ---------------------------------------------------------------------------------------------
 
@@ -181,7 +141,7 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         shares, counts = stacked
         shown = batch.own(SHOWN)
         # A card with nothing in it (unhealthy, or a filler) suffices for nobody: every request names an amount.
-        cards = shown[FIRST_CARD:].reshape(len(SHARES), -1, 1, batch.size)
+        cards = shown[self.devices.first_card :].reshape(len(SHARES), -1, 1, batch.size)
         suffices = cards[0] >= shares[0]
         for have, need in zip(cards[1:], shares[1:], strict=True):
             suffices &= have >= need
@@ -223,7 +183,9 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
 
     def scores(self, stacked: Ints, batch: Batch) -> Ints | None:
         shown = batch.own(SHOWN)
-        return self._column_scorer.scores(shown[TOTAL], shown[DIVISOR], shown[FREE], shown[WEIGHT], stacked)
+        return self._column_scorer.scores(
+            shown[TOTAL], shown[DIVISOR], shown[FREE], shown[WEIGHTS + self._number], stacked
+        )
 
     def kind(self, state: CycleState) -> Hashable:
         return tuple(one.type for one in state[WANTED].request.types)
@@ -238,14 +200,14 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         if devices is None or holding is None or not devices.listed:
             return 0
         template = devices.state.template
-        found = holding.rises.get((template, kind))
+        found = holding.rises.get((self._number, template, kind))
         if found is None:
             found = 0
             for device_type in kind:  # type: ignore[attr-defined]
                 taken = holding.amounts.get(device_type)
                 if taken is not None:
                     found += self._scorer.rise(devices.state.sums(device_type)[0], taken)
-            holding.rises[template, kind] = found
+            holding.rises[self._number, template, kind] = found
         return found
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
