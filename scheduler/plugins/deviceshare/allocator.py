@@ -9,7 +9,8 @@ from scheduler.api.requests import Amounts
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.deviceshare.request import DeviceRequest, TypeRequest
 from scheduler.plugins.deviceshare.scoring import Scorer
-from scheduler.plugins.deviceshare.states import Choice, DeviceState, Share
+from scheduler.plugins.deviceshare.shares import Share
+from scheduler.plugins.deviceshare.states import Choice, DeviceState
 
 
 def allocate(state: DeviceState, request: DeviceRequest, scorer: Scorer) -> Choice | Status:

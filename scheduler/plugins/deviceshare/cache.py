@@ -10,15 +10,16 @@ import msgspec
 import numpy as np
 
 from scheduler.api.core import Pod
-from scheduler.api.device import DEVICE_ALLOCATED, RENAMED, Allocations, Device, device_allocations
-from scheduler.api.quantity import QuantityError, amount
+from scheduler.api.device import DEVICE_ALLOCATED, Device, device_allocations
+from scheduler.api.quantity import QuantityError
 from scheduler.api.requests import Amounts
 from scheduler.cache.columns import Ints, NodeColumns
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import PodInfo
 from scheduler.framework.points import Listener
 from scheduler.plugins.deviceshare.scoring import ColumnScorer, Scorer
-from scheduler.plugins.deviceshare.states import SHARES, Choice, DeviceState, Holding, Share, Shares, StateBook, quoted
+from scheduler.plugins.deviceshare.shares import Holding, Shares, quoted, shares_of
+from scheduler.plugins.deviceshare.states import SHARES, Choice, DeviceState, StateBook
 
 SHOWN = "DeviceShare/shown"  # one column for all that is shown of a node's GPUs, so that it is read and written at once
 LISTED, FREE, TOTAL, DIVISOR, WEIGHTS = 0, slice(1, 4), slice(4, 7), slice(7, 10), 10  # then [share, card], flat
@@ -59,25 +60,6 @@ class NodeDevices:
         copy = NodeDevices(self.name, self.state)
         copy.listed, copy.ids, copy.held = self.listed, self.ids, self.held.copy()
         return copy
-
-
-def shares_of(allocations: Allocations) -> Shares:
-    """An annotation's allocations as bookings.
-
-    Raises:
-        QuantityError: an amount is not a quantity.
-    """
-    return tuple(
-        Share(
-            device_type,
-            one.minor,
-            tuple(
-                sorted((RENAMED.get(name, name), amount(name, quantity)) for name, quantity in one.resources.items())
-            ),
-        )
-        for device_type, entries in allocations.items()
-        for one in entries
-    )
 
 
 class DeviceCache(Listener):

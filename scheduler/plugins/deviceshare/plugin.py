@@ -45,7 +45,8 @@ from scheduler.plugins.deviceshare.cache import (
 )
 from scheduler.plugins.deviceshare.request import DeviceRequest, InvalidRequestError, TypeRequest
 from scheduler.plugins.deviceshare.scoring import DEFAULT_WEIGHTS, Scorer, StrategyType
-from scheduler.plugins.deviceshare.states import SHARES, Holding
+from scheduler.plugins.deviceshare.shares import Holding
+from scheduler.plugins.deviceshare.states import SHARES
 from scheduler.plugins.noderesources.fit import WeightedResource
 
 WRONG_ISOLATION = Status.unresolvable("GPUIsolationProviderHAMICore not found on the node")

@@ -10,7 +10,8 @@ from scheduler.api.requests import Amounts
 from scheduler.plugins.deviceshare.allocator import allocate, fill_memory
 from scheduler.plugins.deviceshare.request import DeviceRequest
 from scheduler.plugins.deviceshare.scoring import Scorer
-from scheduler.plugins.deviceshare.states import Choice, DeviceState, Share, StateBook
+from scheduler.plugins.deviceshare.shares import Share
+from scheduler.plugins.deviceshare.states import Choice, DeviceState, StateBook
 from scheduler.tests.rig import Rig, profile
 
 GIB = 1 << 30
