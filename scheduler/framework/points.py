@@ -233,6 +233,9 @@ class Listener(ABC):
     def node_added(self, name: str) -> None:  # noqa: B027 most listeners do not mind
         """The node exists now and has its row."""
 
+    def node_labelled(self, name: str, labels: Mapping[str, str]) -> None:  # noqa: B027 likewise
+        """A node is new, or its labels are; comes before `node_added`."""
+
     @abstractmethod
     def pod_placed(self, info: "PodInfo") -> None:
         """A pod is on a node now, or is assumed to be."""

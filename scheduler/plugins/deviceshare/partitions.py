@@ -3,7 +3,7 @@
 The table comes with the Device object, or from here for nodes with well-known NVIDIA machines.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -68,22 +68,24 @@ def _groups(partitions: Iterable[Cards]) -> Sequence[Group]:
 
 
 def _block(size: int) -> Sequence[Group]:
-    return _groups(Cards(frozenset(minors), minors) for minors in (tuple(range(i, i + size)) for i in range(0, 8, size)))
+    return _groups(
+        Cards(frozenset(minors), minors) for minors in (tuple(range(i, i + size)) for i in range(0, 8, size))
+    )
 
 
 BUILT_IN: Table = {size: _block(size) for size in (1, 2, 4, 8)}
 
 
-def built_in(labels: Mapping[str, str], vendor_label: str, model_label: str) -> bool:
-    """Whether a node's labels name a machine whose links are known (R34)."""
-    return labels.get(vendor_label, "") in _NVIDIA and labels.get(model_label, "") in _LINKED_MODELS
+def known_machine(vendor: str, model: str) -> bool:
+    """Whether the links of such cards are known (R34)."""
+    return vendor in _NVIDIA and model in _LINKED_MODELS
 
 
 def choose(
     table: Table | None,
     count: int,
     *,
-    used: Set[int],
+    used: frozenset[int],
     usable: Callable[[int], bool],
     wish: PartitionWish | None = None,
     lowest_score_first: bool = False,
@@ -116,7 +118,7 @@ def choose(
     return NONE_LEFT
 
 
-def _left_whole(table: Table, count: int, taken: Set[int], *, lowest: bool) -> int:
+def _left_whole(table: Table, count: int, taken: frozenset[int], *, lowest: bool) -> int:
     """What the partitions that stay untouched are worth."""
     worth = 0
     for size, weight in _WEIGHTS.items():

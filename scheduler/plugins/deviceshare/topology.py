@@ -40,7 +40,8 @@ def build(places: Mapping[int, Place | None]) -> Scope | None:
     for _, members in groupby(by_numa, key=lambda item: item[0].numa):
         by_pcie = sorted(members, key=lambda item: item[0].pcie)
         switches = [
-            Scope(PCIE_LEVEL, [card for _, card in group]) for _, group in groupby(by_pcie, key=lambda item: item[0].pcie)
+            Scope(PCIE_LEVEL, [card for _, card in group])
+            for _, group in groupby(by_pcie, key=lambda item: item[0].pcie)
         ]
         numa_nodes.append(Scope(NUMA_LEVEL, sorted(card for one in switches for card in one.cards), switches))
     return Scope(NODE_LEVEL, list(places), numa_nodes)
