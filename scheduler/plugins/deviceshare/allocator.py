@@ -7,9 +7,9 @@ from scheduler.api.device import GPU_MEMORY, GPU_MEMORY_RATIO
 from scheduler.api.requests import Amounts
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.deviceshare import gpus
-from scheduler.plugins.deviceshare.candidates import Pick, count, missing
+from scheduler.plugins.deviceshare.candidates import Pick, missing
 from scheduler.plugins.deviceshare.gpus import Policy
-from scheduler.plugins.deviceshare.joint import beside
+from scheduler.plugins.deviceshare.joint import NOT_TOGETHER, desired, switches
 from scheduler.plugins.deviceshare.plainlist import take
 from scheduler.plugins.deviceshare.request import DeviceRequest, TypeRequest
 from scheduler.plugins.deviceshare.shares import Share
@@ -86,13 +86,13 @@ def _allocate(
     together = [one for kind in request.joint for one in types if one.type == kind]
     picks: dict[str, list[Pick]] = {}
     for one in (*together, *(one for one in types if one not in together)):
-        if one in together[1:]:
-            same_pcie = request.words.same_pcie
-            found = beside(state, picks[together[0].type], one, policy.scorer, same_pcie=same_pcie)
-            if same_pcie and isinstance(found, Status):
-                state.unsteady = True  # the GPUs chosen decide, and once some are taken others will be chosen
-        else:
-            found = _of_type(state, request, one, policy)
+        leading = picks[together[0].type] if one in together[1:] else None
+        found = _of_type(state, request, one, leading, policy)
+        if leading is not None and request.words.same_pcie:
+            if not isinstance(found, Status) and switches(state, found) != switches(state, leading):
+                found = NOT_TOGETHER
+            if isinstance(found, Status):
+                state.unsteady = True  # the leading devices decide; once some are taken others will lead
         if isinstance(found, Status):
             return found
         picks[one.type] = found
@@ -100,10 +100,14 @@ def _allocate(
     return Choice(shares, state.moved(shares, 1))
 
 
-def _of_type(state: DeviceState, request: DeviceRequest, one: TypeRequest, policy: Policy) -> list[Pick] | Status:
+def _of_type(
+    state: DeviceState, request: DeviceRequest, one: TypeRequest, leading: list[Pick] | None, policy: Policy
+) -> list[Pick] | Status:
+    """GPUs go by their own lights, even where others lead (R51)."""
     if one.type == "gpu":
         return gpus.find(state, request, one, policy)
-    found = take(state, one, policy.scorer, count(state.template, one))
+    near = switches(state, leading or ())
+    found = take(state, one, policy.scorer, desired(state, one, near, request.words), near=near)
     return found if found is not None else Status.unschedulable(f"Insufficient {one.type} devices")
 
 

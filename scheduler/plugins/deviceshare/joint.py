@@ -4,9 +4,8 @@ from collections.abc import Iterable
 
 from scheduler.framework.status import Status
 from scheduler.plugins.deviceshare.candidates import Pick, count
-from scheduler.plugins.deviceshare.plainlist import take
+from scheduler.plugins.deviceshare.hints import Words
 from scheduler.plugins.deviceshare.request import TypeRequest
-from scheduler.plugins.deviceshare.scoring import Scorer
 from scheduler.plugins.deviceshare.states import DeviceState
 
 NOT_TOGETHER = Status.unschedulable("node(s) Device Joint-Allocate rules violation")
@@ -18,18 +17,7 @@ def switches(state: DeviceState, picks: Iterable[Pick]) -> frozenset[str]:
     return frozenset(place.pcie for place in places if place is not None)
 
 
-def beside(
-    state: DeviceState, leading: Iterable[Pick], request: TypeRequest, scorer: Scorer, *, same_pcie: bool
-) -> list[Pick] | Status:
-    """Devices for `request` near those of the leading type, one for each of its switches at best (R52).
-
-    With `same_pcie`, on every one of these switches and on no other.
-    """
-    near = switches(state, leading)
-    desired = count(state.template, request)
-    found = take(state, request, scorer, max(desired, len(near)) if same_pcie else desired, near=near)
-    if found is None:
-        return Status.unschedulable(f"Insufficient {request.type} devices")
-    if same_pcie and switches(state, found) != near:
-        return NOT_TOGETHER
-    return found
+def desired(state: DeviceState, request: TypeRequest, near: frozenset[str], words: Words) -> int:
+    """How many devices there must be; on the very switches of the leading ones, at least one for each (R52)."""
+    own = count(state.template, request)
+    return max(own, len(near)) if words.same_pcie else own

@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 import pytest
 
-
 from scheduler.api.device import Device
 from scheduler.api.wire import ObjectMeta
 from scheduler.framework.status import Status
@@ -106,7 +105,7 @@ def test_koordinators_order_of_scores_can_be_had() -> None:
 
 def test_shared_cards_know_no_partitions() -> None:
     have = linked(cards={0: 30}, traits=HONOUR)
-    assert chosen(have, ask(HALF, partition={"allocatePolicy": "Restricted"})) == {"gpu": [1]}
+    assert chosen(have, ask(HALF, partition={"allocatePolicy": "Restricted"})) == {"gpu": [0]}
 
 
 def test_sick_cards_make_no_partition() -> None:
@@ -142,7 +141,7 @@ VENDOR, MODEL = "node.koordinator.sh/gpu-vendor", "node.koordinator.sh/gpu-model
 @pytest.mark.parametrize(
     ("on_device", "annotated", "on_node", "want"),
     [
-        pytest.param({POLICY: "Honor"}, True, {}, Traits(TEXT, honour=True, model="-"), id="its-own-table-its-own-word"),
+        pytest.param({POLICY: "Honor"}, True, {}, Traits(TEXT, honour=True, model="-"), id="its-own-table-and-word"),
         pytest.param({}, True, {POLICY: "Honor"}, Traits(TEXT, model="-"), id="the-nodes-word-means-nothing-then"),
         pytest.param(
             {POLICY: "Honor"}, False, {MODEL: "H800"}, Traits(built_in=True, model="-H800"), id="and-the-devices-here"

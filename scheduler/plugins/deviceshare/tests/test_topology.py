@@ -31,12 +31,13 @@ def scoped(scope: str | None) -> dict[str, Any]:
     ("have", "cards", "scope", "want", "functions"),
     [
         pytest.param(
-            state(paired(), cards={5: 100}, functions={3: ["0000:51:00.2"]}), 1, None, {"gpu": [4], "rdma": [3]}, ["0000:51:00.3"],
+            state(paired(), cards={5: 100}, functions={3: ["0000:51:00.2"]}), 1, None, {"gpu": [4], "rdma": [3]},
+            ["0000:51:00.3"],
             id="a-touched-switch-first",
         ),
         pytest.param(
-            state(paired(), cards={5: 100}, functions={3: ["0000:51:00.2"]}), 2, None, {"gpu": [6, 7], "rdma": [4]}, ["0000:b9:00.2"],
-            id="a-touched-numa-node-before-an-untouched-one",
+            state(paired(), cards={5: 100}, functions={3: ["0000:51:00.2"]}), 2, None, {"gpu": [6, 7], "rdma": [4]},
+            ["0000:b9:00.2"], id="a-touched-numa-node-before-an-untouched-one",
         ),
         pytest.param(
             state(paired(), cards={5: 100}), 2, "PCIe", {"gpu": [6, 7], "rdma": [4]}, ["0000:b9:00.2"],
