@@ -1,7 +1,5 @@
 """A scheduler as a process of its own: started, watched, ended with us whatever happens to us, its words kept."""
 
-import ctypes
-import signal
 import subprocess
 import sys
 import tempfile
@@ -12,21 +10,12 @@ from types import TracebackType
 from typing import Self
 
 from harness.errors import SubjectError
+from harness.processes import die_with_parent, stop
 from harness.subject.protocol import OURS, Subject
 
 READY_LINE = "shell synced"  # what ours logs when it has seen the cluster
 START_WITHIN = 60.0
-STOP_WITHIN = 10.0
 LAST_LINES = 30
-
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None)
-
-
-def _die_with_parent() -> None:
-    """In the child, before exec: be told to end when the parent is gone, even if it was killed."""
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
 
 def our_command(kubeconfig: Path, seed: int) -> list[str]:
     """Our own scheduler, by the interpreter we run on."""
@@ -55,7 +44,7 @@ class ProcessSubject(Subject):
                     stdin=subprocess.DEVNULL,
                     stdout=sink,
                     stderr=sink,
-                    preexec_fn=_die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
+                    preexec_fn=die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
                 )
             except OSError as error:
                 raise SubjectError(f"{self._command[0]}: cannot be started: {error.strerror}") from error
@@ -66,14 +55,8 @@ class ProcessSubject(Subject):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        process = self._process
-        if process is not None and process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(STOP_WITHIN)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        if self._process is not None:
+            stop(self._process)
         if self._own_log is not None:
             self._own_log.close()
 

@@ -1,0 +1,250 @@
+"""What the server makes of an object before it stores it: defaults, what admission plugins add, refusals.
+
+The order is kube-apiserver's: decode and default, admission plugins, validation.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from harness.apiserver import errors
+from harness.apiserver.causes import Cause, message
+from harness.apiserver.customs import Custom
+from harness.apiserver.defaults import default
+from harness.apiserver.qos import qos_class
+from harness.apiserver.resources import Registry, Resource
+from harness.apiserver.schemas import schema_for, unknown_fields
+from harness.apiserver.store import Object, Store
+from harness.apiserver.validation import validate
+from scheduler.api.clock import Clock
+
+SYSTEM_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
+_NOT_READY, _UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
+_EVICT_AFTER = 300  # seconds that a pod stays on a node that is not ready, upstream's default
+
+Hook = Callable[[Resource, Object, Object | None, str], None]
+
+
+class Admission:
+    """Checks and completes what is about to be stored, in place."""
+
+    def __init__(self, store: Store, registry: Registry, clock: Clock) -> None:
+        self._store, self._registry, self._clock = store, registry, clock
+        self._customs: dict[int, Custom] = {}
+        self.hooks: list[Hook] = []  # admission plugins added from outside: (resource, object, old, subresource)
+
+    def create(
+        self, resource: Resource, namespace: str, body: Object, warnings: list[str], *, strictness: str
+    ) -> None:
+        """
+        Raises:
+            Refused: it may not be created.
+        """
+        if resource.namespaced:
+            self._check_namespace(resource, namespace, body)
+        self._complete(resource, body, warnings, strictness)
+        if resource.key == ("", "pods"):
+            self._new_pod(body)
+        elif resource.key == ("", "nodes"):
+            _new_node(body)
+        elif resource.key == ("", "namespaces"):
+            body["status"] = {"phase": "Active"}
+        elif resource.kind == "PriorityClass":
+            self._one_global_default(body)
+        for hook in self.hooks:
+            hook(resource, body, None, "")
+        self._check(resource, body, None, "")
+
+    def update(  # noqa: PLR0917
+        self,
+        resource: Resource,
+        body: Object,
+        old: Object,
+        subresource: str,
+        warnings: list[str],
+        *,
+        strictness: str,
+    ) -> None:
+        """
+        Raises:
+            Refused: the object may not become this.
+        """
+        if subresource == "status":
+            if resource.custom is not None:
+                self._complete(resource, body, warnings, strictness)
+                self._check(resource, body, old, subresource)
+            elif resource.key == ("", "pods"):
+                _stamp_conditions(body, old)
+            return
+        if body.get("spec") != old.get("spec") or resource.key != ("", "pods"):
+            self._complete(resource, body, warnings, strictness)
+        for hook in self.hooks:
+            hook(resource, body, old, subresource)
+        self._check(resource, body, old, subresource)
+
+    # -- every kind ---------------------------------------------------------------------------------------------------
+
+    def _complete(self, resource: Resource, body: Object, warnings: list[str], strictness: str) -> None:
+        if resource.custom is not None:
+            unknown = self._custom(resource).complete(body)
+        else:
+            default(resource.group, resource.kind, body)
+            unknown = [] if strictness != "Strict" else self._unknown(resource, body)
+        if not unknown or strictness == "Ignore":
+            return
+        texts = [f'unknown field "{path}"' for path in unknown]
+        if strictness == "Strict":
+            name = body["metadata"].get("name", "")
+            joined = ", ".join(texts)
+            raise errors.bad_request(
+                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}:'
+                f" strict decoding error: {joined}"
+                if name
+                else f"strict decoding error: {joined}"
+            )
+        warnings.extend(texts)
+
+    def _unknown(self, resource: Resource, body: Object) -> list[str]:
+        schema = schema_for(resource.group, resource.version, resource.kind)
+        return unknown_fields(schema, body) if schema is not None else []
+
+    def _custom(self, resource: Resource) -> Custom:
+        assert resource.custom is not None  # noqa: S101
+        found = self._customs.get(id(resource.custom))
+        if found is None:
+            if len(self._customs) > 256:
+                self._customs.clear()
+            found = self._customs[id(resource.custom)] = Custom(resource.custom)
+        return found
+
+    def _check(self, resource: Resource, body: Object, old: Object | None, subresource: str) -> None:
+        causes: list[Cause] = validate(resource.group, resource.kind, body, old, subresource=subresource)
+        if resource.custom is not None:
+            causes += self._custom(resource).problems(body)
+        if causes:
+            name = str(body["metadata"].get("name", ""))
+            said = [{"reason": one.reason, "message": one.message, "field": one.field} for one in causes]
+            raise errors.invalid(resource.kind, resource.group, name, message(resource.kind, name, causes, group=resource.group), said)
+
+    def _check_namespace(self, resource: Resource, namespace: str, body: Object) -> None:
+        found = self._store.collection(("", "namespaces")).get(("", namespace))
+        if found is None:
+            raise errors.not_found("namespaces", "", namespace)
+        if "deletionTimestamp" in found.obj["metadata"]:
+            name = str(body["metadata"].get("name", ""))
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            refused = errors.forbidden(resource.plural, resource.group, name, why)
+            refused.details["causes"] = [
+                {"reason": "NamespaceTerminating", "message": f"namespace {namespace} is being terminated",
+                 "field": "metadata.namespace"}
+            ]  # fmt: skip
+            raise refused
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def _new_pod(self, body: Object) -> None:
+        spec = body.get("spec")
+        if not isinstance(spec, dict):
+            return  # validation has the words for it
+        self._set_priority(body, spec)
+        spec.setdefault("serviceAccountName", "default")
+        _tolerate(spec)
+        body["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
+        if spec.get("schedulingGates"):
+            body["status"]["conditions"] = [
+                {
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "reason": "SchedulingGated",
+                    "message": "Scheduling is blocked due to non-empty scheduling gates",
+                    "lastProbeTime": None,
+                    "lastTransitionTime": self._clock.timestamp(),
+                }
+            ]
+
+    def _set_priority(self, body: Object, spec: dict[str, Any]) -> None:
+        """PriorityClass → priority and preemptionPolicy, as the Priority admission plugin does."""
+        classes = self._store.collection(("scheduling.k8s.io", "priorityclasses"))
+        name = spec.get("priorityClassName", "")
+        policy = "PreemptLowerPriority"
+        if name:
+            found = classes.get(("", name))
+            if found is None:
+                raise errors.forbidden(
+                    "pods", "", str(body["metadata"].get("name", "")), f"no PriorityClass with name {name} was found"
+                )
+            value = int(found.obj.get("value", 0))
+            policy = found.obj.get("preemptionPolicy", policy)
+        else:
+            value = 0
+            for item in classes.each():
+                if item.obj.get("globalDefault"):
+                    value, policy = int(item.obj.get("value", 0)), item.obj.get("preemptionPolicy", policy)
+                    spec["priorityClassName"] = item.key[1]
+        given = spec.get("priority")
+        if given is not None and given != value:
+            why = (
+                "the integer value of priority must not be provided in pod spec;"
+                f" priority admission controller computed {value} from the given PriorityClass name"
+            )
+            raise errors.forbidden("pods", "", str(body["metadata"].get("name", "")), why)
+        spec["priority"] = value
+        spec.setdefault("preemptionPolicy", policy)
+
+    def _one_global_default(self, body: Object) -> None:
+        if not body.get("globalDefault"):
+            return
+        for item in self._store.collection(("scheduling.k8s.io", "priorityclasses")).each():
+            if item.obj.get("globalDefault"):
+                why = f"PriorityClass {item.key[1]} is already marked as default. Only one default can exist"
+                raise errors.forbidden("priorityclasses", "scheduling.k8s.io", body["metadata"]["name"], why)
+
+
+def _tolerate(spec: dict[str, Any]) -> None:
+    """DefaultTolerationSeconds: a node that is not ready keeps its pods for five minutes."""
+    tolerations = spec.get("tolerations") or []
+    missing = [
+        key
+        for key in (_NOT_READY, _UNREACHABLE)
+        if not any(
+            (not one.get("key") or one.get("key") == key) and one.get("effect", "") in {"", "NoExecute"}
+            for one in tolerations
+            if isinstance(one, dict)
+        )
+    ]
+    if missing:
+        spec["tolerations"] = [
+            *tolerations,
+            *(
+                {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _EVICT_AFTER}
+                for key in missing
+            ),
+        ]
+
+
+def _new_node(body: Object) -> None:
+    """TaintNodesByCondition: a new node takes no pods before it has said that it is ready."""
+    if any(one.get("type") == "Ready" for one in body.get("status", {}).get("conditions", ())):
+        return
+    spec = body.setdefault("spec", {})
+    taints = spec.get("taints") or []
+    if not any(one.get("key") == _NOT_READY for one in taints):
+        spec["taints"] = [*taints, {"key": _NOT_READY, "effect": "NoSchedule"}]
+
+
+def _stamp_conditions(body: Object, old: Object) -> None:
+    """Only a change of a condition's status is a transition; whoever writes it again keeps the old time."""
+    conditions = body.get("status", {}).get("conditions")
+    if not conditions:
+        return
+    before = {one["type"]: one for one in old.get("status", {}).get("conditions") or ()}
+    kept = []
+    for one in conditions:
+        earlier = before.get(one.get("type"))
+        if earlier and earlier.get("status") == one.get("status") and earlier.get("lastTransitionTime"):
+            kept.append({**one, "lastTransitionTime": earlier["lastTransitionTime"]})
+        else:
+            kept.append(one)
+    body["status"] = {**body["status"], "conditions": kept}
+
+
+

@@ -1,0 +1,81 @@
+"""Why an object was refused, field by field, in kube-apiserver's words.
+
+Scripts and people match on these sentences, so they are upstream's to the letter (`util/validation/field/errors.go`).
+"""
+
+import json
+from typing import Any, NamedTuple
+
+_QUOTE = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
+
+
+class Cause(NamedTuple):
+    """One entry of `details.causes` in a Status with reason Invalid."""
+
+    field: str
+    reason: str
+    message: str
+
+
+Causes = list[Cause]
+
+
+def required(field: str, detail: str = "") -> Cause:
+    return Cause(field, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
+
+
+def invalid(field: str, value: Any, detail: str) -> Cause:
+    return Cause(field, "FieldValueInvalid", f"Invalid value: {shown(value)}: {detail}")
+
+
+def unsupported(field: str, value: Any, supported: tuple[str, ...]) -> Cause:
+    listed = ", ".join(quoted(choice) for choice in supported)
+    return Cause(field, "FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {listed}")
+
+
+def duplicate(field: str, value: Any) -> Cause:
+    return Cause(field, "FieldValueDuplicate", f"Duplicate value: {shown(value)}")
+
+
+def forbidden(field: str, detail: str) -> Cause:
+    return Cause(field, "FieldValueForbidden", f"Forbidden: {detail}")
+
+
+def not_found(field: str, value: Any) -> Cause:
+    return Cause(field, "FieldValueNotFound", f"Not found: {shown(value)}")
+
+
+def immutable(field: str, value: Any, before: Any) -> Causes:
+    """A cause if a field changed that must not; absent, null and empty are one."""
+    if value == before or not (value or before):
+        return []
+    return [invalid(field, value, "field is immutable")]
+
+
+def too_long(field: str, most: int) -> Cause:
+    """More than `most` bytes; the value itself is not repeated."""
+    return Cause(field, "FieldValueTooLong", f"Too long: may not be more than {most} bytes")
+
+
+def too_many(field: str, count: int, most: int) -> Cause:
+    return Cause(field, "FieldValueTooMany", f"Too many: {count}: must have at most {most} items")
+
+
+def message(kind: str, name: str, causes: Causes, *, group: str = "") -> str:
+    """The `message` of the Status: one cause as it is, several in brackets, the same one only once."""
+    qualified = f"{kind}.{group}" if group else kind
+    told = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
+    if not told:
+        return f"{qualified} {quoted(name)} is invalid"
+    return f"{qualified} {quoted(name)} is invalid: {told[0] if len(told) == 1 else '[' + ', '.join(told) + ']'}"
+
+
+def shown(value: Any) -> str:
+    """A value as an error shows it: text quoted, numbers bare, anything larger as JSON where upstream prints Go."""
+    if isinstance(value, str):
+        return quoted(value)
+    return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+
+
+def quoted(text: str) -> str:
+    return f'"{text.translate(_QUOTE)}"'

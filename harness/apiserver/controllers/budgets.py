@@ -1,0 +1,109 @@
+"""PodDisruptionBudget status: how many of its pods are healthy, how many must be, how many may go."""
+
+import math
+from typing import Any
+
+import msgspec
+
+from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.objects import Objects
+from harness.apiserver.store import Change, CollectionKey, Item, Object
+from harness.apiserver.subresources import BUDGETS
+from scheduler.api.clock import from_rfc3339
+from scheduler.api.wire import LabelSelector
+
+PODS: CollectionKey = ("", "pods")
+DISRUPTION_FORGOTTEN = 120.0  # seconds after which an eviction that never came counts no more, upstream's value
+
+
+class Budgets:
+    """Follows pods and budgets of a namespace together."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._turns: Turns[str] = Turns(objects.clock, self._recount)
+        objects.store.listeners.append(self._changed)
+
+    def _changed(self, collection: CollectionKey, change: Change) -> None:
+        if collection == BUDGETS:
+            old, new = change.old, change.new
+            if new is not None and (old is None or old.obj.get("spec") != new.obj.get("spec")):
+                self._turns.add(change.key[0])
+        elif collection == PODS and self._concerns(change.key[0]):
+            self._turns.add(change.key[0])
+
+    def _concerns(self, namespace: str) -> bool:
+        return next(iter(self._objects.store.collection(BUDGETS).each(namespace)), None) is not None
+
+    def _recount(self, namespace: str) -> None:
+        budgets = self._objects.store.collection(BUDGETS)
+        pods = list(self._objects.store.collection(PODS).each(namespace))
+        for item in list(budgets.each(namespace)):
+            status = self._status(item.obj, pods)
+            if status != item.obj.get("status"):
+                budgets.put(item.key, {**item.obj, "metadata": dict(item.obj["metadata"]), "status": status})
+
+    def _status(self, budget: Object, pods: list[Item]) -> Object:
+        spec, before = budget.get("spec") or {}, budget.get("status") or {}
+        selector = spec.get("selector")
+        test = msgspec.convert(selector, LabelSelector) if selector is not None else None
+        covered = [
+            pod.obj
+            for pod in pods
+            if test is not None
+            and test.matches(pod.obj["metadata"].get("labels") or {})
+            and pod.obj.get("status", {}).get("phase") not in {"Succeeded", "Failed"}
+        ]
+        now = self._objects.clock.now()
+        names = {pod["metadata"]["name"] for pod in covered if "deletionTimestamp" not in pod["metadata"]}
+        disrupted = {
+            name: at
+            for name, at in (before.get("disruptedPods") or {}).items()
+            if name in names and now - from_rfc3339(at) < DISRUPTION_FORGOTTEN
+        }
+        expected = len(covered)
+        healthy = sum(
+            1
+            for pod in covered
+            if "deletionTimestamp" not in pod["metadata"] and pod["metadata"]["name"] not in disrupted and _ready(pod)
+        )
+        if spec.get("maxUnavailable") is not None:
+            desired = max(0, expected - _count(spec["maxUnavailable"], expected))
+        else:
+            desired = _count(spec.get("minAvailable", 1), expected)
+        allowed = max(0, healthy - desired) if expected else 0
+        status: Object = {
+            "observedGeneration": budget["metadata"].get("generation", 1),
+            "disruptionsAllowed": allowed,
+            "currentHealthy": healthy,
+            "desiredHealthy": desired,
+            "expectedPods": expected,
+            "conditions": [self._condition(before, allowed, budget["metadata"].get("generation", 1))],
+        }
+        if disrupted:
+            status["disruptedPods"] = disrupted
+        return status
+
+    def _condition(self, before: Object, allowed: int, generation: int) -> Object:
+        truth, reason = ("True", "SufficientPods") if allowed else ("False", "InsufficientPods")
+        old: list[dict[str, Any]] = before.get("conditions") or []
+        since = next(
+            (one["lastTransitionTime"] for one in old if one["type"] == "DisruptionAllowed" and one["status"] == truth),
+            self._objects.clock.timestamp(),
+        )
+        return {
+            "type": "DisruptionAllowed", "status": truth, "reason": reason, "message": "",
+            "lastTransitionTime": since, "observedGeneration": generation,
+        }  # fmt: skip
+
+
+def _count(value: int | str, expected: int) -> int:
+    """A number, or a percentage of the expected pods, rounded up (intstr.GetScaledValueFromIntOrPercent)."""
+    if isinstance(value, str) and value.endswith("%"):
+        return math.ceil(int(value[:-1]) * expected / 100)
+    return int(value)
+
+
+def _ready(pod: Object) -> bool:
+    conditions = pod.get("status", {}).get("conditions") or ()
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)

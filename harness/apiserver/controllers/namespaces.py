@@ -1,0 +1,79 @@
+"""Namespaces: what every one has from the start, and how one goes: first all that is in it, then itself."""
+
+from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.errors import Refused
+from harness.apiserver.objects import DeleteOptions, Objects, Options
+from harness.apiserver.resources import Registry
+from harness.apiserver.store import Change, CollectionKey
+
+NAMESPACES: CollectionKey = ("", "namespaces")
+FROM_THE_START = ("default", "kube-system", "kube-public", "kube-node-lease")
+
+
+class Namespaces:
+    """Follows namespaces, and removals in those that are going."""
+
+    def __init__(self, objects: Objects, registry: Registry, root_ca: str = "") -> None:
+        self._objects, self._registry, self._root_ca = objects, registry, root_ca
+        self._going: set[str] = set()
+        self._emptied: Turns[str] = Turns(objects.clock, self._empty)
+        self._new: Turns[str] = Turns(objects.clock, self._furnish)
+        objects.store.listeners.append(self._changed)
+
+    def create_first(self) -> None:
+        """The namespaces that every cluster has."""
+        resource = self._registry.storage(NAMESPACES)
+        assert resource is not None  # noqa: S101
+        for name in FROM_THE_START:
+            self._objects.create(resource, "", {"metadata": {"name": name}}, Options())
+            self._furnish(name)
+
+    def _changed(self, collection: CollectionKey, change: Change) -> None:
+        if collection == NAMESPACES:
+            name = change.key[1]
+            if change.new is None:
+                self._going.discard(name)
+            elif "deletionTimestamp" in change.new.obj["metadata"]:
+                if name not in self._going:
+                    self._going.add(name)
+                    self._emptied.add(name)
+            elif change.old is None:
+                self._new.add(name)
+        elif self._going and change.new is None and change.key[0] in self._going:
+            self._emptied.add(change.key[0])
+
+    def _furnish(self, name: str) -> None:
+        """The service account and the config map that pods expect to find."""
+        for kind, body in (
+            (("", "serviceaccounts"), {"metadata": {"name": "default"}}),
+            (("", "configmaps"), {"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": self._root_ca}}),
+        ):
+            resource = self._registry.storage(kind)
+            if resource is not None and self._objects.collection(resource).get((name, body["metadata"]["name"])) is None:
+                try:
+                    self._objects.create(resource, name, body, Options())
+                except Refused:
+                    return  # the namespace went as fast as it came
+
+    def _empty(self, name: str) -> None:
+        namespaces = self._objects.store.collection(NAMESPACES)
+        item = namespaces.get(("", name))
+        if item is None:
+            return
+        left = 0
+        for key, collection in self._objects.store:
+            resource = self._registry.storage(key)
+            if resource is None or not resource.namespaced:
+                continue
+            for each in list(collection.each(name)):
+                left += 1
+                if "deletionTimestamp" not in each.obj["metadata"]:
+                    _, gone = self._objects.delete(resource, each.key, DeleteOptions())
+                    left -= gone
+        if left:
+            return  # each removal brings us back here
+        spec = {**item.obj.get("spec", {}), "finalizers": []}
+        metadata = dict(item.obj["metadata"])
+        namespaces.put(item.key, {**item.obj, "metadata": metadata, "spec": spec})
+        if not metadata.get("finalizers"):
+            namespaces.remove(item.key)

@@ -1,0 +1,202 @@
+"""Node lifecycle: conditions become taints, a lease that runs out makes a node unreachable, pods of gone nodes go.
+
+Follows kube-controller-manager's node-lifecycle, taint-eviction and pod-garbage-collector controllers.
+"""
+
+from typing import Any
+
+from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.errors import Refused
+from harness.apiserver.objects import DeleteOptions, Objects
+from harness.apiserver.resources import Registry
+from harness.apiserver.store import Change, CollectionKey, Item, Object
+from scheduler.api.clock import from_rfc3339
+from scheduler.api.core import UNSCHEDULABLE_TAINT
+
+NODES: CollectionKey = ("", "nodes")
+PODS: CollectionKey = ("", "pods")
+LEASES: CollectionKey = ("coordination.k8s.io", "leases")
+LEASE_NAMESPACE = "kube-node-lease"
+NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
+LOOK_EVERY = 5.0  # seconds, upstream's --node-monitor-period
+GRACE = 50.0  # seconds without a renewal, upstream's --node-monitor-grace-period
+ORPHANS_AFTER = 40.0  # seconds that a pod may name a node that is not there
+_OURS = (NOT_READY, UNREACHABLE, UNSCHEDULABLE_TAINT)
+
+
+class Nodes:
+    """Follows nodes and their leases."""
+
+    def __init__(self, objects: Objects, registry: Registry) -> None:
+        self._objects, self._registry = objects, registry
+        self._clock = objects.clock
+        self._turns: Turns[str] = Turns(self._clock, self._look_at)
+        self._gone: Turns[str] = Turns(self._clock, self._remove_pods)
+        self._doomed: Turns[tuple[str, str, str]] = Turns(self._clock, self._evict)  # namespace, name, uid
+        self._watched = False
+        objects.store.listeners.append(self._changed)
+
+    def _changed(self, collection: CollectionKey, change: Change) -> None:
+        if collection != NODES:
+            return
+        name = change.key[1]
+        if change.new is None:
+            self._gone.later(ORPHANS_AFTER, name)
+            return
+        self._turns.add(name)
+        if not self._watched:
+            self._watched = True
+            self._clock.call_later(LOOK_EVERY, self._look_at_leases)
+
+    # -- taints -------------------------------------------------------------------------------------------------------
+
+    def _look_at(self, name: str) -> None:
+        nodes = self._objects.store.collection(NODES)
+        item = nodes.get(("", name))
+        if item is None:
+            return
+        spec = item.obj.get("spec") or {}
+        have: list[dict[str, Any]] = spec.get("taints") or []
+        wanted = self._taints(item.obj, have)
+        if wanted != have:
+            changed = {**spec, "taints": wanted}
+            if not wanted:
+                del changed["taints"]
+            nodes.put(item.key, {**item.obj, "metadata": dict(item.obj["metadata"]), "spec": changed})
+        if any(one["effect"] == "NoExecute" for one in wanted):
+            self._plan_evictions(name, wanted)
+
+    def _taints(self, node: Object, have: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        kept = [one for one in have if one.get("key") not in _OURS]
+        old = {(one.get("key"), one.get("effect")): one for one in have}
+        ready = _ready(node)
+
+        def add(key: str, effect: str) -> None:
+            taint: dict[str, Any] = {"key": key, "effect": effect}
+            if effect == "NoExecute":
+                taint["timeAdded"] = self._clock.timestamp()
+            kept.append(old.get((key, effect), taint))
+
+        if (node.get("spec") or {}).get("unschedulable"):
+            add(UNSCHEDULABLE_TAINT, "NoSchedule")
+        if ready is None or ready == "False":
+            add(NOT_READY, "NoSchedule")
+            if ready == "False":
+                add(NOT_READY, "NoExecute")
+        elif ready == "Unknown":
+            add(UNREACHABLE, "NoSchedule")
+            add(UNREACHABLE, "NoExecute")
+        return kept
+
+    # -- leases -------------------------------------------------------------------------------------------------------
+
+    def _look_at_leases(self) -> None:
+        nodes = self._objects.store.collection(NODES)
+        leases = self._objects.store.collection(LEASES)
+        now = self._clock.now()
+        for item in list(nodes.each()):
+            lease = leases.get((LEASE_NAMESPACE, item.key[1]))
+            if lease is None or _ready(item.obj) == "Unknown":
+                continue  # no agent has ever kept it, or it is known to be away
+            spec = lease.obj.get("spec") or {}
+            renewed = spec.get("renewTime")
+            holds = max(GRACE, float(spec.get("leaseDurationSeconds") or 0))
+            if renewed and now - from_rfc3339(renewed) > holds:
+                self._unreachable(item)
+        if len(nodes):
+            self._clock.call_later(LOOK_EVERY, self._look_at_leases)
+        else:
+            self._watched = False
+
+    def _unreachable(self, item: Item) -> None:
+        now = self._clock.timestamp()
+        status = item.obj.get("status") or {}
+        conditions = [
+            {
+                **one,
+                "status": "Unknown",
+                "reason": "NodeStatusUnknown",
+                "message": "Kubelet stopped posting node status.",
+                "lastTransitionTime": now,
+            }
+            for one in status.get("conditions") or ()
+        ]
+        body = {**item.obj, "metadata": dict(item.obj["metadata"]), "status": {**status, "conditions": conditions}}
+        self._objects.store.collection(NODES).put(item.key, body)
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def _pods_on(self, node: str) -> list[Item]:
+        pods = self._objects.store.collection(PODS)
+        return [pod for pod in pods.each() if pod.obj["spec"].get("nodeName") == node]
+
+    def _remove_pods(self, node: str) -> None:
+        """Nobody is left to confirm the end of these pods."""
+        if self._objects.store.collection(NODES).get(("", node)) is not None:
+            return
+        for pod in self._pods_on(node):
+            self._delete(pod, 0)
+
+    def _plan_evictions(self, node: str, taints: list[dict[str, Any]]) -> None:
+        for pod in self._pods_on(node):
+            wait = _stays(pod.obj, taints)
+            if wait is not None and "deletionTimestamp" not in pod.obj["metadata"]:
+                self._doomed.later(wait, (*pod.key, pod.obj["metadata"]["uid"]))
+
+    def _evict(self, doomed: tuple[str, str, str]) -> None:
+        namespace, name, uid = doomed
+        pod = self._objects.store.collection(PODS).get((namespace, name))
+        if pod is None or pod.obj["metadata"]["uid"] != uid or "deletionTimestamp" in pod.obj["metadata"]:
+            return
+        node = self._objects.store.collection(NODES).get(("", pod.obj["spec"].get("nodeName", "")))
+        taints = (node.obj.get("spec") or {}).get("taints") or [] if node is not None else []
+        now = self._clock.now()
+        for taint in taints:
+            if taint["effect"] == "NoExecute":
+                wait = _stays(pod.obj, [taint])
+                added = from_rfc3339(taint["timeAdded"]) if taint.get("timeAdded") else now
+                if wait is not None and now >= int(added) + wait:
+                    self._delete(pod, None)
+                    return
+
+    def _delete(self, pod: Item, grace: int | None) -> None:
+        resource = self._registry.storage(PODS)
+        assert resource is not None  # noqa: S101
+        try:
+            self._objects.delete(resource, pod.key, DeleteOptions(grace=grace, uid=pod.obj["metadata"]["uid"]))
+        except Refused:
+            return  # gone meanwhile
+
+
+def _ready(node: Object) -> str | None:
+    """Status of the Ready condition; None if there is none."""
+    for one in (node.get("status") or {}).get("conditions") or ():
+        if one.get("type") == "Ready":
+            return str(one.get("status"))
+    return None
+
+
+def _stays(pod: Object, taints: list[dict[str, Any]]) -> float | None:
+    """Seconds until NoExecute taints drive the pod out; None if it tolerates them for good."""
+    shortest: float | None = None
+    for taint in taints:
+        if taint["effect"] != "NoExecute":
+            continue
+        matching = [one for one in pod["spec"].get("tolerations") or () if _tolerates(one, taint)]
+        if not matching:
+            return 0.0
+        times = [one["tolerationSeconds"] for one in matching if one.get("tolerationSeconds") is not None]
+        if times:
+            least = float(max(0, min(times)))
+            shortest = least if shortest is None else min(shortest, least)
+    return shortest
+
+
+def _tolerates(toleration: dict[str, Any], taint: dict[str, Any]) -> bool:
+    if toleration.get("effect") and toleration["effect"] != taint["effect"]:
+        return False
+    if toleration.get("key") and toleration["key"] != taint["key"]:
+        return False
+    if toleration.get("operator") == "Exists":
+        return True
+    return bool(toleration.get("key")) and toleration.get("value", "") == taint.get("value", "")

@@ -1,0 +1,135 @@
+"""Refusals: every error that a client sees is a `Status`, worded as kube-apiserver words it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+
+class Refused(Exception):
+    """The request will not be carried out; becomes the answer."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        *,
+        details: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.code, self.reason, self.message = code, reason, message
+        self.details, self.headers = dict(details or {}), dict(headers or {})
+        super().__init__(message)
+
+    def status(self) -> dict[str, Any]:
+        """The Status object."""
+        body: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+        }
+        if self.details:
+            body["details"] = self.details
+        body["code"] = self.code
+        return body
+
+    def encoded(self) -> bytes:
+        return orjson.dumps(self.status()) + b"\n"
+
+
+def qualified(plural: str, group: str) -> str:
+    """`pods`, `deployments.apps`: how messages name a resource."""
+    return f"{plural}.{group}" if group else plural
+
+
+def _details(plural: str, group: str, name: str, **more: Any) -> dict[str, Any]:
+    details: dict[str, Any] = {}
+    if name:
+        details["name"] = name
+    if group:
+        details["group"] = group
+    return {**details, "kind": plural, **more}
+
+
+def not_found(plural: str, group: str, name: str) -> Refused:
+    message = f'{qualified(plural, group)} "{name}" not found'
+    return Refused(404, "NotFound", message, details=_details(plural, group, name))
+
+
+def unknown_path() -> Refused:
+    return Refused(404, "NotFound", "the server could not find the requested resource")
+
+
+def already_exists(plural: str, group: str, name: str) -> Refused:
+    message = f'{qualified(plural, group)} "{name}" already exists'
+    return Refused(409, "AlreadyExists", message, details=_details(plural, group, name))
+
+
+def conflict(plural: str, group: str, name: str, why: str) -> Refused:
+    message = f'Operation cannot be fulfilled on {qualified(plural, group)} "{name}": {why}'
+    return Refused(409, "Conflict", message, details=_details(plural, group, name))
+
+
+def modified(plural: str, group: str, name: str) -> Refused:
+    why = "the object has been modified; please apply your changes to the latest version and try again"
+    return conflict(plural, group, name, why)
+
+
+def invalid(kind: str, group: str, name: str, message: str, causes: Sequence[Mapping[str, str]]) -> Refused:
+    """`message` is the whole sentence; `causes` have reason, message and field."""
+    return Refused(422, "Invalid", message, details=_details(kind, group, name, causes=[dict(one) for one in causes]))
+
+
+def bad_request(message: str) -> Refused:
+    return Refused(400, "BadRequest", message)
+
+
+def forbidden(plural: str, group: str, name: str, why: str) -> Refused:
+    subject = f'{qualified(plural, group)} "{name}"' if name else qualified(plural, group)
+    return Refused(403, "Forbidden", f"{subject} is forbidden: {why}", details=_details(plural, group, name))
+
+
+def method_not_allowed() -> Refused:
+    message = "the server does not allow this method on the requested resource"
+    return Refused(405, "MethodNotAllowed", message)
+
+
+def not_acceptable() -> Refused:
+    message = "only the following media types are accepted: application/json, application/yaml"
+    return Refused(406, "NotAcceptable", message)
+
+
+def unsupported_media(accepted: Sequence[str]) -> Refused:
+    message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
+    return Refused(415, "UnsupportedMediaType", message)
+
+
+def expired(message: str) -> Refused:
+    return Refused(410, "Expired", message)
+
+
+def too_old(asked: int, oldest: int) -> Refused:
+    return expired(f"too old resource version: {asked} ({oldest})")
+
+
+def too_large(limit: int) -> Refused:
+    return Refused(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
+
+
+def too_many(message: str, *, retry_after: int, causes: Sequence[Mapping[str, str]] = ()) -> Refused:
+    details: dict[str, Any] = {"retryAfterSeconds": retry_after}
+    if causes:
+        details["causes"] = [dict(one) for one in causes]
+    return Refused(429, "TooManyRequests", message, details=details, headers={"retry-after": str(retry_after)})
+
+
+def unauthorized() -> Refused:
+    return Refused(401, "Unauthorized", "Unauthorized")
+
+
+def internal(message: str) -> Refused:
+    return Refused(500, "InternalError", f"Internal error occurred: {message}")

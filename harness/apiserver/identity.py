@@ -1,0 +1,14 @@
+"""Who asks."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A user by name and groups."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+
+
+ADMIN = Identity("seatrial-admin", ("system:masters", "system:authenticated"))

@@ -1,0 +1,351 @@
+"""The verbs that change objects: what is taken from a request, what is kept from before, and what the store gets.
+
+Whatever kind it is, an object is created, updated and deleted here; what a kind adds (defaults, refusals, fields set by
+the server) is in admission. Every write is one step: nothing is stored before everything has been checked.
+"""
+
+import random
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.apiserver import errors
+from harness.apiserver.admission import Admission
+from harness.apiserver.apply import ApplyConflict, apply
+from harness.apiserver.patch import PatchError, json_patch, merge_patch, strategic_merge
+from harness.apiserver.resources import Resource
+from harness.apiserver.schemas import SchemaNode, schema_for, schema_of_crd
+from harness.apiserver.store import Collection, Item, Key, Object, Store
+from scheduler.api.clock import Clock, rfc3339
+from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+
+PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
+_SUFFIX = "bcdfghjklmnpqrstvwxz2456789"  # upstream's alphabet: no vowels, no words
+_NAME_LIMIT = 63
+_PLAIN_KINDS = frozenset({"Node", "Namespace", "Event", "Lease", "ConfigMap", "Secret", "ServiceAccount", "Endpoints"})
+
+
+@dataclass(slots=True)
+class Options:
+    """What query parameters say of a write, and what there is to warn of."""
+
+    dry_run: bool = False
+    manager: str = ""
+    force: bool = False
+    field_validation: str = "Warn"
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """The body or the query of a delete."""
+
+    grace: int | None = None
+    propagation: str = "Background"
+    uid: str = ""
+    version: str = ""
+    dry_run: bool = False
+
+
+class Objects:
+    """Reads and writes of one store."""
+
+    def __init__(self, store: Store, admission: Admission, clock: Clock, *, seed: int) -> None:
+        self.store, self.clock = store, clock
+        self._admission = admission
+        self._random = random.Random(seed)  # noqa: S311 identities, no secrets
+        self.on_deleting: Callable[[Resource, Item], None] = lambda resource, item: None
+
+    def collection(self, resource: Resource) -> Collection:
+        return self.store.collection(resource.key)
+
+    def find(self, resource: Resource, key: Key) -> Item:
+        """
+        Raises:
+            Refused: 404.
+        """
+        item = self.collection(resource).get(key)
+        if item is None:
+            raise errors.not_found(resource.plural, resource.group, key[1])
+        return item
+
+    def new_uid(self) -> str:
+        return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
+
+    # -- create -------------------------------------------------------------------------------------------------------
+
+    def create(self, resource: Resource, namespace: str, body: Object, options: Options) -> Item:
+        """
+        Raises:
+            Refused: the object is not acceptable, or is there already.
+        """
+        metadata = body.get("metadata")
+        if not isinstance(metadata, dict):
+            if metadata is not None:
+                raise errors.bad_request(f"metadata: expected an object, found {type(metadata).__name__}")
+            metadata = body["metadata"] = {}
+        self._check_kind(resource, body)
+        self._place(resource, namespace, metadata)
+        name = metadata.get("name") or ""
+        if not name and metadata.get("generateName"):
+            name = metadata["name"] = self._generated(str(metadata["generateName"]))
+        body["apiVersion"], body["kind"] = resource.api_version, resource.kind
+        collection = self.collection(resource)
+        key = (namespace if resource.namespaced else "", name)
+        metadata["uid"] = self.new_uid()
+        metadata["creationTimestamp"] = self.clock.timestamp()
+        for mine in ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+            metadata.pop(mine, None)
+        if resource.kind not in _PLAIN_KINDS:
+            metadata["generation"] = 1
+        if resource.has_status and resource.kind not in {"Pod", "Node", "Namespace"}:
+            body.pop("status", None)
+        self._admission.create(resource, namespace, body, options.warnings, strictness=options.field_validation)
+        if collection.get(key) is not None:
+            raise errors.already_exists(resource.plural, resource.group, name)
+        if options.dry_run:
+            return Item(key, body, self.store.version)
+        return collection.put(key, body)
+
+    def _generated(self, stem: str) -> str:
+        return stem[: _NAME_LIMIT - 5] + "".join(self._random.choices(_SUFFIX, k=5))
+
+    def _check_kind(self, resource: Resource, body: Object) -> None:
+        kind, version = body.get("kind"), body.get("apiVersion")
+        if (kind and kind != resource.kind) or (version and version != resource.api_version):
+            raise errors.bad_request(
+                f"{kind or resource.kind} in version {str(version or resource.api_version)!r} cannot be handled as a"
+                f" {resource.kind}: expected {resource.api_version}, Kind={resource.kind}"
+            )
+
+    def _place(self, resource: Resource, namespace: str, metadata: dict[str, Any]) -> None:
+        given = metadata.get("namespace") or ""
+        if resource.namespaced:
+            if given and given != namespace:
+                raise errors.bad_request(
+                    f"the namespace of the provided object does not match the namespace sent on the request:"
+                    f" expected {namespace!r}, found {given!r}"
+                )
+            metadata["namespace"] = namespace
+        elif given:
+            metadata.pop("namespace")
+
+    # -- update and patch ---------------------------------------------------------------------------------------------
+
+    def update(
+        self, resource: Resource, key: Key, body: Object, options: Options, *, subresource: str = ""
+    ) -> Item:
+        """Replace; one that is not there is refused, as for nearly all kinds upstream.
+
+        Raises:
+            Refused: not there, changed meanwhile, or not acceptable.
+        """
+        self._check_kind(resource, body)
+        metadata = body.setdefault("metadata", {})
+        name = metadata.get("name")
+        if name and name != key[1]:
+            raise errors.bad_request(
+                f"the name of the object ({name}) does not match the name on the URL ({key[1]})"
+            )
+        self._place(resource, key[0], metadata)
+        return self._replace(resource, self.find(resource, key), body, options, subresource)
+
+    def patch(  # noqa: PLR0917
+        self, resource: Resource, key: Key, kind: str, patch: Any, options: Options, subresource: str = ""
+    ) -> tuple[Item, bool]:
+        """Change a part; whether the object is new is the second value (server-side apply may create it).
+
+        Raises:
+            Refused: not there, changed meanwhile, or not acceptable.
+        """
+        if kind == APPLY_PATCH:
+            return self._apply(resource, key, patch, options, subresource)
+        old = self.find(resource, key)
+        try:
+            if kind == JSON_PATCH:
+                body = json_patch(old.obj, patch)
+            elif kind == MERGE_PATCH:
+                body = merge_patch(old.obj, patch)
+            else:
+                body = strategic_merge(old.obj, patch, self._schema(resource))
+        except PatchError as error:
+            if error.reason == "Invalid":
+                raise errors.invalid("", "", "", str(error), ()) from error
+            raise errors.bad_request(str(error)) from error
+        if not isinstance(body, dict) or not isinstance(body.get("metadata"), dict):
+            raise errors.bad_request("the patch leaves no object with metadata")
+        return self._replace(resource, old, body, options, subresource), False
+
+    def _schema(self, resource: Resource) -> SchemaNode | None:
+        if resource.custom is not None:
+            schema: Mapping[str, Any] = resource.custom.get("schema", {}).get("openAPIV3Schema", {})
+            return schema_of_crd(dict(schema))
+        return schema_for(resource.group, resource.version, resource.kind)
+
+    def _apply(
+        self, resource: Resource, key: Key, config: Any, options: Options, subresource: str
+    ) -> tuple[Item, bool]:
+        if not isinstance(config, dict):
+            raise errors.bad_request("an apply patch must be an object")
+        self._check_kind(resource, config)
+        config.setdefault("apiVersion", resource.api_version)
+        config.setdefault("kind", resource.kind)
+        metadata = config.setdefault("metadata", {})
+        if metadata.get("managedFields"):
+            raise errors.bad_request("metadata.managedFields must be nil")
+        metadata.setdefault("name", key[1])
+        self._place(resource, key[0], metadata)
+        found = self.collection(resource).get(key)
+        if found is None and subresource:
+            raise errors.not_found(resource.plural, resource.group, key[1])
+        try:
+            body = apply(
+                found.obj if found else None,
+                config,
+                manager=options.manager,
+                force=options.force,
+                schema=self._schema(resource),
+                now=self.clock.timestamp(),
+                api_version=resource.api_version,
+                subresource=subresource,
+            )
+        except ApplyConflict as error:
+            causes = [
+                {"reason": "FieldManagerConflict", "message": f'conflict with "{manager}"', "field": path}
+                for manager, path in error.conflicts
+            ]
+            raise errors.Refused(409, "Conflict", str(error), details={"causes": causes}) from error
+        if found is None:
+            return self.create(resource, key[0], body, options), True
+        return self._replace(resource, found, body, options, subresource), False
+
+    def _replace(self, resource: Resource, old: Item, body: Object, options: Options, subresource: str) -> Item:
+        before, metadata = old.obj["metadata"], dict(body["metadata"])
+        asked = metadata.get("resourceVersion")
+        if asked and asked != before["resourceVersion"]:
+            raise errors.modified(resource.plural, resource.group, old.key[1])
+        uid = metadata.get("uid")
+        if uid and uid != before["uid"]:
+            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {before['uid']}"
+            raise errors.conflict(resource.plural, resource.group, old.key[1], why)
+        if metadata.get("name", old.key[1]) != old.key[1] or (metadata.get("namespace") or "") != old.key[0]:
+            raise errors.bad_request("metadata.name and metadata.namespace: expected them unchanged, they are immutable")
+        for fixed in (
+            "name", "namespace", "uid", "creationTimestamp", "resourceVersion", "generation", "deletionTimestamp",
+            "deletionGracePeriodSeconds", "generateName",
+        ):  # fmt: skip
+            if fixed in before:
+                metadata[fixed] = before[fixed]
+            else:
+                metadata.pop(fixed, None)
+        for empty in ("labels", "annotations", "finalizers", "ownerReferences", "managedFields"):
+            if empty in metadata and not metadata[empty]:
+                del metadata[empty]
+        if subresource == "status":
+            body = {**old.obj, "status": body.get("status"), "metadata": _status_metadata(before, metadata)}
+            if body["status"] is None:
+                body.pop("status")
+        else:
+            body = {**body, "metadata": metadata, "apiVersion": resource.api_version, "kind": resource.kind}
+            if resource.has_status:
+                body.pop("status", None)
+                if "status" in old.obj:
+                    body["status"] = old.obj["status"]
+        if body == old.obj:
+            return old
+        self._admission.update(
+            resource, body, old.obj, subresource, options.warnings, strictness=options.field_validation
+        )
+        if body == old.obj:
+            return old
+        if "generation" in before and body.get("spec") != old.obj.get("spec"):
+            body["metadata"]["generation"] = before["generation"] + 1
+        if options.dry_run:
+            return Item(old.key, body, old.version)
+        if "deletionTimestamp" in before and self._nothing_holds(resource, body):
+            self.collection(resource).put(old.key, body)
+            return self.collection(resource).remove(old.key) or old
+        return self.collection(resource).put(old.key, body)
+
+    def write(self, resource: Resource, old: Item, body: Object) -> Item:
+        """Store what the server itself changed; nothing is checked."""
+        return self.collection(resource).put(old.key, body)
+
+    # -- delete -------------------------------------------------------------------------------------------------------
+
+    def delete(self, resource: Resource, key: Key, options: DeleteOptions) -> tuple[Item, bool]:
+        """Delete, or begin to; whether the object is gone is the second value.
+
+        Raises:
+            Refused: not there, or not the one that was meant.
+        """
+        old = self.find(resource, key)
+        metadata = old.obj["metadata"]
+        for name, wanted, found in (
+            ("UID", options.uid, metadata["uid"]),
+            ("ResourceVersion", options.version, metadata["resourceVersion"]),
+        ):
+            if wanted and wanted != found:
+                why = f"Precondition failed: {name} in precondition: {wanted}, {name} in object meta: {found}"
+                raise errors.conflict(resource.plural, resource.group, key[1], why)
+        grace = _grace(resource, old.obj, options.grace)
+        finalizers = list(metadata.get("finalizers") or ())
+        if options.propagation == "Foreground" and "foregroundDeletion" not in finalizers:
+            finalizers.append("foregroundDeletion")
+        if options.propagation == "Orphan" and "orphan" not in finalizers:
+            finalizers.append("orphan")
+        if options.dry_run:
+            return old, not grace and not finalizers
+        held = bool(finalizers) or (resource.kind == "Namespace" and bool(old.obj.get("spec", {}).get("finalizers")))
+        if not grace and not held:
+            return self.collection(resource).remove(key) or old, True
+        if "deletionTimestamp" in metadata and grace >= metadata.get("deletionGracePeriodSeconds", 0):
+            if finalizers == list(metadata.get("finalizers") or ()):
+                return old, False
+            grace = metadata.get("deletionGracePeriodSeconds", 0)
+        changed = {
+            **metadata,
+            "deletionTimestamp": metadata.get("deletionTimestamp") or rfc3339(self.clock.now() + grace),
+            "deletionGracePeriodSeconds": grace,
+        }
+        if resource.kind == "Pod" and "deletionTimestamp" in metadata:
+            changed["deletionTimestamp"] = rfc3339(self.clock.now() + grace)
+        if finalizers:
+            changed["finalizers"] = finalizers
+        if "generation" in metadata and "deletionTimestamp" not in metadata:
+            changed["generation"] = metadata["generation"] + 1
+        body = {**old.obj, "metadata": changed}
+        if resource.kind == "Namespace":
+            body["status"] = {**old.obj.get("status", {}), "phase": "Terminating"}
+        item = self.collection(resource).put(key, body)
+        self.on_deleting(resource, item)
+        return item, False
+
+    def _nothing_holds(self, resource: Resource, body: Object) -> bool:
+        metadata = body["metadata"]
+        if metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds", 0):
+            return False
+        return not (resource.kind == "Namespace" and body.get("spec", {}).get("finalizers"))
+
+
+def _status_metadata(before: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+    """A write of the status may change annotations and labels too, nothing else of the metadata."""
+    metadata = dict(before)
+    for name in ("labels", "annotations", "managedFields"):
+        if name in asked:
+            metadata[name] = asked[name]
+        else:
+            metadata.pop(name, None)
+    return metadata
+
+
+def _grace(resource: Resource, obj: Object, asked: int | None) -> int:
+    """Seconds that a pod is given to end; everything else goes at once."""
+    if resource.key != ("", "pods"):
+        return 0
+    spec = obj.get("spec", {})
+    if not spec.get("nodeName") or obj.get("status", {}).get("phase") in {"Succeeded", "Failed"}:
+        return 0
+    grace = spec.get("terminationGracePeriodSeconds", 30) if asked is None else asked
+    return max(int(grace), 0)

@@ -1,0 +1,140 @@
+"""The words every printer is written in: a column, a printer, and texts that many kinds share."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from harness.apiserver.printers.durations import age
+
+Object = Mapping[str, Any]
+Cells = list[Any]
+
+NONE = "<none>"
+UNSET = "<unset>"
+
+
+class Column(NamedTuple):
+    """One column; `priority` 0 is always shown, 1 only by `-o wide`."""
+
+    name: str
+    description: str
+    type: str = "string"
+    priority: int = 0
+    format: str = ""
+
+    def definition(self) -> dict[str, Any]:
+        """The wire form, a TableColumnDefinition."""
+        return {
+            "name": self.name,
+            "type": self.type,
+            "format": self.format,
+            "description": self.description,
+            "priority": self.priority,
+        }
+
+
+class Printer(NamedTuple):
+    """The columns of one kind, and a function from (object, now in seconds since 1970) to its cells."""
+
+    columns: tuple[Column, ...]
+    cells: Callable[[Object, float], Cells]
+    conditions: Callable[[Object], list[dict[str, str]] | None] | None = None
+
+
+def text(name: str, description: str) -> Column:
+    """A column of strings."""
+    return Column(name, description)
+
+
+def number(name: str, description: str) -> Column:
+    """A column of integers."""
+    return Column(name, description, "integer")
+
+
+def flag(name: str, description: str) -> Column:
+    """A column of booleans."""
+    return Column(name, description, "boolean")
+
+
+def wide(name: str, description: str) -> Column:
+    """A column of strings that only `-o wide` shows."""
+    return Column(name, description, priority=1)
+
+
+NAME = Column("Name", "The object's name, unique for its kind within its namespace.", format="name")
+AGE = text("Age", "The time since the object was created.")
+CONTAINERS = wide("Containers", "The names of the template's containers.")
+IMAGES = wide("Images", "The images of the template's containers.")
+SELECTOR = wide("Selector", "The labels that select the object's pods.")
+
+
+def name_of(obj: Object) -> str:
+    """The object's name."""
+    return obj["metadata"].get("name", "")
+
+
+def age_of(obj: Object, now: float) -> str:
+    """The time since the object was created."""
+    return age(obj["metadata"].get("creationTimestamp"), now)
+
+
+def part(obj: Object, *path: str) -> Any:
+    """The mapping at `path`; an empty one where any step is missing or null."""
+    here: Any = obj
+    for step in path:
+        here = here.get(step) or {}
+    return here
+
+
+def condition(obj: Object, kind: str) -> Object | None:
+    """The status condition of type `kind`."""
+    for one in part(obj, "status").get("conditions") or ():
+        if one.get("type") == kind:
+            return one
+    return None
+
+
+def containers_and_images(template: Object) -> tuple[str, str]:
+    """The names and the images of a pod template's containers."""
+    containers = part(template, "spec").get("containers") or ()
+    return ",".join(c.get("name", "") for c in containers), ",".join(c.get("image", "") for c in containers)
+
+
+def few(words: Sequence[str], most: int, *, empty: str, separator: str = ",") -> str:
+    """The first `most` of `words`, and how many more there are."""
+    if not words:
+        return empty
+    shown = separator.join(words[:most])
+    return f"{shown} + {len(words) - most} more..." if len(words) > most else shown
+
+
+def labels(pairs: Mapping[str, str] | None) -> str:
+    """Labels as `a=b,c=d`, by key."""
+    return ",".join(f"{key}={value}" for key, value in sorted((pairs or {}).items())) or NONE
+
+
+def selector_text(selector: Object | None) -> str | None:
+    """A LabelSelector as one line, by key; "" if it selects all or is absent, None if it is not valid."""
+    if not selector:
+        return ""
+    terms = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
+    for one in selector.get("matchExpressions") or ():
+        term = _expression(one.get("key", ""), one.get("operator", ""), one.get("values") or ())
+        if term is None:
+            return None
+        terms.append((one.get("key", ""), term))
+    return ",".join(term for _, term in sorted(terms, key=lambda pair: pair[0]))
+
+
+def _expression(key: str, operator: str, values: Iterable[str]) -> str | None:
+    among = ",".join(sorted(values))
+    if operator in {"In", "NotIn"}:
+        return f"{key} {operator.lower()} ({among})" if among else None
+    if among:
+        return None
+    return {"Exists": key, "DoesNotExist": f"!{key}"}.get(operator)
+
+
+def selector(value: Object | None) -> str:
+    """A LabelSelector for a cell: "<none>" where it says nothing, "<error>" where it is not valid."""
+    line = selector_text(value)
+    return "<error>" if line is None else line or NONE

@@ -1,0 +1,68 @@
+"""Ages as people read them: "45s", "3m20s", "2d4h"."""
+
+from functools import lru_cache
+
+from scheduler.api.clock import from_rfc3339, rfc3339
+
+UNKNOWN = "<unknown>"
+INVALID = "<invalid>"
+
+_MINUTE = 60
+_HOUR = 60 * _MINUTE
+_DAY = 24 * _HOUR
+_YEAR = 365 * _DAY
+
+
+def human_duration(seconds: float) -> str:
+    """A span of `seconds` in at most two units, as apimachinery's `duration.HumanDuration` writes it.
+
+    Up to two seconds below zero count as clock skew and give "0s"; anything further back is "<invalid>".
+    """
+    whole = int(seconds)
+    if whole < 0:
+        return INVALID if whole < -1 else "0s"
+    if whole < 2 * _MINUTE:
+        return f"{whole}s"
+    if whole < 10 * _MINUTE:
+        return _two(whole, _MINUTE, "m", 1, "s")
+    if whole < 3 * _HOUR:
+        return f"{whole // _MINUTE}m"
+    if whole < 8 * _HOUR:
+        return _two(whole, _HOUR, "h", _MINUTE, "m")
+    if whole < 2 * _DAY:
+        return f"{whole // _HOUR}h"
+    if whole < 8 * _DAY:
+        return _two(whole, _DAY, "d", _HOUR, "h")
+    if whole < 2 * _YEAR:
+        return f"{whole // _DAY}d"
+    if whole < 8 * _YEAR:
+        return _two(whole, _YEAR, "y", _DAY, "d")
+    return f"{whole // _YEAR}y"
+
+
+def _two(whole: int, large: int, large_unit: str, small: int, small_unit: str) -> str:
+    rest = whole % large // small
+    return f"{whole // large}{large_unit}{rest}{small_unit}" if rest else f"{whole // large}{large_unit}"
+
+
+seconds_of = lru_cache(maxsize=16384)(from_rfc3339)  # pods of one burst share their timestamps
+
+
+def age(timestamp: str | None, now: float) -> str:
+    """How long ago `timestamp` was at `now` (seconds since 1970); "<unknown>" if it was never set."""
+    if not timestamp:
+        return UNKNOWN
+    try:
+        return human_duration(now - seconds_of(timestamp))
+    except ValueError:
+        return INVALID
+
+
+def created_at(timestamp: str | None) -> str:
+    """The moment itself in UTC, for kinds that have no printer of their own upstream."""
+    if not timestamp:
+        return "0001-01-01T00:00:00Z"  # Go's zero time: upstream prints it as it is
+    try:
+        return rfc3339(seconds_of(timestamp))
+    except ValueError:
+        return INVALID

@@ -1,0 +1,181 @@
+"""Rows of services and what leads to them: core services, discovery.k8s.io, networking.k8s.io."""
+
+from collections.abc import Iterable
+
+from harness.apiserver.printers.columns import (
+    AGE,
+    NAME,
+    NONE,
+    SELECTOR,
+    UNSET,
+    Cells,
+    Object,
+    Printer,
+    age_of,
+    few,
+    labels,
+    name_of,
+    part,
+    selector,
+    text,
+)
+from harness.apiserver.printers.durations import UNKNOWN
+
+
+def _balancer(status: Object) -> list[str]:
+    """The load balancer's addresses or names, sorted, each once."""
+    points = part(status, "loadBalancer").get("ingress") or ()
+    return sorted({point.get("ip") or point.get("hostname") or "" for point in points} - {""})
+
+
+def _external(service: Object) -> str:
+    spec = part(service, "spec")
+    kind, external = spec.get("type", "ClusterIP"), list(spec.get("externalIPs") or ())
+    if kind == "ExternalName":
+        return spec.get("externalName", "")
+    if kind == "LoadBalancer":
+        return ",".join([*_balancer(part(service, "status")), *external]) or "<pending>"
+    return ",".join(external) or NONE if kind in {"ClusterIP", "NodePort"} else UNKNOWN
+
+
+def _port(port: Object) -> str:
+    node_port = port.get("nodePort")
+    number = f"{port.get('port')}:{node_port}" if node_port else str(port.get("port"))
+    return f"{number}/{port.get('protocol', 'TCP')}"
+
+
+def _service(service: Object, now: float) -> Cells:
+    spec = part(service, "spec")
+    own = spec.get("clusterIPs") or [spec.get("clusterIP")]
+    return [
+        name_of(service),
+        spec.get("type", "ClusterIP"),
+        own[0] or NONE,
+        _external(service),
+        ",".join(_port(port) for port in spec.get("ports") or ()) or NONE,
+        age_of(service, now),
+        labels(spec.get("selector")),
+    ]
+
+
+SERVICES = Printer(
+    (
+        NAME,
+        text("Type", "How the service can be reached."),
+        text("Cluster-IP", "The service's address inside the cluster."),
+        text("External-IP", "The service's addresses outside the cluster."),
+        text("Port(s)", "The ports, with their node ports and protocols."),
+        AGE,
+        SELECTOR,
+    ),
+    _service,
+)
+
+
+def _host_port(ip: str, port: int) -> str:
+    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
+
+
+def _addresses(subsets: Iterable[Object]) -> list[str]:
+    found: list[str] = []
+    for subset in subsets:
+        ips, ports = [one["ip"] for one in subset.get("addresses") or ()], subset.get("ports")
+        # A headless service may have no ports at all.
+        found += [_host_port(ip, port["port"]) for port in ports for ip in ips] if ports else ips
+    return found
+
+
+def _endpoints(obj: Object, now: float) -> Cells:
+    subsets = obj.get("subsets") or ()
+    # Upstream shows nothing at all where there are subsets, but none has a ready address.
+    return [name_of(obj), few(_addresses(subsets), 3, empty="" if subsets else NONE), age_of(obj, now)]
+
+
+ENDPOINTS = Printer((NAME, text("Endpoints", "The ready addresses with their ports."), AGE), _endpoints)
+
+
+def _slice(obj: Object, now: float) -> Cells:
+    ports = []
+    for one in obj.get("ports") or ():
+        number, name = one.get("port"), one.get("name")
+        ports.append(str(number) if number is not None else "*" if name is None else name)
+    addresses = [ip for one in obj.get("endpoints") or () for ip in one.get("addresses") or ()]
+    return [
+        name_of(obj),
+        obj.get("addressType", ""),
+        few(ports, 3, empty=UNSET),
+        few(addresses, 3, empty=UNSET),
+        age_of(obj, now),
+    ]
+
+
+ENDPOINT_SLICES = Printer(
+    (
+        NAME,
+        text("AddressType", "The family of the addresses."),
+        text("Ports", "The ports that every endpoint offers."),
+        text("Endpoints", "The endpoints' addresses."),
+        AGE,
+    ),
+    _slice,
+)
+
+
+def _hosts(rules: list[Object]) -> str:
+    """The first three hosts; as upstream, it is the rules after the third host that count as more."""
+    named = [(i, rule["host"]) for i, rule in enumerate(rules) if rule.get("host")]
+    if not named:
+        return "*"
+    shown = ",".join(host for _, host in named[:3])
+    more = len(named) >= 3 and named[2][0] < len(rules) - 1
+    return f"{shown} + {len(rules) - 3} more..." if more else shown
+
+
+def _ingress(obj: Object, now: float) -> Cells:
+    spec = part(obj, "spec")
+    return [
+        name_of(obj),
+        spec.get("ingressClassName") or NONE,
+        _hosts(list(spec.get("rules") or ())),
+        ",".join(_balancer(part(obj, "status"))),
+        "80, 443" if spec.get("tls") else "80",
+        age_of(obj, now),
+    ]
+
+
+INGRESSES = Printer(
+    (
+        NAME,
+        text("Class", "The ingress class that serves it."),
+        text("Hosts", "The hosts that requests are matched against."),
+        text("Address", "The load balancer's addresses."),
+        text("Ports", "The ports that it opens."),
+        AGE,
+    ),
+    _ingress,
+)
+
+
+def _ingress_class(obj: Object, now: float) -> Cells:
+    spec, shown = part(obj, "spec"), NONE
+    if wanted := spec.get("parameters"):
+        group = wanted.get("apiGroup")
+        kind = wanted.get("kind", "")
+        shown = f"{kind}{'' if group is None else '.' + group}/{wanted.get('name', '')}"
+    return [name_of(obj), spec.get("controller", ""), shown, age_of(obj, now)]
+
+
+INGRESS_CLASSES = Printer(
+    (NAME, text("Controller", "Who serves the class."), text("Parameters", "Where further settings are."), AGE),
+    _ingress_class,
+)
+
+NETWORK_POLICIES = Printer(
+    (NAME, text("Pod-Selector", "The labels of the pods that it is about."), AGE),
+    lambda o, now: [name_of(o), selector(part(o, "spec").get("podSelector")), age_of(o, now)],
+)
+
+SERVICE_CIDRS = Printer(
+    (NAME, text("CIDRs", "The ranges that service addresses are taken from."), AGE),
+    lambda o, now: [name_of(o), ",".join(part(o, "spec").get("cidrs") or ()), age_of(o, now)],
+)

@@ -1,0 +1,200 @@
+"""Rows of who may do what, and who is asked: RBAC, certificates, admission, API services, flow control."""
+
+from collections.abc import Callable
+
+from harness.apiserver.printers.columns import (
+    AGE,
+    NAME,
+    NONE,
+    UNSET,
+    Cells,
+    Object,
+    Printer,
+    age_of,
+    condition,
+    name_of,
+    number,
+    part,
+    text,
+    wide,
+)
+from harness.apiserver.printers.durations import human_duration
+
+
+def _binding(obj: Object, now: float) -> Cells:
+    role = part(obj, "roleRef")
+    who: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
+    for one in obj.get("subjects") or ():
+        kind, name = one.get("kind", ""), one.get("name", "")
+        if kind in who:
+            who[kind].append(f"{one.get('namespace', '')}/{name}" if kind == "ServiceAccount" else name)
+    return [
+        name_of(obj),
+        f"{role.get('kind', '')}/{role.get('name', '')}",
+        age_of(obj, now),
+        *(", ".join(names) for names in who.values()),
+    ]
+
+
+ROLE_BINDINGS = Printer(
+    (
+        NAME,
+        text("Role", "The role that is given."),
+        AGE,
+        wide("Users", "The users who have it."),
+        wide("Groups", "The groups that have it."),
+        wide("ServiceAccounts", "The service accounts that have it."),
+    ),
+    _binding,
+)
+
+
+def _signing_status(obj: Object) -> str:
+    status = part(obj, "status")
+    said = {one.get("type") for one in status.get("conditions") or ()}
+    words = ["Denied" if "Denied" in said else "Approved" if "Approved" in said else "Pending"]
+    if "Failed" in said:
+        words.append("Failed")
+    if status.get("certificate"):
+        words.append("Issued")
+    return ",".join(words)
+
+
+def _signing_request(obj: Object, now: float) -> Cells:
+    spec = part(obj, "spec")
+    seconds = spec.get("expirationSeconds")
+    return [
+        name_of(obj),
+        age_of(obj, now),
+        spec.get("signerName") or NONE,
+        spec.get("username", ""),
+        NONE if seconds is None else human_duration(seconds),
+        _signing_status(obj),
+    ]
+
+
+CERTIFICATE_SIGNING_REQUESTS = Printer(
+    (
+        NAME,
+        AGE,
+        text("SignerName", "Who is to sign."),
+        text("Requestor", "Who asked."),
+        text("RequestedDuration", "How long the certificate is to be valid."),
+        text("Condition", "How far the request has come."),
+    ),
+    _signing_request,
+)
+
+WEBHOOK_CONFIGURATIONS = Printer(
+    (NAME, number("Webhooks", "How many webhooks it has."), AGE),
+    lambda o, now: [name_of(o), len(o.get("webhooks") or ()), age_of(o, now)],
+)
+
+
+def _policy(rules: str) -> Callable[[Object, float], Cells]:
+    def cells(obj: Object, now: float) -> Cells:
+        spec = part(obj, "spec")
+        kind = spec.get("paramKind")
+        shown = f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else UNSET
+        return [name_of(obj), len(spec.get(rules) or ()), shown, age_of(obj, now)]
+
+    return cells
+
+
+_PARAM_KIND = text("ParamKind", "The kind of object that holds the policy's parameters.")
+VALIDATING_POLICIES = Printer(
+    (NAME, number("Validations", "How many rules the policy has."), _PARAM_KIND, AGE), _policy("validations")
+)
+MUTATING_POLICIES = Printer(
+    (NAME, number("Mutations", "How many changes the policy makes."), _PARAM_KIND, AGE), _policy("mutations")
+)
+
+
+def _policy_binding(obj: Object, now: float) -> Cells:
+    spec = part(obj, "spec")
+    param, shown = part(spec, "paramRef"), UNSET
+    if param.get("name"):
+        shown = f"{param.get('namespace') or '*'}/{param['name']}"
+    return [name_of(obj), spec.get("policyName", ""), shown, age_of(obj, now)]
+
+
+POLICY_BINDINGS = Printer(
+    (NAME, text("PolicyName", "The policy that is put to work."), text("ParamRef", "The policy's parameters."), AGE),
+    _policy_binding,
+)
+
+
+def _api_service(obj: Object, now: float) -> Cells:
+    service, available = part(obj, "spec", "service"), condition(obj, "Available")
+    status = "Unknown"
+    if available is not None:
+        status, reason = available.get("status", ""), available.get("reason")
+        if status != "True" and reason:
+            status = f"{status} ({reason})"
+    where = f"{service.get('namespace', '')}/{service.get('name', '')}" if service else "Local"
+    return [name_of(obj), where, status, age_of(obj, now)]
+
+
+API_SERVICES = Printer(
+    (
+        NAME,
+        text("Service", "The service that answers for the group and version."),
+        text("Available", "Whether it answers."),
+        AGE,
+    ),
+    _api_service,
+)
+
+
+def _flow_schema(obj: Object, now: float) -> Cells:
+    spec, dangling = part(obj, "spec"), condition(obj, "Dangling")
+    return [
+        name_of(obj),
+        part(spec, "priorityLevelConfiguration").get("name", ""),
+        spec.get("matchingPrecedence", 0),
+        part(spec, "distinguisherMethod").get("type", NONE),
+        age_of(obj, now),
+        "?" if dangling is None else dangling.get("status", ""),
+    ]
+
+
+FLOW_SCHEMAS = Printer(
+    (
+        NAME,
+        text("PriorityLevel", "The priority level that requests are sent to."),
+        text("MatchingPrecedence", "The lowest number is tried first."),
+        text("DistinguisherMethod", "What tells one flow from another."),
+        AGE,
+        text("MissingPL", "Whether the priority level does not exist."),
+    ),
+    _flow_schema,
+)
+
+
+def _priority_level(obj: Object, now: float) -> Cells:
+    spec = part(obj, "spec")
+    limited = part(spec, "limited")
+    queues = part(limited, "limitResponse", "queuing")
+    return [
+        name_of(obj),
+        spec.get("type", ""),
+        limited.get("nominalConcurrencyShares", NONE),
+        queues.get("queues", NONE),
+        queues.get("handSize", NONE),
+        queues.get("queueLengthLimit", NONE),
+        age_of(obj, now),
+    ]
+
+
+PRIORITY_LEVELS = Printer(
+    (
+        NAME,
+        text("Type", "Limited or Exempt."),
+        text("NominalConcurrencyShares", "The level's share of the server's seats."),
+        text("Queues", "How many queues there are."),
+        text("HandSize", "How many queues a flow may use."),
+        text("QueueLengthLimit", "How many requests may wait in a queue."),
+        AGE,
+    ),
+    _priority_level,
+)

@@ -1,0 +1,84 @@
+"""Rows of what a scheduler reads beside pods and nodes: priorities, leases, runtime classes, claimed devices."""
+
+from harness.apiserver.printers.columns import (
+    AGE,
+    NAME,
+    Cells,
+    Object,
+    Printer,
+    age_of,
+    flag,
+    name_of,
+    number,
+    part,
+    text,
+)
+
+PRIORITY_CLASSES = Printer(
+    (
+        NAME,
+        number("Value", "The priority that pods of the class get."),
+        flag("Global-Default", "Whether pods without a class get this one."),
+        AGE,
+        text("PreemptionPolicy", "Whether pods of the class may take the place of others."),
+    ),
+    lambda o, now: [
+        name_of(o),
+        o.get("value", 0),
+        bool(o.get("globalDefault")),
+        age_of(o, now),
+        o.get("preemptionPolicy") or "",
+    ],
+)
+
+LEASES = Printer(
+    (NAME, text("Holder", "Who holds the lease."), AGE),
+    lambda o, now: [name_of(o), part(o, "spec").get("holderIdentity") or "", age_of(o, now)],
+)
+
+RUNTIME_CLASSES = Printer(
+    (NAME, text("Handler", "The runtime's own name for it."), AGE),
+    lambda o, now: [name_of(o), o.get("handler", ""), age_of(o, now)],
+)
+
+NAME_AND_AGE = Printer((NAME, AGE), lambda o, now: [name_of(o), age_of(o, now)])
+
+
+def _claim_state(claim: Object) -> str:
+    status = part(claim, "status")
+    deleted = bool(claim["metadata"].get("deletionTimestamp"))
+    states = ["deleted"] if deleted else []
+    if status.get("allocation") is None:
+        states += [] if deleted else ["pending"]
+    else:
+        states += ["allocated", "reserved"] if status.get("reservedFor") else ["allocated"]
+    return ",".join(states)
+
+
+RESOURCE_CLAIMS = Printer(
+    (NAME, text("State", "Whether the claim is pending, allocated or reserved."), AGE),
+    lambda o, now: [name_of(o), _claim_state(o), age_of(o, now)],
+)
+
+
+def _resource_slice(obj: Object, now: float) -> Cells:
+    spec = part(obj, "spec")
+    return [
+        name_of(obj),
+        spec.get("nodeName") or "",
+        spec.get("driver", ""),
+        part(spec, "pool").get("name", ""),
+        age_of(obj, now),
+    ]
+
+
+RESOURCE_SLICES = Printer(
+    (
+        NAME,
+        text("Node", "The node that has the devices."),
+        text("Driver", "The driver that offers them."),
+        text("Pool", "The pool that they belong to."),
+        AGE,
+    ),
+    _resource_slice,
+)

@@ -1,0 +1,173 @@
+"""What is served: one row for each kind of object, built-in or defined by a CustomResourceDefinition."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+EVENTS_GROUP = "events.k8s.io"  # a second face of core events: one collection
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One served version of one kind. `(group, plural)` names its collection in the store."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+    singular: str
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: frozenset[str] = frozenset()
+    custom: Mapping[str, Any] | None = field(default=None, hash=False, compare=False)  # the version's part of its CRD
+    verbs: tuple[str, ...] = ALL_VERBS
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The collection in the store; events of both groups share one."""
+        return ("" if self.group == EVENTS_GROUP else self.group), self.plural
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def has_status(self) -> bool:
+        return "status" in self.subresources
+
+
+def _built_in(row: str) -> Resource:
+    where, plural, kind, flags, short, categories, subresources = (one.strip() for one in row.split("|"))
+    group, _, version = where.rpartition("/")
+    return Resource(
+        group,
+        version,
+        plural,
+        kind,
+        namespaced="n" in flags,
+        singular=kind.lower(),
+        short_names=tuple(short.split()),
+        categories=tuple(categories.split()),
+        subresources=frozenset(subresources.split()),
+        verbs=("create",) if "c" in flags else ALL_VERBS,
+    )
+
+
+# group/version | plural | kind | n: namespaced, c: can only be created | short names | categories | subresources
+_BUILT_IN = """
+v1 | bindings | Binding | nc | | |
+v1 | componentstatuses | ComponentStatus | | cs | |
+v1 | configmaps | ConfigMap | n | cm | |
+v1 | endpoints | Endpoints | n | ep | |
+v1 | events | Event | n | ev | |
+v1 | limitranges | LimitRange | n | limits | |
+v1 | namespaces | Namespace | | ns | | status finalize
+v1 | nodes | Node | | no | | status
+v1 | persistentvolumeclaims | PersistentVolumeClaim | n | pvc | | status
+v1 | persistentvolumes | PersistentVolume | | pv | | status
+v1 | pods | Pod | n | po | all | status binding eviction log ephemeralcontainers resize
+v1 | podtemplates | PodTemplate | n | | |
+v1 | replicationcontrollers | ReplicationController | n | rc | all | status scale
+v1 | resourcequotas | ResourceQuota | n | quota | | status
+v1 | secrets | Secret | n | | |
+v1 | serviceaccounts | ServiceAccount | n | sa | | token
+v1 | services | Service | n | svc | all | status
+admissionregistration.k8s.io/v1 | mutatingwebhookconfigurations | MutatingWebhookConfiguration | | | api-extensions |
+admissionregistration.k8s.io/v1 | validatingwebhookconfigurations | ValidatingWebhookConfiguration | | | api-extensions |
+apiextensions.k8s.io/v1 | customresourcedefinitions | CustomResourceDefinition | | crd crds | api-extensions | status
+apiregistration.k8s.io/v1 | apiservices | APIService | | | api-extensions | status
+apps/v1 | controllerrevisions | ControllerRevision | n | | |
+apps/v1 | daemonsets | DaemonSet | n | ds | all | status
+apps/v1 | deployments | Deployment | n | deploy | all | status scale
+apps/v1 | replicasets | ReplicaSet | n | rs | all | status scale
+apps/v1 | statefulsets | StatefulSet | n | sts | all | status scale
+authentication.k8s.io/v1 | selfsubjectreviews | SelfSubjectReview | c | | |
+authentication.k8s.io/v1 | tokenreviews | TokenReview | c | | |
+authorization.k8s.io/v1 | localsubjectaccessreviews | LocalSubjectAccessReview | nc | | |
+authorization.k8s.io/v1 | selfsubjectaccessreviews | SelfSubjectAccessReview | c | | |
+authorization.k8s.io/v1 | selfsubjectrulesreviews | SelfSubjectRulesReview | c | | |
+authorization.k8s.io/v1 | subjectaccessreviews | SubjectAccessReview | c | | |
+autoscaling/v2 | horizontalpodautoscalers | HorizontalPodAutoscaler | n | hpa | all | status
+batch/v1 | cronjobs | CronJob | n | cj | all | status
+batch/v1 | jobs | Job | n | | all | status
+certificates.k8s.io/v1 | certificatesigningrequests | CertificateSigningRequest | | csr | | approval status
+coordination.k8s.io/v1 | leases | Lease | n | | |
+discovery.k8s.io/v1 | endpointslices | EndpointSlice | n | | |
+events.k8s.io/v1 | events | Event | n | ev | |
+flowcontrol.apiserver.k8s.io/v1 | flowschemas | FlowSchema | | | | status
+flowcontrol.apiserver.k8s.io/v1 | prioritylevelconfigurations | PriorityLevelConfiguration | | | | status
+networking.k8s.io/v1 | ingressclasses | IngressClass | | | |
+networking.k8s.io/v1 | ingresses | Ingress | n | ing | | status
+networking.k8s.io/v1 | networkpolicies | NetworkPolicy | n | netpol | |
+node.k8s.io/v1 | runtimeclasses | RuntimeClass | | | |
+policy/v1 | poddisruptionbudgets | PodDisruptionBudget | n | pdb | | status
+rbac.authorization.k8s.io/v1 | clusterrolebindings | ClusterRoleBinding | | | |
+rbac.authorization.k8s.io/v1 | clusterroles | ClusterRole | | | |
+rbac.authorization.k8s.io/v1 | rolebindings | RoleBinding | n | | |
+rbac.authorization.k8s.io/v1 | roles | Role | n | | |
+resource.k8s.io/v1 | deviceclasses | DeviceClass | | | |
+resource.k8s.io/v1 | resourceclaims | ResourceClaim | n | | | status
+resource.k8s.io/v1 | resourceclaimtemplates | ResourceClaimTemplate | n | | |
+resource.k8s.io/v1 | resourceslices | ResourceSlice | | | |
+scheduling.k8s.io/v1 | priorityclasses | PriorityClass | | pc | |
+storage.k8s.io/v1 | csidrivers | CSIDriver | | | |
+storage.k8s.io/v1 | csinodes | CSINode | | | |
+storage.k8s.io/v1 | csistoragecapacities | CSIStorageCapacity | n | | |
+storage.k8s.io/v1 | storageclasses | StorageClass | | sc | |
+storage.k8s.io/v1 | volumeattachments | VolumeAttachment | | | | status
+"""
+
+BUILT_IN = tuple(_built_in(row) for row in _BUILT_IN.strip().splitlines())
+
+
+class Registry:
+    """Finds the row for a path; custom resources come and go while it is in use."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, str, str], Resource] = {}
+        self._custom: dict[tuple[str, str], tuple[Resource, ...]] = {}
+        self.generation = 0  # grows with every change, for whoever keeps something derived from the rows
+        for row in BUILT_IN:
+            self._rows[row.group, row.version, row.plural] = row
+
+    def find(self, group: str, version: str, plural: str) -> Resource | None:
+        return self._rows.get((group, version, plural))
+
+    def by_kind(self, api_version: str, kind: str) -> Resource | None:
+        group, _, version = api_version.rpartition("/")
+        for row in self._rows.values():
+            if row.kind == kind and row.group == group and row.version == version:
+                return row
+        return None
+
+    def storage(self, key: tuple[str, str]) -> Resource | None:
+        """A row for the objects of a collection; of several versions the first."""
+        return next((row for row in self._rows.values() if row.key == key), None)
+
+    def set_custom(self, group: str, plural: str, rows: tuple[Resource, ...]) -> None:
+        """Serve the versions of a CRD; none: stop serving it."""
+        for old in self._custom.pop((group, plural), ()):
+            self._rows.pop((old.group, old.version, old.plural), None)
+        if rows:
+            self._custom[group, plural] = rows
+            for row in rows:
+                self._rows[row.group, row.version, row.plural] = row
+        self.generation += 1
+
+    def taken(self, group: str, plural: str) -> bool:
+        """Whether a built-in resource has that name."""
+        return any(row.group == group and row.plural == plural for row in BUILT_IN)
+
+    def __iter__(self) -> Iterator[Resource]:
+        return iter(self._rows.values())
+
+    def groups(self) -> dict[str, list[str]]:
+        """Group → its versions, in the order in which they came; the core group is ''."""
+        found: dict[str, list[str]] = {}
+        for row in self._rows.values():
+            versions = found.setdefault(row.group, [])
+            if row.version not in versions:
+                versions.append(row.version)
+        return found

@@ -1,0 +1,261 @@
+"""What the API's own OpenAPI documents say about each field: how it merges, who may own it, whether it exists at all.
+
+The documents are those that the package `kubernetes-validate` carries, newest release first; custom resources bring
+their own schema. Nodes are resolved one child at a time and kept, so that a walk costs a dictionary look-up a field.
+Validation of values (types, ranges, patterns) is not done here.
+"""
+
+import functools
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from harness.errors import HarnessError
+
+JsonObject = dict[str, Any]
+
+_REF = "#/$defs/"
+_OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_EMBEDDED: JsonObject = {
+    "apiVersion": {"type": "string"},
+    "kind": {"type": "string"},
+    "metadata": {"$ref": _REF + _OBJECT_META},
+}
+# Upstream's documents give these as `default`; the packaged ones leave defaults out, and a list key needs its default.
+_KEY_DEFAULTS = {"protocol": "TCP"}
+
+
+class SchemaNode:
+    """One place in an object's schema; the same node serves every object that has that place.
+
+    `custom` is true for the fields that a custom resource's own schema describes.
+    `raw` is the OpenAPI dictionary, with a `$ref` followed and what stands beside the `$ref` laid over it.
+    """
+
+    __slots__ = (
+        "_children",
+        "_definitions",
+        "_items",
+        "_properties",
+        "_values",
+        "custom",
+        "embedded_resource",
+        "int_or_string",
+        "is_struct",
+        "list_map_keys",
+        "list_type",
+        "map_type",
+        "merge_key",
+        "patch_strategy",
+        "preserves_unknown",
+        "raw",
+        "type",
+    )
+
+    def __init__(self, raw: JsonObject, definitions: JsonObject, *, custom: bool) -> None:
+        reference = raw.get("$ref")
+        if reference is not None:
+            raw = {**definitions[reference.removeprefix(_REF)], **raw}
+            del raw["$ref"]
+            # A custom resource's metadata is a built-in type, with a built-in type's rules.
+            custom = False
+        self.raw = raw
+        self._definitions = definitions
+        self.custom = custom
+        kind = raw.get("type")
+        self.type: str = next((k for k in kind if k != "null"), "") if isinstance(kind, list) else kind or ""
+        self.int_or_string = bool(raw.get("x-kubernetes-int-or-string")) or (not self.type and "oneOf" in raw)
+        self.embedded_resource = bool(raw.get("x-kubernetes-embedded-resource"))
+        properties = raw.get("properties")
+        values = raw.get("additionalProperties")
+        if self.embedded_resource:
+            properties = {**_EMBEDDED, **(properties or {})}
+        self._properties: JsonObject = properties or {}
+        self.is_struct = bool(properties)
+        # Built-in documents spell "anything goes" as an object, or as nothing at all, without fields.
+        free_form = not custom and not properties and values is None and self.type in {"object", ""}
+        if custom and values is True:
+            free_form = True
+        self.preserves_unknown = not self.int_or_string and (
+            bool(raw.get("x-kubernetes-preserve-unknown-fields")) or free_form
+        )
+        self._values: JsonObject | None = values if isinstance(values, dict) else None
+        self.patch_strategy = frozenset((raw.get("x-kubernetes-patch-strategy") or "").split(",")) - {""}
+        self.merge_key: str = raw.get("x-kubernetes-patch-merge-key", "")
+        self.list_type: str = raw.get("x-kubernetes-list-type", "atomic")
+        self.list_map_keys: tuple[str, ...] = tuple(raw.get("x-kubernetes-list-map-keys", ()))
+        self.map_type: str = raw.get("x-kubernetes-map-type", "atomic" if free_form else "granular")
+        self._children: dict[str, SchemaNode | None] = {}
+        self._items: SchemaNode | None = None
+
+    @property
+    def items(self) -> "SchemaNode | None":
+        """The schema of a list's items; None when this is no list."""
+        if self._items is None and isinstance(self.raw.get("items"), dict):
+            self._items = self._node(self.raw["items"])
+        return self._items
+
+    def child(self, name: str) -> "SchemaNode | None":
+        """The schema of field or map key `name`; None when the schema knows no such field."""
+        try:
+            return self._children[name]
+        except KeyError:
+            pass
+        raw = self._properties.get(name)
+        if raw is not None:
+            node = self._children[name] = self._node(raw)
+            return node
+        if self._values is None:
+            return None  # not remembered: names that objects bring may be without end
+        values = self._children.get("")
+        if values is None:
+            values = self._children[""] = self._node(self._values)
+        return values
+
+    def key_default(self, key: str) -> Any:
+        """What a list item without its key field `key` is taken to have there; None when there is no default."""
+        items = self.items
+        node = items.child(key) if items is not None else None
+        default = node.raw.get("default") if node is not None else None
+        if default is None and node is not None and not self.custom:
+            return _KEY_DEFAULTS.get(key)
+        return default
+
+    def names(self, name: str) -> bool:
+        """Whether the schema spells out field `name`, rather than knowing it as one of a map's keys."""
+        return name in self._properties
+
+    def _node(self, raw: JsonObject) -> "SchemaNode":
+        return SchemaNode(raw, self._definitions, custom=self.custom)
+
+    def __repr__(self) -> str:
+        return f"SchemaNode({self.type or '?'}, {sorted(self._properties)[:8]})"
+
+
+class Schemas:
+    """The built-in types of one Kubernetes release."""
+
+    def __init__(self, definitions: JsonObject, *, version: str = "") -> None:
+        self.version = version
+        self.definitions = definitions
+        self._names: dict[tuple[str, str, str], str] = {}
+        for name, raw in definitions.items():
+            kinds = raw.get("x-kubernetes-group-version-kind", ())
+            for kind in kinds:
+                self._names.setdefault((kind["group"], kind["version"], kind["kind"]), name)
+        self._roots: dict[tuple[str, str, str], SchemaNode] = {}
+
+    @classmethod
+    def load(cls) -> "Schemas":
+        """The newest release that the installed package `kubernetes-validate` knows."""
+        folder = _newest_release()
+        document = orjson.loads((folder / "_definitions.json").read_bytes())
+        return cls(document["$defs"], version=folder.name.removeprefix("v").removesuffix("-local"))
+
+    def schema_for(self, group: str, version: str, kind: str) -> SchemaNode | None:
+        """The schema of a built-in kind; `group` is empty for the core group. None when there is no such kind."""
+        key = (group, version, kind)
+        node = self._roots.get(key)
+        if node is None:
+            name = self._names.get(key)
+            if name is None:
+                return None
+            node = self._roots[key] = SchemaNode(self.definitions[name], self.definitions, custom=False)
+        return node
+
+    def field(self, gvk: tuple[str, str, str], *path: str) -> SchemaNode | None:
+        """The schema at `path` below a built-in kind; a list is passed through to its items."""
+        node = self.schema_for(*gvk)
+        for name in path:
+            if node is not None and node.items is not None:
+                node = node.items
+            if node is None:
+                return None
+            node = node.child(name)
+        return node
+
+    def schema_of_crd(self, schema: JsonObject) -> SchemaNode:
+        """The schema of a custom resource, from a version's `openAPIV3Schema`; `metadata` is the built-in one."""
+        root = {**schema, "properties": {**schema.get("properties", {}), **_EMBEDDED}}
+        root.setdefault("type", "object")
+        return SchemaNode(root, self.definitions, custom=True)
+
+
+@functools.cache
+def builtin() -> Schemas:
+    """The installed release, read once a process (about 15 ms)."""
+    return Schemas.load()
+
+
+def schema_for(group: str, version: str, kind: str) -> SchemaNode | None:
+    """`Schemas.schema_for` of the installed release."""
+    return builtin().schema_for(group, version, kind)
+
+
+def schema_of_crd(schema: JsonObject) -> SchemaNode:
+    """`Schemas.schema_of_crd` of the installed release."""
+    return builtin().schema_of_crd(schema)
+
+
+def unknown_fields(schema: SchemaNode, obj: Any) -> list[str]:
+    """Paths of fields that the schema does not know, as `spec.containers[0].foo`, in the order of the object."""
+    found: list[str] = []
+    _walk(schema, obj, "", found)
+    return found
+
+
+def prune(schema: SchemaNode, obj: Any) -> Any:
+    """The object without fields that the schema does not know; shares what stays with `obj`, which is not changed."""
+    return _walk(schema, obj, "", None)
+
+
+def _walk(schema: SchemaNode, value: Any, path: str, found: list[str] | None) -> Any:
+    if isinstance(value, dict):
+        return _walk_object(schema, value, path, found)
+    if isinstance(value, list):
+        items = schema.items
+        if items is None or items.type not in {"object", "array"}:
+            return value
+        where = (f"{path}[{at}]" for at in range(len(value))) if found is not None else ("" for _ in value)
+        kept = [_walk(items, item, place, found) for item, place in zip(value, where, strict=True)]
+        return kept if any(new is not old for new, old in zip(kept, value, strict=True)) else value
+    return value
+
+
+def _walk_object(schema: SchemaNode, value: JsonObject, path: str, found: list[str] | None) -> JsonObject:
+    changed: JsonObject | None = None
+    for name, field in value.items():
+        node = schema.child(name)
+        if node is None:
+            if schema.preserves_unknown:
+                continue
+            if found is not None:
+                found.append(f"{path}.{name}" if path else name)
+            changed = dict(value) if changed is None else changed
+            del changed[name]
+        elif isinstance(field, (dict, list)):
+            below = (f"{path}.{name}" if path else name) if found is not None else ""
+            kept = _walk(node, field, below, found)
+            if kept is not field:
+                changed = dict(value) if changed is None else changed
+                changed[name] = kept
+    return value if changed is None else changed
+
+
+def _newest_release() -> Path:
+    spec = importlib.util.find_spec("kubernetes_validate")
+    places = spec.submodule_search_locations if spec is not None else None
+    folders = [
+        folder
+        for place in places or ()
+        for folder in (Path(place) / "kubernetes-json-schema").glob("v*-local")
+        if (folder / "_definitions.json").is_file()
+    ]
+    if not folders:
+        raise HarnessError(
+            "the OpenAPI definitions of Kubernetes are not here: expected kubernetes-json-schema/vX.Y.Z-local "
+            "in the package kubernetes-validate, found none; reinstall kubernetes-validate"
+        )
+    return max(folders, key=lambda folder: [int(part) for part in folder.name[1:].removesuffix("-local").split(".")])

@@ -1,0 +1,102 @@
+"""The default: our own API server and simulated nodes, as one child process on the loopback interface."""
+
+import json
+import select
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness.clusters.kubeconfig import load_access
+from harness.clusters.protocol import Capability, ClusterBackend
+from harness.clusters.remote import RemoteCluster
+from harness.clusters.simulated import NODES, READY_WITHIN, SimulatedNodes, is_ready
+from harness.errors import ClusterError
+from harness.processes import die_with_parent, stop
+
+CAPABILITIES = frozenset({Capability.NODES, Capability.DEVICE_FAULTS})
+START_WITHIN = 60.0
+
+
+class EmbeddedCluster(RemoteCluster, SimulatedNodes):
+    """A child process that serves the API and runs the nodes."""
+
+    capabilities = CAPABILITIES
+
+    def wait_for_nodes(self, count: int) -> None:
+        """
+        Raises:
+            ClusterError: fewer than `count` nodes became Ready in time.
+        """
+
+        def ready() -> bool:
+            return sum(is_ready(one) for one in self._list(NODES)) >= count
+
+        if not self.wait(ready, within=READY_WITHIN):
+            raise ClusterError(f"fewer than {count} nodes were Ready within {READY_WITHIN:.0f} s")
+
+
+class EmbeddedBackend(ClusterBackend):
+    """Starts and stops the process."""
+
+    name = "embedded"
+    capabilities = CAPABILITIES
+
+    def __init__(self, *, seed: int = 0, port: int = 0) -> None:
+        self._seed, self._port = seed, port
+
+    def probe(self) -> str | None:
+        return None
+
+    @contextmanager
+    def start(self, *, fleet: Path | str | None = None) -> Iterator[EmbeddedCluster]:
+        from harness.nodes.fleet import load_fleet
+
+        entries = load_fleet(fleet) if fleet is not None else []
+        with tempfile.TemporaryDirectory(prefix="seatrial-") as folder:
+            kubeconfig = Path(folder) / "kubeconfig"
+            process, _ = start_process(
+                kubeconfig, fleet=str(fleet or ""), seed=self._seed, port=self._port, log=Path(folder) / "log"
+            )
+            try:
+                cluster = EmbeddedCluster(self.name, load_access(kubeconfig), kubeconfig)
+                try:
+                    cluster.wait_for_nodes(len(entries))
+                    yield cluster
+                finally:
+                    cluster.close()
+            finally:
+                stop(process)
+
+
+def start_process(
+    kubeconfig: Path, *, fleet: str, seed: int, port: int, log: Path, detached: bool = False
+) -> tuple["subprocess.Popen[bytes]", str]:
+    """Start the server process and wait until it answers; returns it and its URL.
+
+    Raises:
+        ClusterError: it did not start; the message has its reason.
+    """
+    asked = {"kubeconfig": str(kubeconfig), "fleet": fleet, "seed": seed, "port": port}
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as sink:
+        process = subprocess.Popen(  # noqa: S603 our own interpreter, no shell
+            [sys.executable, "-m", "harness.clusters.serve", json.dumps(asked)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=sink,
+            start_new_session=detached,
+            preexec_fn=None if detached else die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
+        )
+    assert process.stdout is not None  # noqa: S101
+    readable, _, _ = select.select([process.stdout], [], [], START_WITHIN)
+    line = process.stdout.readline() if readable else b""
+    said = json.loads(line) if line else {}
+    if "url" not in said:
+        stop(process)
+        why = said.get("error") or log.read_text(errors="replace").strip() or "it ended without a word"
+        raise ClusterError(f"the embedded API server did not start: {why}")
+    return process, str(said["url"])
+

@@ -1,0 +1,126 @@
+"""The embedded cluster as a process: API over HTTPS, controllers, node agents, one event loop for all of it.
+
+Says on its standard output, in one line of JSON, where it can be reached; stops on SIGTERM or SIGINT, and when whoever
+started it goes away.
+"""
+
+import asyncio
+import contextlib
+import errno
+import gc
+import json
+import logging
+import signal
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+import uvloop
+
+from harness.apiserver.access import identify, kubeconfig, make_credentials, server_context, write_private
+from harness.apiserver.assembly import build_server
+from harness.apiserver.http import HttpServer
+from harness.apiserver.inprocess import InProcessTransport
+from harness.errors import ClusterError
+from harness.nodes.agent import NodeAgents
+from harness.nodes.fleet import load_fleet, node_manifest
+from scheduler.api.clock import WallClock
+from scheduler.api.transport import Request
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """How to serve."""
+
+    kubeconfig: Path
+    host: str = LOOPBACK
+    port: int = 0
+    fleet: str = ""  # empty: no nodes
+    seed: int = 0
+
+
+def serve(serving: Serving, ready: Callable[[str], Awaitable[None] | None]) -> None:
+    """Serve until told to stop; `ready` gets the URL once everything answers.
+
+    Raises:
+        UsageError: the fleet cannot be used.
+        ClusterError: the address cannot be had.
+    """
+    entries = load_fleet(serving.fleet) if serving.fleet else []
+    uvloop.run(_serve(serving, entries, ready))
+
+
+async def _serve(
+    serving: Serving, entries: list[dict[str, object]], ready: Callable[[str], Awaitable[None] | None]
+) -> None:
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    clock = WallClock(loop)
+    credentials = make_credentials([serving.host])
+    server = build_server(clock, seed=serving.seed, root_ca=credentials.authority.decode())
+    transport = InProcessTransport(server, clock)
+    agents = NodeAgents(transport, clock, seed=serving.seed)
+    server.logs = agents.logs
+    listener = HttpServer(server, lambda header, certificate: identify(credentials, header, certificate))
+    with tempfile.TemporaryDirectory(prefix="seatrial-") as folder:
+        tls = server_context(credentials, Path(folder))
+    try:
+        port = await listener.listen(serving.host, serving.port, tls)
+    except OSError as error:
+        raise ClusterError(_cannot_listen(serving, error)) from error
+    agents.start()
+    for entry in entries:
+        transport.call(Request("POST", "/api/v1/nodes", orjson.dumps(node_manifest(entry))))
+    host = f"[{serving.host}]" if ":" in serving.host else serving.host
+    url = f"https://{host}:{port}"
+    write_private(serving.kubeconfig, kubeconfig(credentials, url))
+    gc.collect()
+    gc.freeze()  # what is here now stays: the collector need not look at it again
+    try:
+        said = ready(url)
+        if said is not None:
+            await said
+        await stopped.wait()
+    finally:
+        agents.stop()
+        await listener.close()
+
+
+def _cannot_listen(serving: Serving, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"port {serving.port} on {serving.host} is in use;"
+            " give another one with --port, or leave --port out and a free one is taken"
+        )
+    return f"cannot listen on {serving.host}:{serving.port}: {error.strerror or error}"
+
+
+def main() -> int:
+    """`python -m harness.clusters.serve JSON`: for those who start us, not for people."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname).1s %(name)s %(message)s")
+    given = json.loads(sys.argv[1])
+    serving = Serving(**{**given, "kubeconfig": Path(given["kubeconfig"])})
+
+    def ready(url: str) -> None:
+        print(json.dumps({"url": url}), flush=True)  # noqa: T201 our answer to whoever started us
+
+    try:
+        serve(serving, ready)
+    except ClusterError as error:
+        print(json.dumps({"error": str(error)}), flush=True)  # noqa: T201
+        return 2
+    finally:
+        with contextlib.suppress(OSError):
+            serving.kubeconfig.unlink(missing_ok=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""Nodes that are added, removed and broken through the API alone, wherever node agents follow Node objects."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import orjson
+
+from harness.clusters.protocol import Cluster
+from harness.errors import ApiRefused, ClusterError, UsageError
+from harness.nodes.faults import FAULTS_ANNOTATION, check_fault
+from harness.nodes.fleet import ENTRY_ANNOTATION, checked_entry, node_manifest
+from harness.nodes.hardware import machine_of
+from scheduler.api.builders import NodeBuilder
+from scheduler.api.device import GROUP_VERSION
+from scheduler.api.transport import MERGE_PATCH, Request, Response
+
+READY_WITHIN = 60.0
+NODES = "/api/v1/nodes"
+DEVICES = f"/apis/{GROUP_VERSION}/devices"
+
+
+class SimulatedNodes(Cluster):
+    """A cluster whose nodes are simulated."""
+
+    def add_nodes(self, nodes: Iterable[NodeBuilder | Mapping[str, Any]]) -> None:
+        entries = [checked_entry(one.manifest if isinstance(one, NodeBuilder) else one) for one in nodes]
+        waiting = set()
+        for entry in entries:
+            expect(self.call(Request("POST", NODES, orjson.dumps(node_manifest(entry)))), f"add node {entry['name']!r}")
+            waiting.add(entry["name"])
+        with_devices = {entry["name"] for entry in entries if machine_of(entry).slots}
+
+        def ready() -> bool:
+            here = {one["metadata"]["name"] for one in self._list(NODES) if is_ready(one)}
+            known = {one["metadata"]["name"] for one in self._list(DEVICES)} if with_devices - here == set() else set()
+            return waiting <= here and with_devices <= known
+
+        if waiting and not self.wait(ready, within=READY_WITHIN):
+            late = sorted(waiting - {one["metadata"]["name"] for one in self._list(NODES) if is_ready(one)})
+            raise ClusterError(f"not Ready with their devices within {READY_WITHIN:.0f} s: {', '.join(late) or 'devices'}")
+
+    def remove_node(self, name: str) -> None:
+        expect(self.call(Request("DELETE", f"{NODES}/{name}")), f"remove node {name!r}")
+        for pod in self._list(f"/api/v1/pods?fieldSelector=spec.nodeName%3D{name}"):
+            meta = pod["metadata"]
+            path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}?gracePeriodSeconds=0"
+            self.call(Request("DELETE", path))
+        self.wait(lambda: self.call(Request("GET", f"{DEVICES}/{name}")).code == 404, within=READY_WITHIN)
+
+    def inject(self, fault: Mapping[str, Any]) -> None:
+        name = str(fault.get("node", ""))
+        response = self.call(Request("GET", f"{NODES}/{name}"))
+        if not name or response.code == 404:
+            there = ", ".join(sorted(one["metadata"]["name"] for one in self._list(NODES))) or "none"
+            raise UsageError(f"fault: expected `node` to name a node of this cluster ({there}), found {name!r}")
+        node = orjson.loads(expect(response, f"read node {name!r}").body)
+        annotations = node["metadata"].get("annotations") or {}
+        if ENTRY_ANNOTATION not in annotations:
+            raise ClusterError(f"node {name!r} is not simulated; nothing here can make it fail")
+        entry = {key: value for key, value in fault.items() if key != "node"}
+        check_fault(entry, orjson.loads(annotations[ENTRY_ANNOTATION]))
+        script = [*orjson.loads(annotations.get(FAULTS_ANNOTATION) or "[]"), entry]
+        self._annotate(name, orjson.dumps(script).decode())
+
+    def heal(self, node: str) -> None:
+        """Take every fault of a node back."""
+        self._annotate(node, None)
+
+    def _annotate(self, node: str, text: str | None) -> None:
+        patch = {"metadata": {"annotations": {FAULTS_ANNOTATION: text}}}
+        response = self.call(Request("PATCH", f"{NODES}/{node}", orjson.dumps(patch), MERGE_PATCH))
+        expect(response, f"annotate node {node!r}")
+
+    def _list(self, path: str) -> list[dict[str, Any]]:
+        response = expect(self.call(Request("GET", path)), f"list {path}")
+        found: list[dict[str, Any]] = orjson.loads(response.body)["items"]
+        return found
+
+
+def expect(response: Response, what: str) -> Response:
+    """
+    Raises:
+        ApiRefused: the answer is a refusal.
+    """
+    if response.ok:
+        return response
+    try:
+        status = orjson.loads(response.body)
+    except orjson.JSONDecodeError:
+        status = {"message": response.body.decode(errors="replace")}
+    raise ApiRefused(what, code=response.code, reason=status.get("reason", ""), message=status.get("message", ""))
+
+
+def is_ready(node: Mapping[str, Any]) -> bool:
+    """Whether the Node object says so."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)

@@ -1,0 +1,81 @@
+"""The embedded API, its nodes and their time in this process: minutes pass in milliseconds, and always alike."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness.apiserver.assembly import build_server
+from harness.apiserver.inprocess import InProcessTransport
+from harness.clusters.protocol import Capability, ClusterBackend
+from harness.clusters.simulated import SimulatedNodes
+from harness.nodes.agent import NodeAgents
+from harness.nodes.fleet import load_fleet
+from scheduler.api.clock import SimClock
+from scheduler.api.transport import Request, Response
+
+CAPABILITIES = frozenset({Capability.VIRTUAL_TIME, Capability.NODES, Capability.DEVICE_FAULTS})
+
+
+class VirtualCluster(SimulatedNodes):
+    """Everything on one clock, which only `wait` and the test itself move."""
+
+    name = "virtual"
+    capabilities = CAPABILITIES
+    endpoint = None
+
+    def __init__(self, *, seed: int = 0) -> None:
+        self.clock: SimClock = SimClock()
+        self.server = build_server(self.clock, seed=seed)
+        self._transport = InProcessTransport(self.server, self.clock)
+        self._agents = NodeAgents(self._transport, self.clock, seed=seed)
+        self.server.logs = self._agents.logs
+        self._agents.start()
+        self.clock.settle()
+
+    @property
+    def transport(self) -> InProcessTransport:
+        return self._transport
+
+    def call(self, request: Request) -> Response:
+        response = self._transport.call(request)
+        self.clock.settle()
+        return response
+
+    def wait(self, until: Callable[[], bool], *, within: float) -> bool:
+        """Moves from one planned action to the next, so that what holds is seen at its own moment."""
+        deadline = self.clock.monotonic() + within
+        self.clock.settle()
+        while not until():
+            due = self.clock.next_due()
+            if due is None or due > deadline:
+                self.clock.run_until(deadline)
+                return until()
+            self.clock.run_until(due)
+            self.clock.settle()
+        return True
+
+    def close(self) -> None:
+        self._agents.stop()
+
+
+class VirtualBackend(ClusterBackend):
+    """Needs nothing but this process."""
+
+    name = "virtual"
+    capabilities = CAPABILITIES
+
+    def __init__(self, *, seed: int = 0) -> None:
+        self._seed = seed
+
+    def probe(self) -> str | None:
+        return None
+
+    @contextmanager
+    def start(self, *, fleet: Path | str | None = None) -> Iterator[VirtualCluster]:
+        cluster = VirtualCluster(seed=self._seed)
+        try:
+            if fleet is not None:
+                cluster.add_nodes(load_fleet(fleet))
+            yield cluster
+        finally:
+            cluster.close()
