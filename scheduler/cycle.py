@@ -7,7 +7,7 @@ then the pod counts as being where it was decided to go.
 from collections.abc import Mapping, Sequence
 
 from scheduler.api.clock import Timer
-from scheduler.api.core import Node, Pod, PodDisruptionBudget
+from scheduler.api.core import ConfigMap, Node, Pod, PodDisruptionBudget
 from scheduler.api.device import Device
 from scheduler.framework.events import Bind, ClearNomination, Decision, Evict, Reject
 from scheduler.framework.failure import FitError
@@ -19,6 +19,7 @@ from scheduler.framework.state import CycleState
 from scheduler.framework.status import Code, Status
 from scheduler.framework.verdicts import ClassVerdicts
 from scheduler.plugins.deviceshare.cache import DeviceCache
+from scheduler.plugins.deviceshare.slices import SliceBook
 from scheduler.queue.active import Entry
 from scheduler.queue.queue import LEFTOVER_SECONDS, SchedulingQueue
 
@@ -54,6 +55,20 @@ class Core:
     def set_device(self, name: str, device: Device | None) -> None:
         self.complaints += self._devices.set_device(name, device)
         self._opened = True
+
+    def set_config_map(self, key: str, config_map: ConfigMap | None) -> None:
+        """One of `config_maps` is there, changed, or (None) went."""
+        changed, wrong = self.handle.shared(SliceBook, SliceBook).replace(key, config_map)
+        self.complaints += wrong
+        if changed:
+            for runner in self._runners.values():
+                runner.forget_verdicts()
+            self._opened = True
+
+    @property
+    def config_maps(self) -> list[str]:
+        """The ConfigMaps that plugins read, as namespace/name."""
+        return sorted(self.handle.shared(SliceBook, SliceBook).read)
 
     def set_budget(self, budget: PodDisruptionBudget) -> None:
         self.handle.budgets[budget.metadata.key] = budget

@@ -8,9 +8,8 @@ from scheduler.plugins.deviceshare.candidates import Pick, candidates, pick, sui
 from scheduler.plugins.deviceshare.plainlist import take
 from scheduler.plugins.deviceshare.request import DeviceRequest, TypeRequest
 from scheduler.plugins.deviceshare.scoring import Scorer
+from scheduler.plugins.deviceshare.slices import NOT_A_SIZE
 from scheduler.plugins.deviceshare.states import DeviceState, Template
-
-NO_TEMPLATE = Status.unresolvable("no matched GPU shared resource template")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ def find(state: DeviceState, request: DeviceRequest, gpu: TypeRequest, policy: P
     if request.templates:
         names = [name for model, name in request.templates if model == state.template.traits.model]
         if not names:
-            return NO_TEMPLATE
+            return NOT_A_SIZE
         if len(names) == 1:  # of several that fit, none is named (R45)
             slice_name = names[0]
     if not gpu.shared:

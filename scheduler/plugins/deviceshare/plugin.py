@@ -6,7 +6,7 @@ Follows Koordinator `pkg/scheduler/plugins/deviceshare`; deviations are in sched
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -51,6 +51,7 @@ from scheduler.plugins.deviceshare.candidates import selected, sums
 from scheduler.plugins.deviceshare.hints import ANNOTATIONS, InvalidHintError, read
 from scheduler.plugins.deviceshare.request import DeviceRequest, InvalidRequestError
 from scheduler.plugins.deviceshare.shares import Holding
+from scheduler.plugins.deviceshare.slices import NOT_A_SIZE, SliceBook
 from scheduler.plugins.deviceshare.states import SHARES, DeviceState
 from scheduler.plugins.deviceshare.topology import NO_CARDS
 
@@ -90,6 +91,11 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         self._policy = args.policy()
         self._unshareable = {(one.vendor, one.model) for one in args.gpu_share_unsupported_models}
         self._handle = handle
+        templates = args.gpu_shared_resource_templates_config
+        self._sized = frozenset(templates.matched_resources)
+        self._sizes_from = f"{templates.config_map_namespace}/{templates.config_map_name}"
+        self._slices = handle.shared(SliceBook, SliceBook)
+        self._slices.read.add(self._sizes_from)
         self.devices = DeviceCache.of(handle)
         self._number, self._column_scorer = self.devices.weigh(self._policy.scorer)
         self._requests: dict[Hashable, DeviceRequest] = {}
@@ -104,6 +110,10 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         if request is None:
             return Status.skip()
         gpu = request.get("gpu")
+        if gpu is not None and gpu.shared and not self._sized.isdisjoint(gpu.amounts):
+            request = replace(request, templates=self._slices.named(self._sizes_from, gpu.amounts))
+            if not request.templates:
+                return NOT_A_SIZE
         shared = gpu is not None and gpu.shared
         isolation = pod.metadata.labels.get(GPU_ISOLATION_PROVIDER, "") if shared else ""
         simple = None
@@ -121,7 +131,7 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         """One object for all requests that ask the same, so that what is worked out for one serves the others."""
         amounts = tuple((one.type, one.count, one.each, one.shared, one.everyone) for one in request.types)
         words = tuple(pod.metadata.annotations.get(name) for name in ANNOTATIONS)
-        return self._requests.setdefault((amounts, words), request)
+        return self._requests.setdefault((amounts, words, request.templates), request)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         wanted = state[WANTED]
