@@ -182,7 +182,7 @@ class Core:
         if self.queue.waiting.has_class(key):
             self._wake_class(key, verdicts)
         marks = self._marks(runner, state, info.pod, node)
-        return [Bind(info, node, marks.annotations, marks.labels)]
+        return [Bind(info, node, marks.annotations, marks.labels, marks.node_annotations)]
 
     def _marks(self, runner: Runner, state: CycleState, pod: Pod, node: str) -> Marks:
         found = [
@@ -192,10 +192,12 @@ class Core:
             return found[0] if found else NO_MARKS
         annotations: dict[str, str] = {}
         labels: dict[str, str] = {}
+        node_annotations: dict[str, str] = {}
         for marks in found:
             annotations.update(marks.annotations)
             labels.update(marks.labels)
-        return Marks(annotations, labels)
+            node_annotations.update(marks.node_annotations)
+        return Marks(annotations, labels, node_annotations)
 
     def _fail(self, entry: Entry, runner: Runner, verdicts: ClassVerdicts, failure: FitError) -> list[Decision]:
         info = entry.info

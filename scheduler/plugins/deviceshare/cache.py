@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 import numpy as np
 
-from scheduler.api.core import Pod
+from scheduler.api.core import Node, Pod
 from scheduler.api.device import (
     DEVICE_ALLOCATED,
     GPU_MODEL_LABEL,
@@ -56,6 +56,11 @@ class NodeDevices:
     def listed(self) -> bool:
         """Whether there is a Device object."""
         return self.device is not None
+
+    def id_of(self, device_type: str, minor: int) -> str:
+        """What the Device object calls a device; "" if it says nothing."""
+        found = self.ids.get((device_type, minor))
+        return str(msgspec.json.decode(found)) if found else ""
 
     def take(self, uid: str, holding: Holding, after: DeviceState | None = None) -> bool:
         """Book devices for a pod; one that holds something already keeps that (R20). Whether they were booked."""
@@ -177,12 +182,12 @@ class DeviceCache(Listener):
 
     # -- what the cache of pods and nodes tells -----------------------------------------------------------------------
 
-    def node_labelled(self, name: str, labels: Mapping[str, str]) -> None:
-        node = self._nodes.get(name)
-        if node is not None and node.labels != labels:
-            node.labels = labels
-            self._restate(node)
-            self.show(name)
+    def node_set(self, node: Node, before: Node | None) -> None:
+        devices = self._nodes.get(node.name)
+        if devices is not None and devices.labels != node.metadata.labels:
+            devices.labels = node.metadata.labels
+            self._restate(devices)
+            self.show(node.name)
 
     def node_added(self, name: str) -> None:
         """The node has its row now; show the devices that were known before it."""

@@ -31,6 +31,7 @@ from scheduler.framework.points import (
 )
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
+from scheduler.plugins.deviceshare.adaption import Adaption
 from scheduler.plugins.deviceshare.allocator import allocate, verdict, weighed
 from scheduler.plugins.deviceshare.args import DeviceShareArgs
 from scheduler.plugins.deviceshare.cache import (
@@ -68,6 +69,7 @@ class _Wanted:
 
 WANTED: StateKey[_Wanted] = StateKey("DeviceShare/wanted")
 GRANTED: StateKey[Holding] = StateKey("DeviceShare/granted")
+ADAPTED: StateKey[Marks] = StateKey("DeviceShare/adapted")  # for the vendor's device plugin
 TRIAL: StateKey[dict[str, NodeDevices]] = StateKey("DeviceShare/trial")
 
 
@@ -91,6 +93,7 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         self._policy = args.policy()
         self._unshareable = {(one.vendor, one.model) for one in args.gpu_share_unsupported_models}
         self._handle = handle
+        self._adaption = Adaption(handle) if args.device_plugin_adaption else None
         templates = args.gpu_shared_resource_templates_config
         self._sized = frozenset(templates.matched_resources)
         self._sizes_from = f"{templates.config_map_namespace}/{templates.config_map_name}"
@@ -262,12 +265,20 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         found = allocate(devices.state, wanted.request, self._policy)
         if isinstance(found, Status):
             return found
+        if self._adaption is not None:
+            marks = self._adaption.marks(wanted.request, found.holding, pod, devices)
+            if isinstance(marks, Status):
+                return marks
+            state[ADAPTED] = marks
         state[GRANTED] = found.holding
         self.devices.settle(devices, pod.metadata.uid, found)
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         state.discard(GRANTED)
+        state.discard(ADAPTED)
+        if self._adaption is not None:
+            self._adaption.give_back(node_name, pod)
         self.devices.release(node_name, pod.metadata.uid)  # also called when reserve never ran: twice is fine
 
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Marks:
@@ -275,7 +286,11 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         devices = self.devices.find(node_name)
         if granted is None or devices is None:
             return NO_MARKS
-        return Marks({DEVICE_ALLOCATED: granted.annotation(devices.ids)}, {})
+        annotations = {DEVICE_ALLOCATED: granted.annotation(devices.ids)}
+        adapted = state.get(ADAPTED)
+        if adapted is None:
+            return Marks(annotations, {})
+        return Marks({**annotations, **adapted.annotations}, adapted.labels, adapted.node_annotations)
 
     # -- preemption ---------------------------------------------------------------------------------------------------
 
