@@ -17,12 +17,30 @@ from scheduler.plugins.deviceshare.states import Choice, DeviceState, Template
 from scheduler.plugins.deviceshare.topology import NO_CARDS
 
 
-def allocate(state: DeviceState, request: DeviceRequest, policy: Policy) -> Choice | Status:
-    """Devices for every type of the request, or why not; found once for each state and request."""
-    found = state.choices.get(request)
+def allocate(
+    state: DeviceState, request: DeviceRequest, policy: Policy, numa: frozenset[int] | None = None
+) -> Choice | Status:
+    """Devices for every type of the request, or why not; found once for each state and request.
+
+    With `numa`, all of them on these NUMA nodes.
+    """
+    key = request if numa is None else (request, numa)
+    found = state.choices.get(key)
     if found is None:
-        found = state.choices[request] = _allocate(state, request, request.types, policy)
+        limited = request if numa is None else request.within(numa)
+        found = state.choices[key] = _allocate(state, limited, limited.types, policy)
     return found
+
+
+def trial(
+    state: DeviceState, request: DeviceRequest, policy: Policy, numa: frozenset[int] | None = None
+) -> Choice | Status:
+    """`allocate` for those types that decide about a node."""
+    judged = weighed(state.template, request)
+    if judged is request.types:
+        return allocate(state, request, policy, numa)
+    limited = request if numa is None else request.within(numa)
+    return _allocate(state, limited, weighed(state.template, limited), policy)
 
 
 def verdict(state: DeviceState, request: DeviceRequest, policy: Policy) -> Status:
@@ -32,9 +50,7 @@ def verdict(state: DeviceState, request: DeviceRequest, policy: Policy) -> Statu
         if counting_suffices(state.template, request):
             found = _enough(state, request.types[0])
         else:
-            judged = weighed(state.template, request)
-            choice = allocate(state, request, policy) if judged is request.types else None
-            choice = choice or _allocate(state, request, judged, policy)
+            choice = trial(state, request, policy)
             found = choice if isinstance(choice, Status) else SUCCESS
         state.fits[request] = found
     return found

@@ -47,8 +47,10 @@ def selected(template: Template, request: TypeRequest) -> list[int]:
 
 
 def candidates(state: DeviceState, request: TypeRequest) -> list[int]:
-    """`selected`; for whole PCIe switches only those where nothing of this type is used (R24)."""
+    """`selected` on the right NUMA nodes; for whole PCIe switches only where nothing of the type is used (R23, R24)."""
     slots = selected(state.template, request)
+    if request.numa is not None:
+        slots = [number for number in slots if _on(state.template.slots[number], request.numa)]
     if not request.hint.whole_switches:
         return slots
     places = [state.template.slots[number].place for number in state.slots(request.type)]
@@ -58,6 +60,11 @@ def candidates(state: DeviceState, request: TypeRequest) -> list[int]:
         if place is not None and (state.touched(number) or not state.frees[number])
     }
     return [number for number in slots if (place := state.template.slots[number].place) and place.pcie not in shared]
+
+
+def _on(slot: Slot, numa: frozenset[int]) -> bool:
+    """A device of which no NUMA node is known passes for one on any; one of which nothing is known does not."""
+    return slot.place is not None and (slot.place.numa < 0 or slot.place.numa in numa)
 
 
 def suits(state: DeviceState, number: int, request: TypeRequest) -> bool:

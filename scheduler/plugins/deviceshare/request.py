@@ -5,7 +5,7 @@ cards. Refusals are worded as Koordinator words them (deviceshare/utils.go, devi
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scheduler.api.device import (
     AMD_GPU,
@@ -63,6 +63,7 @@ class TypeRequest:
     shared: bool = False
     everyone: bool = False  # every device that the hint selects, however many a node has; `count` means nothing then
     hint: TypeHint = NO_HINT
+    numa: frozenset[int] | None = None  # only devices on these NUMA nodes; None: on any
 
     @property
     def amounts(self) -> Amounts:
@@ -94,6 +95,10 @@ class DeviceRequest:
             return None
         types = tuple(_of_type(group, groups[group], words.hint(group)) for group in sorted(groups))
         return DeviceRequest(types, words, survivors(words, sorted(groups)))
+
+    def within(self, numa: frozenset[int]) -> "DeviceRequest":
+        """The same from devices on these NUMA nodes alone."""
+        return replace(self, types=tuple(replace(one, numa=numa) for one in self.types))
 
     @property
     def plain(self) -> bool:
