@@ -42,20 +42,16 @@ _FIRST_CARDS = 8
 class NodeDevices:
     """The devices of one node: their state, who holds what, and which device bears which id."""
 
-    __slots__ = ("device", "held", "ids", "labels", "name", "state")
+    __slots__ = ("device", "held", "ids", "labels", "listed", "name", "state")
 
     def __init__(self, name: str, state: DeviceState) -> None:
         self.name = name
         self.state = state
         self.device: Device | None = None
+        self.listed = False  # whether there is one
         self.labels: Mapping[str, str] = {}  # of the Node object
         self.ids: dict[tuple[str, int], str] = {}  # as JSON strings
         self.held: dict[str, Holding] = {}  # by pod uid
-
-    @property
-    def listed(self) -> bool:
-        """Whether there is a Device object."""
-        return self.device is not None
 
     def id_of(self, device_type: str, minor: int) -> str:
         """What the Device object calls a device; "" if it says nothing."""
@@ -81,7 +77,8 @@ class NodeDevices:
     def copy(self) -> "NodeDevices":
         """An independent copy for trying things out."""
         copy = NodeDevices(self.name, self.state)
-        copy.device, copy.labels, copy.ids, copy.held = self.device, self.labels, self.ids, self.held.copy()
+        copy.device, copy.listed, copy.labels = self.device, self.listed, self.labels
+        copy.ids, copy.held = self.ids, self.held.copy()
         return copy
 
 
@@ -157,7 +154,7 @@ class DeviceCache(Listener):
             if device is None:
                 return []
             node = self._nodes[name] = NodeDevices(name, self._nothing)
-        node.device = device
+        node.device, node.listed = device, device is not None
         infos = device.spec.devices if device is not None else ()
         node.ids = {(info.type, info.minor): quoted(info.id) for info in infos if info.minor is not None and info.id}
         known = self._cache.find(name)
@@ -223,14 +220,16 @@ class DeviceCache(Listener):
         before = node.state
         if node.take(uid, Holding(shares)):
             self.show(name)
-            self._unsettle(before, name)
+            if before.unsteady:
+                self._unsettle(name)
 
     def settle(self, node: NodeDevices, uid: str, choice: Choice) -> None:
         """What the allocator chose for a pod on `node`, in the state that `node` is in."""
         before = node.state
         if node.take(uid, choice.holding, choice.after):
             self.show(node.name)
-            self._unsettle(before, node.name)
+            if before.unsteady:
+                self._unsettle(node.name)
 
     def release(self, name: str, uid: str) -> None:
         node = self._nodes.get(name)
@@ -238,10 +237,10 @@ class DeviceCache(Listener):
             self._drop_if_empty(node)
             self.show(name)
 
-    def _unsettle(self, before: DeviceState, name: str) -> None:
+    def _unsettle(self, name: str) -> None:
         """A pod that was refused may fit now that another came: what is kept of verdicts on the node does not hold."""
         row = self._columns.rows.get(name)
-        if before.unsteady and row is not None:
+        if row is not None:
             self._columns.touch(row)
 
     def show(self, name: str) -> None:

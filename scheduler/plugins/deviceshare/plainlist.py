@@ -1,19 +1,14 @@
 """Devices taken from a list by score: all NICs and FPGAs, and GPUs where nothing better is known (R47 to R49)."""
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
-from scheduler.plugins.deviceshare.candidates import Pick, candidates, pick, suits
+from scheduler.plugins.deviceshare.candidates import Pick, candidates, free_function, has_room, pick
 from scheduler.plugins.deviceshare.request import TypeRequest
 from scheduler.plugins.deviceshare.scoring import Scorer
 from scheduler.plugins.deviceshare.states import DeviceState
 
 
-class Ranked(NamedTuple):
-    """A device and how well the request suits it; sorts best first."""
-
-    loss: int  # the score, negative
-    number: int  # slots are in the order of their minors
+Ranked = tuple[int, int]  # the score, negative, and the number of a slot; slots are in the order of their minors
 
 
 def take(
@@ -31,18 +26,21 @@ def take(
     """
     scores: dict[tuple[int, tuple[int, ...]], int] = {}  # devices alike score alike
     ranked: list[Ranked] = []
+    functions = request.hint.vf_selector is not None
+    totals, used = state.template.totals, state.used
     for number in candidates(state, request):
-        if suits(state, number, request):
-            alike = (id(state.template.totals[number]), state.used[number])
-            score = scores.get(alike)
-            if score is None:
-                total, free = state.template.totals[number], state.frees[number]
-                score = scores[alike] = scorer.score(total, free, request.amounts)
-            ranked.append(Ranked(-score, number))
+        alike = (id(totals[number]), used[number])
+        score = scores.get(alike)
+        if score is None:
+            fits = has_room(state, number, request)
+            score = scorer.score(totals[number], state.frees[number], request.amounts) if fits else -1
+            scores[alike] = score
+        if score >= 0 and (not functions or free_function(state, number, request) is not None):
+            ranked.append((-score, number))
     if len(ranked) < desired:
         return None
     ranked.sort()
-    order = [one.number for one in ranked]
+    order = [number for _, number in ranked]
     if near:
         order = by_turns(ranked, near, lambda number: _switch(state, number))
     return [pick(state, number, request, template) for number in order[: max(desired, len(near))]]
@@ -62,10 +60,10 @@ def by_turns(ranked: Iterable[Ranked], near: frozenset[str], switch: Callable[[i
     keyed: list[tuple[int, Ranked]] = []
     rest: list[int] = []
     for one in ranked:
-        where = switch(one.number)
+        where = switch(one[1])
         if where in turns:
             keyed.append((turns[where], one))
             turns[where] += 1
         else:
-            rest.append(one.number)
-    return [one.number for _, one in sorted(keyed)] + rest
+            rest.append(one[1])
+    return [number for _, (_, number) in sorted(keyed)] + rest

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.plugins.deviceshare.plainlist import Ranked, by_turns
+from scheduler.plugins.deviceshare.plainlist import by_turns
 
 SWITCHES = {1: "0", 2: "0", 5: "1", 6: "1"}
 
@@ -16,5 +16,5 @@ SWITCHES = {1: "0", 2: "0", 5: "1", 6: "1"}
     ],
 )
 def test_switches_take_turns(scores: dict[int, int], want: list[int]) -> None:
-    ranked = sorted(Ranked(-scores.get(number, 0), number) for number in range(8))
+    ranked = sorted((-scores.get(number, 0), number) for number in range(8))
     assert by_turns(ranked, frozenset({"0", "1"}), SWITCHES.get) == want
