@@ -68,7 +68,6 @@ def _by_tree(state: DeviceState, gpu: TypeRequest, scorer: Scorer, slice_name: s
         if required is None:
             return None
         return topology.NO_TREE if template.tree is None else topology.MULTI_SHARED
-    allowed = set(candidates(state, gpu))
     amounts = gpu.amounts
 
     def rank(number: int) -> tuple[int, int]:
@@ -79,8 +78,8 @@ def _by_tree(state: DeviceState, gpu: TypeRequest, scorer: Scorer, slice_name: s
     search = topology.Search(
         gpu.count,
         required or 0,
-        lambda number: number in allowed and suits(state, number, gpu),
-        state.touched,
+        frozenset(number for number in candidates(state, gpu) if suits(state, number, gpu)),
+        frozenset(number for number in state.slots("gpu") if state.touched(number)),
         rank if gpu.shared else None,
     )
     cards = search.find(template.tree)

@@ -7,7 +7,6 @@ from scheduler.plugins.deviceshare.request import TypeRequest
 from scheduler.plugins.deviceshare.scoring import Scorer
 from scheduler.plugins.deviceshare.states import DeviceState
 
-
 Ranked = tuple[int, int]  # the score, negative, and the number of a slot; slots are in the order of their minors
 
 

@@ -53,8 +53,8 @@ class Search:
 
     count: int
     required: int  # the level that the scope of the cards must have at least
-    fits: Callable[[int], bool]
-    used: Callable[[int], bool]
+    fits: frozenset[int]
+    used: frozenset[int]
     rank: Callable[[int], tuple[int, int]] | None = None  # of shared cards, higher is better; None: by minor alone
 
     def find(self, tree: Scope) -> Sequence[int] | None:
@@ -63,10 +63,11 @@ class Search:
         return found.cards if found is not None else None
 
     def _in(self, scope: Scope, depth: int, touched: int) -> "_Found | None":
-        if len(scope.cards) < self.count:
+        fitting = [card for card in scope.cards if card in self.fits]
+        if len(fitting) < self.count:
             return None
         depth += 1
-        touched += any(self.used(card) for card in scope.cards)
+        touched += not self.used.isdisjoint(scope.cards)
         best: _Found | None = None
         for part in scope.parts:
             found = self._in(part, depth, touched)
@@ -74,9 +75,6 @@ class Search:
                 best = found
         if best is not None or scope.level < self.required:
             return best
-        fitting = [card for card in scope.cards if self.fits(card)]
-        if len(fitting) < self.count:
-            return None
         if self.rank is None:
             return _Found((depth, touched, (0, 0)), fitting[: self.count])
         card = max(fitting, key=self.rank)
