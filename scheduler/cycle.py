@@ -151,13 +151,13 @@ class Core:
     @property
     def busy(self) -> bool:
         """Whether `decide` would have a pod to settle."""
-        if self._opened:
+        if self._opened or self._devices.unsettled:
             self._wake()
         return self.queue.ready > 0
 
     def decide(self) -> list[Decision]:
         """Settle the pod whose turn it is; an empty list also means that nobody's is."""
-        if self._opened:
+        if self._opened or self._devices.unsettled:
             self._wake()
         entry = self.queue.pop()
         if entry is None:
@@ -251,7 +251,7 @@ class Core:
 
     def _wake(self) -> None:
         """Look which classes of waiting pods have a node now, and let the first pod of each try."""
-        self._opened = False
+        self._opened = self._devices.unsettled = False
         for key in self.queue.waiting.classes():
             shape = self.queue.waiting.example(key).info.shape
             self._wake_class(key, self._runners[key[0]].verdicts(shape))

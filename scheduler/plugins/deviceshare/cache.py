@@ -108,6 +108,7 @@ class DeviceCache(Listener):
         self._cache = cache
         self._columns = cache.columns
         self._scorers: dict[Scorer, ColumnScorer] = {}
+        self.unsettled = False  # a pod that waits may fit since another came; whoever wakes pods resets it
         self.honouring = 0  # how many nodes have a partition table that must be kept to
         self._book = StateBook()
         self._nothing = self._book.untouched(self._book.template(())[0])
@@ -241,6 +242,7 @@ class DeviceCache(Listener):
         """A pod that was refused may fit now that another came: what is kept of verdicts on the node does not hold."""
         row = self._columns.rows.get(name)
         if row is not None:
+            self.unsettled = True
             self._columns.touch(row)
 
     def show(self, name: str) -> None:

@@ -55,9 +55,9 @@ def test_a_pod_that_fits_only_now_that_another_came() -> None:
     rig.submit(pod("other").gpus(1))
     rig.run()
     assert minors(rig, "other") == {"gpu": [1]}
-    rig.submit(wishing(pod("again").gpus(3).resources({RDMA: 1}), joint=SAME_PCIE))
+    rig.clock.advance(1)  # its backoff
     rig.run()
-    assert minors(rig, "again") == {"gpu": [4, 5, 6], "rdma": [3, 4]}
+    assert minors(rig, "three") == {"gpu": [4, 5, 6], "rdma": [3, 4]}
 
 
 def test_new_labels_of_a_node_bring_a_partition_table_into_force() -> None:
