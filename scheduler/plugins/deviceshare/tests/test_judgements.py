@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from scheduler.api.core import Container, Node, NodeSpec, NodeStatus, Pod, PodSpec, ResourceRequirements
 from scheduler.api.device import (
     DEVICE_ALLOCATE_HINT,
+    DEVICE_ALLOCATED,
     DEVICE_JOINT_ALLOCATE,
     GPU,
     GPU_CORE,
@@ -21,6 +22,9 @@ from scheduler.api.device import (
     GPU_PARTITION_SPEC,
     GPU_PARTITIONS,
     GPU_SHARED,
+    NPU_CORE,
+    NPU_CPU,
+    NPU_DVPP,
     RDMA,
     Device,
     DeviceInfo,
@@ -28,6 +32,7 @@ from scheduler.api.device import (
 )
 from scheduler.api.wire import ObjectMeta, ResourceList
 from scheduler.plugins.deviceshare.tests.machines import FUNCTIONS, JOINT, NIC_LABELS, card, paired, single
+from scheduler.plugins.deviceshare.tests.test_slices import HUAWEI, SIZES, SOURCE, config_map, npus
 from scheduler.tests.test_engine import Play
 
 TABLE = '{"1":[{"minors":[0]},{"minors":[5]}],"2":[{"minors":[2,3],"allocationScore":"7"},{"minors":[0,1]}]}'
@@ -41,6 +46,7 @@ KINDS: list[
     (single(), {}, {}, {GPU_MODEL_LABEL: "H800"}),
     ([card(minor, health=minor != 2) for minor in range(4)], {}, {}, {}),
     ([card(0, switch="a"), card(1, switch="b")], {}, {}, {GPU_PARTITION_POLICY_LABEL: "Honor"}),
+    (npus(3), {}, {}, HUAWEI),
 ]
 
 SAME_PCIE = JOINT | {"requiredScope": "SamePCIe"}
@@ -62,6 +68,9 @@ WISHES: list[tuple[ResourceList, dict[str, Any]]] = [
     ({RDMA: 60}, {DEVICE_ALLOCATE_HINT: {"rdma": {"selector": {"matchLabels": NIC_LABELS}}}}),
     ({RDMA: 100}, {DEVICE_ALLOCATE_HINT: {"rdma": {"selector": {"matchLabels": {"type": "none"}}}}}),
     ({GPU: 100}, {DEVICE_ALLOCATE_HINT: "not a hint"}),
+    ({GPU_SHARED: 1, **SIZES["vir04"]}, {}),
+    ({GPU_SHARED: 1, **SIZES["vir04_4c_dvpp"]}, {}),
+    ({NPU_CORE: 16, GPU_MEMORY_RATIO: 200}, {}),
 ]
 
 
@@ -70,7 +79,15 @@ def nodes(draw: st.DrawFn) -> tuple[Node, Device | None]:
     name = f"n{draw(st.integers(0, 4))}"
     infos, labels, annotations, node_labels = draw(st.sampled_from(KINDS))
     allocatable: ResourceList = {"cpu": "64", "memory": "512Gi", "pods": "30", RDMA: 800, GPU: 800}
-    allocatable |= {GPU_CORE: 800, GPU_MEMORY_RATIO: 800, GPU_SHARED: 800, GPU_MEMORY: "640Gi"}
+    allocatable |= {
+        NPU_CORE: 64,
+        NPU_CPU: 56,
+        NPU_DVPP: 800,
+        GPU_CORE: 800,
+        GPU_MEMORY_RATIO: 800,
+        GPU_SHARED: 800,
+        GPU_MEMORY: "640Gi",
+    }
     node = Node(ObjectMeta(name=name, uid=name, labels=node_labels), NodeSpec(), NodeStatus(allocatable=allocatable))
     return node, Device(ObjectMeta(name=name, labels=labels, annotations=annotations), DeviceSpec(tuple(infos)))
 
@@ -81,12 +98,14 @@ events = st.one_of(
     st.tuples(st.just("wish"), wishes),
     st.tuples(st.just("node"), nodes()),
     st.tuples(st.just("relabel"), st.integers(0, 4)),
+    st.tuples(st.just("sizes"), st.booleans()),
+    st.tuples(st.just("stranger"), st.integers(0, 7)),
     st.tuples(st.just("delete"), st.integers(0, 30)),
 )
 
 
 class WishfulPlay(Play):
-    """Pods with annotations, and nodes whose labels change."""
+    """Pods with annotations, pods that others put somewhere, and sizes and labels that change."""
 
     def act(self, kind: str, what: Any) -> None:
         match kind:
@@ -105,6 +124,18 @@ class WishfulPlay(Play):
                     node = found.known
                     other = {GPU_MODEL_LABEL: "H20"} if node.metadata.labels else {GPU_PARTITION_POLICY_LABEL: "Honor"}
                     self.core.set_node(replace(node, metadata=replace(node.metadata, labels=other)))
+                self.decide()
+            case "sizes":
+                self.core.set_config_map(SOURCE, config_map() if what else None)
+                self.decide()
+            case "stranger" if self.core.cache.known_count:
+                where = min(self.core.cache, key=lambda info: (len(info.pods), info.name)).name
+                self.count += 1
+                text = f'{{"gpu":[{{"minor":{what},"resources":{{"{GPU_CORE}":"100","{GPU_MEMORY_RATIO}":"100"}}}}]}}'
+                name = f"s{self.count}"
+                metadata = ObjectMeta(name=name, namespace="d", uid=name, annotations={DEVICE_ALLOCATED: text})
+                self.core.set_pod(Pod(metadata, PodSpec(node_name=where)))
+                self.bound[name] = (Pod(metadata), where)
                 self.decide()
             case _:
                 super().act(kind, what)

@@ -21,7 +21,7 @@ from scheduler.api.device import (
     parse_allocations,
 )
 from scheduler.api.wire import ObjectMeta, ResourceList
-from scheduler.plugins.deviceshare.tests.machines import FUNCTIONS, JOINT, card, paired, single
+from scheduler.plugins.deviceshare.tests.machines import FUNCTIONS, JOINT, card, nic, paired, single
 from scheduler.tests.rig import Rig, profile
 
 SAME_PCIE = JOINT | {"requiredScope": "SamePCIe"}
@@ -164,3 +164,43 @@ def test_some_models_are_kept_from_sharing() -> None:
     rig.clock.advance(10)
     rig.run()
     assert rig.where("half") == "m"
+
+
+def test_preemption_clears_a_whole_partition_and_no_more() -> None:
+    rig = Rig()
+    machine(rig, "n", single(), labels={GPU_MODEL_LABEL: "H800", GPU_PARTITION_POLICY_LABEL: "Honor"})
+    for number in range(8):
+        rig.submit(pod(f"low-{number}").gpus(1))
+        rig.run()
+    held = {f"low-{number}": minors(rig, f"low-{number}")["gpu"][0] for number in range(8)}
+    rig.submit(pod("high").gpus(4).priority(10))
+    rig.run()
+    cleared = {held[name] for name in rig.victims()}
+    assert cleared in ({0, 1, 2, 3}, {4, 5, 6, 7})
+    for name in rig.victims():
+        rig.delete(name)
+    rig.clock.advance(10)
+    rig.run()
+    assert set(minors(rig, "high")["gpu"]) == cleared
+
+
+def test_preemption_frees_virtual_functions() -> None:
+    rig = Rig()
+    bus = "0000:1f:00"
+    infos = [*(info for info in paired() if info.type == "gpu"), nic(1, switch="s0", bus=bus)]
+    machine(rig, "n", infos)
+    for number in range(4):
+        rig.submit(wishing(pod(f"low-{number}").resources({RDMA: 1}), hint=FUNCTIONS))
+        rig.run()
+    rig.submit(wishing(pod("equal").resources({RDMA: 1}), hint=FUNCTIONS))
+    rig.run()
+    assert rig.where("equal") == ""
+    assert "1 Insufficient rdma devices" in rig.message("equal"), "the card has 96 percent left, but no function"
+    rig.submit(wishing(pod("high").resources({RDMA: 1}).priority(10), hint=FUNCTIONS))
+    rig.run()
+    (victim,) = rig.victims()
+    held = parse_allocations(rig.binding(victim).annotations)["rdma"][0].extension
+    rig.delete(victim)
+    rig.clock.advance(10)
+    rig.run()
+    assert parse_allocations(rig.binding("high").annotations)["rdma"][0].extension == held

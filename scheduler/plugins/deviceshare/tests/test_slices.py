@@ -52,19 +52,22 @@ def config_map(sizes: Any = None) -> ConfigMap:
     return ConfigMap(data={"data.yaml": text})
 
 
-def ascend(rig: Rig, *, labels: dict[str, str] | None = None, cards: int = 8) -> None:
-    """A node with so many cards of 24 GiB, each on a switch of its own."""
+def npus(cards: int) -> list[DeviceInfo]:
+    """Cards of 24 GiB, each on a switch of its own."""
     each: ResourceList = {GPU_MEMORY: "24Gi", GPU_MEMORY_RATIO: 100, NPU_CORE: 8, NPU_CPU: 7, NPU_DVPP: 100}
-    infos = tuple(
+    return [
         DeviceInfo(
             "gpu", minor, f"NPU-{minor}", health=True, resources=each,
             topology=DeviceTopology(0, 0, f"s{minor}", f"0000:{minor}"),
         )
         for minor in range(cards)
-    )  # fmt: skip
+    ]  # fmt: skip
+
+
+def ascend(rig: Rig, *, labels: dict[str, str] | None = None, cards: int = 8) -> None:
     plenty: ResourceList = {GPU_MEMORY: "192Gi", GPU_SHARED: 800, NPU_CORE: 64, NPU_CPU: 56, NPU_DVPP: 800}
     rig.node("n", more={**plenty, GPU_MEMORY_RATIO: 800}, labels=labels or {})
-    rig.core.set_device("n", Device(ObjectMeta(name="n"), DeviceSpec(infos)))
+    rig.core.set_device("n", Device(ObjectMeta(name="n"), DeviceSpec(tuple(npus(cards)))))
 
 
 def ask(rig: Rig, name: str, wanted: ResourceList) -> None:
