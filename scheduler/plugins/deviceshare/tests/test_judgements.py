@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from scheduler.api.clock import SimClock
 from scheduler.api.core import Container, Node, NodeSpec, NodeStatus, Pod, PodSpec, ResourceRequirements
 from scheduler.api.device import (
     DEVICE_ALLOCATE_HINT,
@@ -31,8 +32,10 @@ from scheduler.api.device import (
     DeviceSpec,
 )
 from scheduler.api.wire import ObjectMeta, ResourceList
+from scheduler.app import build_core
 from scheduler.plugins.deviceshare.tests.machines import FUNCTIONS, JOINT, NIC_LABELS, card, paired, single
 from scheduler.plugins.deviceshare.tests.test_slices import HUAWEI, SIZES, SOURCE, config_map, npus
+from scheduler.tests.rig import profile
 from scheduler.tests.test_engine import Play
 
 TABLE = '{"1":[{"minors":[0]},{"minors":[5]}],"2":[{"minors":[2,3],"allocationScore":"7"},{"minors":[0,1]}]}'
@@ -107,6 +110,10 @@ events = st.one_of(
 class WishfulPlay(Play):
     """Pods with annotations, pods that others put somewhere, and sizes and labels that change."""
 
+    def __init__(self, **parts: Any) -> None:
+        super().__init__("spread")
+        self.core = build_core(profile(**parts), SimClock(), seed=3)
+
     def act(self, kind: str, what: Any) -> None:
         match kind:
             case "wish":
@@ -141,17 +148,54 @@ class WishfulPlay(Play):
                 super().act(kind, what)
 
 
-@pytest.mark.parametrize("profile", ["spread", "pack"])
+def arguments(strategy: str) -> list[Any]:
+    return [{"name": "DeviceShare", "args": {"scoringStrategy": {"type": strategy}}}]
+
+
+CARDS_ALONE = {"score": {"disabled": [{"name": "*"}], "enabled": [{"name": "DeviceShare", "weight": 3}]}}
+PROFILES: list[dict[str, Any]] = [
+    {},
+    {"pluginConfig": arguments("MostAllocated")},
+    {"pluginConfig": arguments("MostAllocated"), "plugins": CARDS_ALONE},
+    {"pluginConfig": arguments("LeastAllocated"), "plugins": CARDS_ALONE},
+]
+
+
+@pytest.mark.parametrize("parts", PROFILES, ids=["spread", "pack", "pack-by-cards", "spread-by-cards"])
 @settings(
-    max_examples=120, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck),
+    max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate, Phase.shrink],
 )  # fmt: skip
 @given(start=st.lists(nodes(), min_size=1, max_size=4), story=st.lists(events, min_size=5, max_size=40))
 def test_kept_verdicts_are_what_asking_everybody_anew_gives(
-    profile: str, start: list[tuple[Node, Device | None]], story: list[tuple[str, Any]]
+    parts: dict[str, Any], start: list[tuple[Node, Device | None]], story: list[tuple[str, Any]]
 ) -> None:
-    play = WishfulPlay(profile)
+    play = WishfulPlay(**parts)
     for item in start:
         play.act("node", item)
     for kind, what in story:
         play.act(kind, what)
+
+
+def selecting(value: str) -> dict[str, Any]:
+    return {DEVICE_ALLOCATE_HINT: {"gpu": {"selector": {"matchLabels": {"bin": value}}}}}
+
+
+SHARES: list[tuple[ResourceList, dict[str, Any]]] = [
+    ({GPU_CORE: percent, GPU_MEMORY_RATIO: percent}, selecting(value)) for percent in (20, 50) for value in "ab"
+]
+
+
+@pytest.mark.parametrize("strategy", ["MostAllocated", "LeastAllocated"])
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(story=st.lists(st.one_of(st.sampled_from(SHARES), st.integers(0, 30)), min_size=10, max_size=60))
+def test_scores_of_selected_cards_move_with_what_is_taken_of_them(strategy: str, story: list[Any]) -> None:
+    play = WishfulPlay(pluginConfig=arguments(strategy), plugins=CARDS_ALONE)
+    allocatable: ResourceList = {"cpu": "64", "memory": "512Gi", "pods": "99", GPU_CORE: 800, GPU_MEMORY_RATIO: 800}
+    for number in range(6):
+        name = f"n{number}"
+        node = Node(ObjectMeta(name=name, uid=name), NodeSpec(), NodeStatus(allocatable=allocatable))
+        cards = tuple(replace(card(minor), labels={"bin": "aabab"[minor % 5 - number % 2]}) for minor in range(4))
+        play.act("node", (node, Device(ObjectMeta(name=name), DeviceSpec(cards))))
+    for what in story:
+        play.act("delete" if isinstance(what, int) else "wish", what)
