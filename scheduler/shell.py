@@ -34,7 +34,16 @@ K = TypeVar("K")
 class Shell:
     """Runs one core against one API server."""
 
-    def __init__(self, core: Core, transport: Transport, clock: Clock, *, name: str = "seatrial-scheduler") -> None:
+    def __init__(
+        self,
+        core: Core,
+        transport: Transport,
+        clock: Clock,
+        *,
+        name: str = "seatrial-scheduler",
+        on_synced: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_synced` is called once, when the whole cluster has been seen and before the first decision."""
         self.core = core
         self._transport = transport
         self._clock = clock
@@ -43,6 +52,7 @@ class Shell:
         self.binder = Binder(core, rest, clock, self.events, self._plan)
         self._planned = False
         self._running = False
+        self._on_synced = on_synced
         core.on_ready = self._plan  # type: ignore[method-assign]
         self._informers: list[Informer[Any]] = [
             self._follow("/api/v1/nodes", _decoder(Node), core.set_node, lambda node: core.remove_node(node.name)),
@@ -122,6 +132,7 @@ class Shell:
         if not self._running and all(informer.synced for informer in self._informers):
             log.info("shell synced nodes=%d queue=%s", self.core.cache.known_count, self.core.queue.counts())
             self._running = True
+            self._on_synced()
             self._plan()
 
     def _plan(self) -> None:
