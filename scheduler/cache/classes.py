@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from scheduler.api.core import Pod, PodSpec
 from scheduler.api.device import RENAMED
+from scheduler.api.ports import host_ports
 from scheduler.api.quantity import QuantityError
 from scheduler.api.requests import Amounts, nonzero_requests, pod_requests
 from scheduler.cache.resources import PODS_COLUMN, ResourceIndex
@@ -77,7 +78,7 @@ class ClassBook:
         content = _encode((
             sorted(requests.items()), nonzero, invalid, values, spec.scheduler_name, sorted(spec.node_selector.items()),
             spec.affinity, spec.tolerations, spec.topology_spread_constraints,
-            [port for container in spec.containers for port in container.ports if port.host_port],
+            sorted(host_ports(spec)),
             sorted(container.image for container in (*spec.init_containers, *spec.containers)),
             [volume.persistent_volume_claim for volume in spec.volumes if volume.persistent_volume_claim],
             pod.metadata.namespace if _namespace_matters(spec) else "",

@@ -1,7 +1,7 @@
 """What plugins may ask of the scheduler around them."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeVar
 
 from scheduler.api.clock import Clock
 from scheduler.api.core import PodDisruptionBudget
@@ -13,6 +13,9 @@ from scheduler.framework.status import Status
 
 if TYPE_CHECKING:
     from scheduler.framework.runner import Runner
+
+
+T = TypeVar("T")
 
 
 class Nominator:
@@ -59,10 +62,17 @@ class Handle:
         self.nominator = Nominator()
         self.budgets: dict[str, PodDisruptionBudget] = {}  # by namespace/name
         self._runners: dict[str, Runner] = {}
+        self._shared: dict[object, object] = {}
 
     @property
     def columns(self) -> NodeColumns:
         return self.cache.columns
+
+    def shared(self, kind: Callable[[Cache], T]) -> T:
+        """The one `kind` that all plugins of all profiles share, made when first asked for."""
+        if kind not in self._shared:
+            self._shared[kind] = kind(self.cache)
+        return self._shared[kind]  # type: ignore[return-value]
 
     def register(self, runner: "Runner") -> None:
         self._runners[runner.scheduler_name] = runner

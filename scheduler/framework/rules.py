@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from scheduler.cache.classes import PodClass
-from scheduler.framework.points import Filter, FilterColumns, PreFilter, Scope, Score, ScoreColumns
+from scheduler.framework.points import Filter, FilterColumns, Plugin, PreFilter, Scope, Score, ScoreColumns
 from scheduler.framework.state import SKIPPED, CycleState
 from scheduler.framework.status import Status
 
@@ -30,6 +30,12 @@ class ClassRules:
     moving_scores: list[Weighted] = field(default_factory=list)
     moving_normalized: list[Weighted] = field(default_factory=list)
     cycle_scores: list[Weighted] = field(default_factory=list)
+
+    @property
+    def versioned(self) -> list[Plugin]:
+        """Plugins whose verdicts on all nodes can go stale at once."""
+        plugins: list[Plugin] = [*self.node_filters, *(score for score, _ in self.node_scores)]
+        return [plugin for plugin in plugins if type(plugin).version is not Plugin.version]
 
     @property
     def columnar(self) -> bool:

@@ -63,6 +63,8 @@ class ClassVerdicts:
         self._node_scores = [_NodeScore(*item) for item in rules.node_scores if item[0].normalizer is not None]
         self._normalized = bool(self._node_scores or rules.moving_normalized)
         self._needs_cycle = bool(rules.cycle_pre_filters or rules.cycle_filters or rules.cycle_scores)
+        self._versioned = rules.versioned
+        self._versions = [-1] * len(self._versioned)
         self._kept_filters = {*rules.node_filters, *rules.moving_filters}
         self._reasons: Reasons | None = None
         self._reasons_position = -1
@@ -91,8 +93,12 @@ class ClassVerdicts:
         if board is None:
             return
         board.visit(self)
+        if self._versioned:
+            versions = [plugin.version for plugin in self._versioned]
+            if versions != self._versions:
+                self._versions, self.position = versions, -1
         position, self.position = self.position, board.end
-        if position != board.end:
+        if position != board.end or position < 0:
             changed = board.opened_since(position) if position >= 0 else None
             if changed is None:
                 self.judge_nodes(everything=True)

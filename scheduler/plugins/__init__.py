@@ -4,6 +4,8 @@ from scheduler.framework.points import Plugin
 from scheduler.plugins.binding import DefaultBinder
 from scheduler.plugins.defaultpreemption import DefaultPreemption, DefaultPreemptionArgs
 from scheduler.plugins.deviceshare.plugin import DeviceShare, DeviceShareArgs
+from scheduler.plugins.imagelocality import ImageLocality
+from scheduler.plugins.nodeports import NodePorts
 from scheduler.plugins.noderesources.balanced import (
     NodeResourcesBalancedAllocation,
     NodeResourcesBalancedAllocationArgs,
@@ -21,10 +23,12 @@ TABLE: dict[str, tuple[type[Plugin], int]] = {
         (NodeName, 0),
         (TaintToleration, 3),
         (NodeAffinity, 2),
+        (NodePorts, 0),
         (NodeResourcesFit, 1),
         (DeviceShare, 1),
         (DefaultPreemption, 0),
         (NodeResourcesBalancedAllocation, 1),
+        (ImageLocality, 1),
         (DefaultBinder, 0),
     )
 }

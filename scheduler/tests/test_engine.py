@@ -10,6 +10,8 @@ from scheduler.api.clock import SimClock
 from scheduler.api.core import (
     Affinity,
     Container,
+    ContainerImage,
+    ContainerPort,
     Node,
     NodeAffinity,
     NodeSelector,
@@ -106,6 +108,15 @@ taints = st.lists(
 ).map(tuple)
 
 
+images = st.lists(st.sampled_from(["a", "b:2", "reg:5000/c"]), max_size=2, unique=True).map(
+    lambda names: tuple(ContainerImage((name if ":2" in name else f"{name}:latest",), 700 << 20) for name in names)
+)
+ports = st.sampled_from([
+    (), (), (), (ContainerPort(80, 80),), (ContainerPort(80, 80, "10.0.0.1"),),
+    (ContainerPort(80, 80, protocol="UDP"),), (ContainerPort(80, 80, "10.0.0.2"), ContainerPort(81, 81)),
+])  # fmt: skip
+
+
 @st.composite
 def nodes(draw: st.DrawFn) -> tuple[Node, Device | None]:
     name = f"n{draw(st.integers(0, 7))}"
@@ -134,7 +145,7 @@ def nodes(draw: st.DrawFn) -> tuple[Node, Device | None]:
     node = Node(
         ObjectMeta(name=name, uid=name, labels={"zone": draw(zones), "kubernetes.io/hostname": name}),
         NodeSpec(unschedulable=not draw(st.integers(0, 9)), taints=draw(taints) if draw(st.booleans()) else ()),
-        NodeStatus(allocatable=allocatable),
+        NodeStatus(allocatable=allocatable, images=draw(images) if draw(st.booleans()) else ()),
     )
     return node, device
 
@@ -166,7 +177,13 @@ def specs(draw: st.DrawFn) -> PodSpec:
         preferred = (PreferredSchedulingTerm(draw(st.integers(1, 100)), term),)
     affinity = Affinity(NodeAffinity(required, preferred or ())) if required or preferred else None
     return PodSpec(
-        containers=(Container(resources=ResourceRequirements(requests)),),
+        containers=(
+            Container(
+                image=draw(st.sampled_from(["", "", "a", "b:2", "reg:5000/c"])),
+                resources=ResourceRequirements(requests),
+                ports=draw(ports),
+            ),
+        ),
         node_selector={"zone": draw(zones)} if not draw(st.integers(0, 5)) else {},
         affinity=affinity,
         tolerations=(Toleration(key="gpu", operator="Exists"),) if draw(st.booleans()) else (),
