@@ -300,7 +300,11 @@ class Core:
 def _class_key(info: PodInfo, state: CycleState) -> ClassKey:
     """What a pod has in common with those that can be placed whenever it can."""
     metadata = info.pod.metadata
-    mark = f"{metadata.namespace} {sorted(metadata.labels.items())}" if WIDE in state else ""
+    mark = ""
+    if WIDE in state:
+        claims = [volume.persistent_volume_claim.claim_name for volume in info.pod.spec.volumes
+                  if volume.persistent_volume_claim]  # fmt: skip
+        mark = f"{metadata.namespace} {sorted(metadata.labels.items())} {claims}"
     return info.pod.spec.scheduler_name, info.shape.id, mark
 
 

@@ -21,12 +21,14 @@ class Domain:
     @property
     def size(self) -> int:
         """How many numbers there are."""
+        self._fact.codes()
         return len(self._fact.values)
 
     def present(self) -> Bools:
         """Whether the row's node exists and has the label, for each row in use."""
+        codes = self.codes()  # may make new values known
         has = np.array([value is not None for value in self._fact.values] or [False], np.bool_)
-        return has[self.codes()] & self._columns.known[: self._columns.count]
+        return has[codes] & self._columns.known[: self._columns.count]
 
     def sums(self, counts: Ints, where: Bools) -> Ints:
         """Sum `counts` [row] over the rows of `where`, by number."""

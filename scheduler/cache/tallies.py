@@ -105,7 +105,7 @@ class Tallies(Listener):
         if found:
             self._change(info, found, -1)
 
-    def pod_changed(self, info: PodInfo, before: Pod) -> None:
+    def pod_changed(self, info: PodInfo, before: Pod) -> None:  # noqa: ARG002
         self.pod_gone(info)
         self.pod_placed(info)
 

@@ -12,6 +12,7 @@ from scheduler.plugins.noderesources.balanced import (
 )
 from scheduler.plugins.noderesources.fit import NodeResourcesFit, NodeResourcesFitArgs
 from scheduler.plugins.placement import NodeAffinity, NodeName, NodeUnschedulable, TaintToleration
+from scheduler.plugins.podtopologyspread.plugin import PodTopologySpread, PodTopologySpreadArgs
 from scheduler.plugins.queueing import PrioritySort, SchedulingGates
 
 TABLE: dict[str, tuple[type[Plugin], int]] = {
@@ -25,6 +26,7 @@ TABLE: dict[str, tuple[type[Plugin], int]] = {
         (NodeAffinity, 2),
         (NodePorts, 0),
         (NodeResourcesFit, 1),
+        (PodTopologySpread, 2),
         (DeviceShare, 1),
         (DefaultPreemption, 0),
         (NodeResourcesBalancedAllocation, 1),
@@ -38,4 +40,5 @@ ARGS = {
     "DeviceShare": DeviceShareArgs,
     "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocationArgs,
     "NodeResourcesFit": NodeResourcesFitArgs,
+    "PodTopologySpread": PodTopologySpreadArgs,
 }

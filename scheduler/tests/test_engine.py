@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from scheduler.api.clock import SimClock
 from scheduler.api.core import (
@@ -24,6 +25,7 @@ from scheduler.api.core import (
     ResourceRequirements,
     Taint,
     Toleration,
+    TopologySpreadConstraint,
 )
 from scheduler.api.device import (
     GPU,
@@ -36,7 +38,7 @@ from scheduler.api.device import (
     DeviceInfo,
     DeviceSpec,
 )
-from scheduler.api.wire import ObjectMeta, Requirement, ResourceList
+from scheduler.api.wire import LabelSelector, ObjectMeta, Requirement, ResourceList
 from scheduler.app import build_core
 from scheduler.config import Configuration, parse
 from scheduler.cycle import Core
@@ -117,6 +119,34 @@ ports = st.sampled_from([
 ])  # fmt: skip
 
 
+racks = st.sampled_from([{}, {"rack": "r1"}, {"rack": "r2"}])
+selectors = st.sampled_from([
+    LabelSelector({"app": "a"}), LabelSelector({"app": "b"}),
+    LabelSelector({}, (Requirement("app", "In", ("a", "b")),)),
+    LabelSelector({}, (Requirement("tier", "Exists"),)), LabelSelector({}, (Requirement("tier", "DoesNotExist"),)),
+    LabelSelector(), None,
+])  # fmt: skip
+spreads = st.lists(
+    st.builds(
+        TopologySpreadConstraint,
+        max_skew=st.integers(1, 2),
+        topology_key=st.sampled_from(["zone", "rack", "kubernetes.io/hostname"]),
+        when_unsatisfiable=st.sampled_from(["DoNotSchedule", "ScheduleAnyway"]),
+        label_selector=selectors,
+        min_domains=st.sampled_from([None, None, 2, 3]),
+        node_affinity_policy=st.sampled_from(["Honor", "Ignore"]),
+        node_taints_policy=st.sampled_from(["Honor", "Ignore"]),
+        match_label_keys=st.sampled_from([(), ("tier",)]),
+    ),
+    max_size=2,
+).map(tuple)
+marks = st.builds(
+    ObjectMeta,
+    namespace=st.sampled_from(["d", "d", "e"]),
+    labels=st.sampled_from([{}, {"app": "a"}, {"app": "b"}, {"app": "a", "tier": "x"}, {"app": "a", "tier": "y"}]),
+)
+
+
 @st.composite
 def nodes(draw: st.DrawFn) -> tuple[Node, Device | None]:
     name = f"n{draw(st.integers(0, 7))}"
@@ -143,7 +173,7 @@ def nodes(draw: st.DrawFn) -> tuple[Node, Device | None]:
         infos.append(DeviceInfo("rdma", 0, "0000:1f:00.0", health=True, resources={RDMA: 100}))
         device = Device(ObjectMeta(name=name), DeviceSpec(tuple(infos)))
     node = Node(
-        ObjectMeta(name=name, uid=name, labels={"zone": draw(zones), "kubernetes.io/hostname": name}),
+        ObjectMeta(name=name, uid=name, labels={"zone": draw(zones), "kubernetes.io/hostname": name} | draw(racks)),
         NodeSpec(unschedulable=not draw(st.integers(0, 9)), taints=draw(taints) if draw(st.booleans()) else ()),
         NodeStatus(allocatable=allocatable, images=draw(images) if draw(st.booleans()) else ()),
     )
@@ -187,16 +217,19 @@ def specs(draw: st.DrawFn) -> PodSpec:
         node_selector={"zone": draw(zones)} if not draw(st.integers(0, 5)) else {},
         affinity=affinity,
         tolerations=(Toleration(key="gpu", operator="Exists"),) if draw(st.booleans()) else (),
+        topology_spread_constraints=draw(spreads) if draw(st.booleans()) else (),
         priority=draw(st.sampled_from([0, 0, 10])),
     )
 
 
 @st.composite
 def events(draw: st.DrawFn) -> tuple[str, Any]:
-    kind = draw(st.sampled_from(["pod"] * 8 + ["node", "node", "gone", "device", "delete", "delete", "foreign"]))
+    kind = draw(
+        st.sampled_from(["pod"] * 8 + ["node", "node", "gone", "device", "delete", "delete", "foreign", "leaving"])
+    )
     match kind:
         case "pod" | "foreign":
-            return kind, draw(specs())
+            return kind, (draw(specs()), draw(marks))
         case "node":
             return kind, draw(nodes())
         case "device":
@@ -231,14 +264,22 @@ class Play:
                 uid = sorted(self.bound)[what % len(self.bound)]
                 del self.bound[uid]
                 core.remove_pod(uid)
+            case "leaving" if self.bound:
+                uid = sorted(self.bound)[what % len(self.bound)]
+                pod, name = self.bound[uid]
+                metadata = replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z", labels={"app": "b"})
+                self.bound[uid] = (Pod(metadata, replace(pod.spec, node_name=name)), name)
+                core.set_pod(self.bound[uid][0])
             case "pod":
                 self.count += 1
-                core.set_pod(Pod(ObjectMeta(name=f"p{self.count}", namespace="d", uid=f"u{self.count:04}"), what))
+                spec, metadata = what
+                core.set_pod(Pod(replace(metadata, name=f"p{self.count}", uid=f"u{self.count:04}"), spec))
             case "foreign" if list(core.cache):
                 node = sorted(core.cache, key=lambda info: info.name)[self.count % core.cache.known_count]
                 self.count += 1
-                spec = PodSpec(containers=what.containers, node_name=node.name)
-                pod = Pod(ObjectMeta(name=f"f{self.count}", namespace="d", uid=f"u{self.count:04}"), spec)
+                spec, metadata = what
+                spec = PodSpec(containers=spec.containers, node_name=node.name)
+                pod = Pod(replace(metadata, name=f"f{self.count}", uid=f"u{self.count:04}"), spec)
                 core.set_pod(pod)
                 self.bound[pod.metadata.uid] = (pod, node.name)
         self.decide()
