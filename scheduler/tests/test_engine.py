@@ -25,7 +25,6 @@ from scheduler.api.core import (
     ResourceRequirements,
     Taint,
     Toleration,
-    TopologySpreadConstraint,
 )
 from scheduler.api.device import (
     GPU,
@@ -38,7 +37,7 @@ from scheduler.api.device import (
     DeviceInfo,
     DeviceSpec,
 )
-from scheduler.api.wire import LabelSelector, ObjectMeta, Requirement, ResourceList
+from scheduler.api.wire import ObjectMeta, Requirement, ResourceList
 from scheduler.app import build_core
 from scheduler.config import Configuration, parse
 from scheduler.cycle import Core
@@ -119,34 +118,6 @@ ports = st.sampled_from([
 ])  # fmt: skip
 
 
-racks = st.sampled_from([{}, {"rack": "r1"}, {"rack": "r2"}])
-selectors = st.sampled_from([
-    LabelSelector({"app": "a"}), LabelSelector({"app": "b"}),
-    LabelSelector({}, (Requirement("app", "In", ("a", "b")),)),
-    LabelSelector({}, (Requirement("tier", "Exists"),)), LabelSelector({}, (Requirement("tier", "DoesNotExist"),)),
-    LabelSelector(), None,
-])  # fmt: skip
-spreads = st.lists(
-    st.builds(
-        TopologySpreadConstraint,
-        max_skew=st.integers(1, 2),
-        topology_key=st.sampled_from(["zone", "rack", "kubernetes.io/hostname"]),
-        when_unsatisfiable=st.sampled_from(["DoNotSchedule", "ScheduleAnyway"]),
-        label_selector=selectors,
-        min_domains=st.sampled_from([None, None, 2, 3]),
-        node_affinity_policy=st.sampled_from(["Honor", "Ignore"]),
-        node_taints_policy=st.sampled_from(["Honor", "Ignore"]),
-        match_label_keys=st.sampled_from([(), ("tier",)]),
-    ),
-    max_size=2,
-).map(tuple)
-marks = st.builds(
-    ObjectMeta,
-    namespace=st.sampled_from(["d", "d", "e"]),
-    labels=st.sampled_from([{}, {"app": "a"}, {"app": "b"}, {"app": "a", "tier": "x"}, {"app": "a", "tier": "y"}]),
-)
-
-
 @st.composite
 def nodes(draw: st.DrawFn) -> tuple[Node, Device | None]:
     name = f"n{draw(st.integers(0, 7))}"
@@ -173,7 +144,7 @@ def nodes(draw: st.DrawFn) -> tuple[Node, Device | None]:
         infos.append(DeviceInfo("rdma", 0, "0000:1f:00.0", health=True, resources={RDMA: 100}))
         device = Device(ObjectMeta(name=name), DeviceSpec(tuple(infos)))
     node = Node(
-        ObjectMeta(name=name, uid=name, labels={"zone": draw(zones), "kubernetes.io/hostname": name} | draw(racks)),
+        ObjectMeta(name=name, uid=name, labels={"zone": draw(zones), "kubernetes.io/hostname": name}),
         NodeSpec(unschedulable=not draw(st.integers(0, 9)), taints=draw(taints) if draw(st.booleans()) else ()),
         NodeStatus(allocatable=allocatable, images=draw(images) if draw(st.booleans()) else ()),
     )
@@ -217,7 +188,6 @@ def specs(draw: st.DrawFn) -> PodSpec:
         node_selector={"zone": draw(zones)} if not draw(st.integers(0, 5)) else {},
         affinity=affinity,
         tolerations=(Toleration(key="gpu", operator="Exists"),) if draw(st.booleans()) else (),
-        topology_spread_constraints=draw(spreads) if draw(st.booleans()) else (),
         priority=draw(st.sampled_from([0, 0, 10])),
     )
 
@@ -229,7 +199,7 @@ def events(draw: st.DrawFn) -> tuple[str, Any]:
     )
     match kind:
         case "pod" | "foreign":
-            return kind, (draw(specs()), draw(marks))
+            return kind, (draw(specs()), ObjectMeta(namespace="d"))
         case "node":
             return kind, draw(nodes())
         case "device":
@@ -241,8 +211,8 @@ def events(draw: st.DrawFn) -> tuple[str, Any]:
 class Play:
     """Feeds one core with events; asks the reference before each decision."""
 
-    def __init__(self, profile: str) -> None:
-        self.core: Core = build_core(configuration(profile), SimClock(), seed=3)
+    def __init__(self, settings: Configuration) -> None:
+        self.core: Core = build_core(settings, SimClock(), seed=3)
         self.runner = self.core.handle.runner_of  # by pod
         self.pods: dict[str, Pod] = {}
         self.bound: dict[str, tuple[Pod, str]] = {}
@@ -319,7 +289,7 @@ class Play:
 def test_kept_verdicts_are_what_asking_everybody_anew_gives(
     profile: str, start: list[tuple[Node, Device | None]], story: list[tuple[str, Any]]
 ) -> None:
-    play = Play(profile)
+    play = Play(configuration(profile))
     for item in start:
         play.act("node", item)
     for kind, what in story:
