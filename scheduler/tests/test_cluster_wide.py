@@ -16,6 +16,7 @@ from scheduler.api.core import (
     NodeSpec,
     NodeStatus,
     PodSpec,
+    PreferredSchedulingTerm,
     ResourceRequirements,
     Taint,
     Toleration,
@@ -37,7 +38,15 @@ def only(*names: str) -> dict[str, Any]:
 PROFILES = {
     "defaults": Configuration(profiles=(ProfileConfig("default-scheduler"),)),
     "spread-alone": profile(plugins=only("PodTopologySpread")),
+    "spread-first": profile(
+        plugins=only("PodTopologySpread", "NodeAffinity") | {"filter": {"enabled": [{"name": "PodTopologySpread"}]}}
+    ),
 }
+
+LIKES = tuple(  # what the best of these gets depends on whether nodes that are liked more are feasible
+    PreferredSchedulingTerm(weight, NodeSelectorTerm((Requirement("zone", "In", (zone,)),)))
+    for zone, weight in (("a", 100), ("b", 40), ("c", 3))
+)
 
 labels = st.sampled_from([{}, {"app": "a"}, {"app": "a"}, {"app": "b"}, {"app": "a", "tier": "x"}, {"tier": "y"}])
 keys = st.sampled_from(["zone", "zone", "rack", HOST])
@@ -89,10 +98,11 @@ def specs(draw: st.DrawFn) -> PodSpec:
     required = None
     if not draw(st.integers(0, 5)):
         required = NodeSelector((NodeSelectorTerm((Requirement("zone", "In", draw(pairs)),)),))
+    preferred = draw(st.sampled_from([(), (), LIKES]))
     return PodSpec(
         containers=(Container(resources=ResourceRequirements({"cpu": draw(st.sampled_from(["1", "8"]))})),),
         node_selector={"zone": draw(st.sampled_from(["a", "b"]))} if not draw(st.integers(0, 6)) else {},
-        affinity=Affinity(NodeAffinity(required)) if required else None,
+        affinity=Affinity(NodeAffinity(required, preferred)) if required or preferred else None,
         tolerations=(Toleration(key="t", operator="Exists"),) if draw(st.booleans()) else (),
         topology_spread_constraints=draw(spreads) if draw(st.integers(0, 3)) else (),
         priority=draw(st.sampled_from([0, 0, 10])),
