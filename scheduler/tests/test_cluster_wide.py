@@ -45,7 +45,7 @@ PROFILES = {
 
 LIKES = tuple(  # what the best of these gets depends on whether nodes that are liked more are feasible
     PreferredSchedulingTerm(weight, NodeSelectorTerm((Requirement("zone", "In", (zone,)),)))
-    for zone, weight in (("a", 100), ("b", 40), ("c", 3))
+    for zone, weight in (("a", 100), ("b", 8), ("c", 4))
 )
 
 labels = st.sampled_from([{}, {"app": "a"}, {"app": "a"}, {"app": "b"}, {"app": "a", "tier": "x"}, {"tier": "y"}])
