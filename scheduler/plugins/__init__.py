@@ -5,6 +5,7 @@ from scheduler.plugins.binding import DefaultBinder
 from scheduler.plugins.defaultpreemption import DefaultPreemption, DefaultPreemptionArgs
 from scheduler.plugins.deviceshare.plugin import DeviceShare, DeviceShareArgs
 from scheduler.plugins.imagelocality import ImageLocality
+from scheduler.plugins.interpodaffinity.plugin import InterPodAffinity, InterPodAffinityArgs
 from scheduler.plugins.nodeports import NodePorts
 from scheduler.plugins.noderesources.balanced import (
     NodeResourcesBalancedAllocation,
@@ -27,6 +28,7 @@ TABLE: dict[str, tuple[type[Plugin], int]] = {
         (NodePorts, 0),
         (NodeResourcesFit, 1),
         (PodTopologySpread, 2),
+        (InterPodAffinity, 2),
         (DeviceShare, 1),
         (DefaultPreemption, 0),
         (NodeResourcesBalancedAllocation, 1),
@@ -38,6 +40,7 @@ TABLE: dict[str, tuple[type[Plugin], int]] = {
 ARGS = {
     "DefaultPreemption": DefaultPreemptionArgs,
     "DeviceShare": DeviceShareArgs,
+    "InterPodAffinity": InterPodAffinityArgs,
     "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocationArgs,
     "NodeResourcesFit": NodeResourcesFitArgs,
     "PodTopologySpread": PodTopologySpreadArgs,

@@ -15,12 +15,15 @@ from scheduler.api.core import (
     NodeSelectorTerm,
     NodeSpec,
     NodeStatus,
+    PodAffinity,
+    PodAffinityTerm,
     PodSpec,
     PreferredSchedulingTerm,
     ResourceRequirements,
     Taint,
     Toleration,
     TopologySpreadConstraint,
+    WeightedPodAffinityTerm,
 )
 from scheduler.api.wire import LabelSelector, ObjectMeta, Requirement
 from scheduler.config import Configuration, ProfileConfig
@@ -38,6 +41,7 @@ def only(*names: str) -> dict[str, Any]:
 PROFILES = {
     "defaults": Configuration(profiles=(ProfileConfig("default-scheduler"),)),
     "spread-alone": profile(plugins=only("PodTopologySpread")),
+    "affinity-alone": profile(plugins=only("InterPodAffinity")),
     "spread-first": profile(
         plugins=only("PodTopologySpread", "NodeAffinity") | {"filter": {"enabled": [{"name": "PodTopologySpread"}]}}
     ),
@@ -71,6 +75,22 @@ spreads = st.lists(
     min_size=1,
     max_size=2,
 ).map(tuple)
+terms = st.builds(
+    PodAffinityTerm,
+    topology_key=keys,
+    label_selector=selectors,
+    namespaces=st.sampled_from([(), (), (), ("e",), ("d", "e")]),
+    namespace_selector=st.sampled_from([None, None, None, LabelSelector(), LabelSelector({"team": "x"})]),
+    match_label_keys=st.sampled_from([(), (), ("tier",)]),
+    mismatch_label_keys=st.sampled_from([(), (), ("tier",)]),
+)
+wishes = st.builds(
+    PodAffinity,
+    required=st.lists(terms, max_size=2).map(tuple),
+    preferred=st.lists(
+        st.builds(WeightedPodAffinityTerm, weight=st.sampled_from([1, 7, 100]), pod_affinity_term=terms), max_size=2
+    ).map(tuple),
+)
 marks = st.builds(
     ObjectMeta,
     namespace=st.sampled_from(["d", "d", "e"]),
@@ -94,6 +114,13 @@ def nodes(draw: st.DrawFn) -> tuple[Node, None]:
 
 
 @st.composite
+def affinities(draw: st.DrawFn, to_nodes: NodeAffinity | None) -> Affinity | None:
+    near = draw(wishes) if not draw(st.integers(0, 3)) else None
+    far = draw(wishes) if not draw(st.integers(0, 3)) else None
+    return Affinity(to_nodes, near, far) if to_nodes or near or far else None
+
+
+@st.composite
 def specs(draw: st.DrawFn) -> PodSpec:
     required = None
     if not draw(st.integers(0, 5)):
@@ -102,9 +129,9 @@ def specs(draw: st.DrawFn) -> PodSpec:
     return PodSpec(
         containers=(Container(resources=ResourceRequirements({"cpu": draw(st.sampled_from(["1", "8"]))})),),
         node_selector={"zone": draw(st.sampled_from(["a", "b"]))} if not draw(st.integers(0, 6)) else {},
-        affinity=Affinity(NodeAffinity(required, preferred)) if required or preferred else None,
+        affinity=draw(affinities(NodeAffinity(required, preferred) if required or preferred else None)),
         tolerations=(Toleration(key="t", operator="Exists"),) if draw(st.booleans()) else (),
-        topology_spread_constraints=draw(spreads) if draw(st.integers(0, 3)) else (),
+        topology_spread_constraints=draw(spreads) if draw(st.booleans()) else (),
         priority=draw(st.sampled_from([0, 0, 10])),
     )
 
@@ -114,12 +141,14 @@ pairs = st.sampled_from([("a", "b"), ("b", "c")])
 
 @st.composite
 def events(draw: st.DrawFn) -> tuple[str, Any]:
-    kind = draw(st.sampled_from(["pod"] * 8 + ["foreign"] * 3 + ["node", "gone", "delete", "leaving"]))
+    kind = draw(st.sampled_from(["pod"] * 8 + ["foreign"] * 3 + ["node", "gone", "delete", "leaving", "labels"]))
     match kind:
         case "pod" | "foreign":
             return kind, (draw(specs()), draw(marks))
         case "node":
             return kind, draw(nodes())
+        case "labels":
+            return kind, (draw(st.sampled_from(["d", "e"])), draw(st.sampled_from([{"team": "x"}, {}, None])))
         case _:
             return kind, draw(st.integers(0, 30))
 

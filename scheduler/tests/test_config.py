@@ -18,11 +18,11 @@ def test_without_plugins_the_defaults_run() -> None:
     profile = expanded({})
     assert profile.at["filter"] == [
         "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts",
-        "NodeResourcesFit", "PodTopologySpread", "DeviceShare",
+        "NodeResourcesFit", "PodTopologySpread", "InterPodAffinity", "DeviceShare",
     ]  # fmt: skip
     assert profile.weights == {
         "TaintToleration": 3, "NodeAffinity": 2, "NodeResourcesFit": 1, "DeviceShare": 1,
-        "PodTopologySpread": 2, "NodeResourcesBalancedAllocation": 1, "ImageLocality": 1,
+        "PodTopologySpread": 2, "InterPodAffinity": 2, "NodeResourcesBalancedAllocation": 1, "ImageLocality": 1,
     }  # fmt: skip
 
 

@@ -240,6 +240,8 @@ class Play:
                 metadata = replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z", labels={"app": "b"})
                 self.bound[uid] = (Pod(metadata, replace(pod.spec, node_name=name)), name)
                 core.set_pod(self.bound[uid][0])
+            case "labels":
+                core.set_namespace(*what)
             case "pod":
                 self.count += 1
                 spec, metadata = what
@@ -248,7 +250,7 @@ class Play:
                 node = sorted(core.cache, key=lambda info: info.name)[self.count % core.cache.known_count]
                 self.count += 1
                 spec, metadata = what
-                spec = PodSpec(containers=spec.containers, node_name=node.name)
+                spec = PodSpec(containers=spec.containers, affinity=spec.affinity, node_name=node.name)
                 pod = Pod(replace(metadata, name=f"f{self.count}", uid=f"u{self.count:04}"), spec)
                 core.set_pod(pod)
                 self.bound[pod.metadata.uid] = (pod, node.name)

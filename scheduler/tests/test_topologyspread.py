@@ -120,6 +120,29 @@ def test_messages_tell_a_missing_label_from_too_many_pods() -> None:
     )
 
 
+def in_(zones: list[str]) -> dict[str, Any]:
+    return {"key": ZONE, "operator": "In", "values": zones}
+
+
+def test_likings_are_weighed_among_the_nodes_that_are_left() -> None:
+    """Zone a is liked most but out: then b is liked twice as much as c, which outweighs that it is half full."""
+    rig = cluster({"a1": ("a", 3), "b1": ("b", 0), "c1": ("c", 0)})
+    rig.running(pod("other").request(cpu="32"), "b1")
+    builder = spread("p", {})
+    builder.manifest["spec"]["affinity"] = {
+        "nodeAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "weight": weight,
+                    "preference": {"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]},
+                }
+                for zone, weight in (("a", 100), ("b", 8), ("c", 4))
+            ]
+        }
+    }
+    assert outcome(rig, builder) == "b1"
+
+
 def test_a_pod_being_deleted_does_not_count() -> None:
     rig = cluster({"a1": ("a", 1), "b1": ("b", 0)})
     rig.running(pod("b1-x").label("app", "a"), "b1")
