@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 from scheduler.api.clock import Clock
 
 T = TypeVar("T", bound=Hashable)
+FIRST_RETRY, LONGEST_RETRY = 0.005, 1000.0  # seconds, upstream's rate limiter for one key
 
 
 class Turns(Generic[T]):
@@ -16,6 +17,8 @@ class Turns(Generic[T]):
     def __init__(self, clock: Clock, work: Callable[[T], None]) -> None:
         self._clock, self._work = clock, work
         self._waiting: dict[T, None] = {}
+        self._gathering: set[T] = set()
+        self._failures: dict[T, int] = {}
         self._planned = False
 
     def add(self, key: T) -> None:
@@ -27,6 +30,27 @@ class Turns(Generic[T]):
     def later(self, delay: float, key: T) -> None:
         """Not before `delay` seconds have passed."""
         self._clock.call_later(delay, lambda: self.add(key))
+
+    def gather(self, delay: float, key: T) -> None:
+        """After `delay` seconds, once for all who ask meanwhile."""
+        if key in self._gathering or key in self._waiting:
+            return
+        self._gathering.add(key)
+        self._clock.call_later(delay, lambda: self._gathered(key))
+
+    def _gathered(self, key: T) -> None:
+        self._gathering.discard(key)
+        self.add(key)
+
+    def failed(self, key: T) -> None:
+        """Try again, after a pause that doubles with every failure."""
+        count = self._failures.get(key, 0)
+        self._failures[key] = count + 1
+        self.later(min(LONGEST_RETRY, FIRST_RETRY * 2.0 ** min(count, 40)), key)
+
+    def succeeded(self, key: T) -> None:
+        """Forget the failures of this key."""
+        self._failures.pop(key, None)
 
     def _turn(self) -> None:
         for _ in range(min(len(self._waiting), self.AT_ONCE)):
