@@ -2,9 +2,12 @@
 
 from harness.apiserver.admission import SYSTEM_CLASSES
 from harness.apiserver.controllers.budgets import Budgets
+from harness.apiserver.controllers.control import Control
+from harness.apiserver.controllers.deployments import Deployments
 from harness.apiserver.controllers.garbage import GarbageCollector
 from harness.apiserver.controllers.namespaces import Namespaces
 from harness.apiserver.controllers.nodes import Nodes
+from harness.apiserver.controllers.replicasets import REPLICATION_CONTROLLERS, ReplicaSets
 from harness.apiserver.definitions import DEFINITIONS, shipped
 from harness.apiserver.objects import Options
 from harness.apiserver.server import ApiServer
@@ -19,6 +22,10 @@ def build_server(clock: Clock, *, seed: int = 0, history: int | None = None, roo
     Budgets(server.objects)
     Nodes(server.objects, server.registry)
     Namespaces(server.objects, server.registry, root_ca).create_first()
+    control = Control(server.objects, server.registry)
+    ReplicaSets(control)
+    ReplicaSets(control, REPLICATION_CONTROLLERS)
+    Deployments(control)
     for name, value in SYSTEM_CLASSES.items():
         body = {"metadata": {"name": name}, "value": value, "description": "Used by the system's own pods."}
         _create(server, ("scheduling.k8s.io", "priorityclasses"), body)
