@@ -8,6 +8,7 @@ from harness.apiserver.controllers.garbage import GarbageCollector
 from harness.apiserver.controllers.namespaces import Namespaces
 from harness.apiserver.controllers.nodes import Nodes
 from harness.apiserver.controllers.replicasets import REPLICATION_CONTROLLERS, ReplicaSets
+from harness.apiserver.controllers.statefulsets import StatefulSets
 from harness.apiserver.definitions import DEFINITIONS, shipped
 from harness.apiserver.objects import Options
 from harness.apiserver.server import ApiServer
@@ -26,6 +27,7 @@ def build_server(clock: Clock, *, seed: int = 0, history: int | None = None, roo
     ReplicaSets(control)
     ReplicaSets(control, REPLICATION_CONTROLLERS)
     Deployments(control)
+    StatefulSets(control)
     for name, value in SYSTEM_CLASSES.items():
         body = {"metadata": {"name": name}, "value": value, "description": "Used by the system's own pods."}
         _create(server, ("scheduling.k8s.io", "priorityclasses"), body)
