@@ -6,6 +6,7 @@ from harness.apiserver.controllers.control import Control
 from harness.apiserver.controllers.daemonsets import DaemonSets
 from harness.apiserver.controllers.deployments import Deployments
 from harness.apiserver.controllers.garbage import GarbageCollector
+from harness.apiserver.controllers.jobs import Jobs
 from harness.apiserver.controllers.namespaces import Namespaces
 from harness.apiserver.controllers.nodes import Nodes
 from harness.apiserver.controllers.replicasets import REPLICATION_CONTROLLERS, ReplicaSets
@@ -30,6 +31,7 @@ def build_server(clock: Clock, *, seed: int = 0, history: int | None = None, roo
     Deployments(control)
     StatefulSets(control)
     DaemonSets(control)
+    Jobs(control)
     for name, value in SYSTEM_CLASSES.items():
         body = {"metadata": {"name": name}, "value": value, "description": "Used by the system's own pods."}
         _create(server, ("scheduling.k8s.io", "priorityclasses"), body)
