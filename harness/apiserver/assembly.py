@@ -3,6 +3,7 @@
 from harness.apiserver.admission import SYSTEM_CLASSES
 from harness.apiserver.controllers.budgets import Budgets
 from harness.apiserver.controllers.control import Control
+from harness.apiserver.controllers.cronjobs import CronJobs
 from harness.apiserver.controllers.daemonsets import DaemonSets
 from harness.apiserver.controllers.deployments import Deployments
 from harness.apiserver.controllers.garbage import GarbageCollector
@@ -32,6 +33,7 @@ def build_server(clock: Clock, *, seed: int = 0, history: int | None = None, roo
     StatefulSets(control)
     DaemonSets(control)
     Jobs(control)
+    CronJobs(control)
     for name, value in SYSTEM_CLASSES.items():
         body = {"metadata": {"name": name}, "value": value, "description": "Used by the system's own pods."}
         _create(server, ("scheduling.k8s.io", "priorityclasses"), body)
