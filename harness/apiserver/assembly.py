@@ -1,11 +1,13 @@
 """A whole API server: the store with its rules, the controllers, and what every cluster has from the start."""
 
 from harness.apiserver.admission import SYSTEM_CLASSES
+from harness.apiserver.clusterips import ClusterIps
 from harness.apiserver.controllers.budgets import Budgets
 from harness.apiserver.controllers.control import Control
 from harness.apiserver.controllers.cronjobs import CronJobs
 from harness.apiserver.controllers.daemonsets import DaemonSets
 from harness.apiserver.controllers.deployments import Deployments
+from harness.apiserver.controllers.endpoints import Endpoints
 from harness.apiserver.controllers.garbage import GarbageCollector
 from harness.apiserver.controllers.jobs import Jobs
 from harness.apiserver.controllers.namespaces import Namespaces
@@ -22,6 +24,7 @@ from scheduler.api.clock import Clock
 def build_server(clock: Clock, *, seed: int = 0, history: int | None = None, root_ca: str = "") -> ApiServer:
     """A server with controllers, the first namespaces, the system's priority classes and the shipped CRDs."""
     server = ApiServer(clock, seed=seed, history=history)
+    server.admission.hooks.append(ClusterIps(server.store))
     GarbageCollector(server.objects, server.registry)
     Budgets(server.objects)
     Nodes(server.objects, server.registry)
@@ -34,6 +37,7 @@ def build_server(clock: Clock, *, seed: int = 0, history: int | None = None, roo
     DaemonSets(control)
     Jobs(control)
     CronJobs(control)
+    Endpoints(control)
     for name, value in SYSTEM_CLASSES.items():
         body = {"metadata": {"name": name}, "value": value, "description": "Used by the system's own pods."}
         _create(server, ("scheduling.k8s.io", "priorityclasses"), body)
