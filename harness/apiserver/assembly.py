@@ -10,8 +10,10 @@ from harness.apiserver.controllers.deployments import Deployments
 from harness.apiserver.controllers.endpoints import Endpoints
 from harness.apiserver.controllers.garbage import GarbageCollector
 from harness.apiserver.controllers.jobs import Jobs
+from harness.apiserver.controllers.limits import LimitRanger
 from harness.apiserver.controllers.namespaces import Namespaces
 from harness.apiserver.controllers.nodes import Nodes
+from harness.apiserver.controllers.quotas import Quotas
 from harness.apiserver.controllers.replicasets import REPLICATION_CONTROLLERS, ReplicaSets
 from harness.apiserver.controllers.statefulsets import StatefulSets
 from harness.apiserver.definitions import DEFINITIONS, shipped
@@ -24,7 +26,8 @@ from scheduler.api.clock import Clock
 def build_server(clock: Clock, *, seed: int = 0, history: int | None = None, root_ca: str = "") -> ApiServer:
     """A server with controllers, the first namespaces, the system's priority classes and the shipped CRDs."""
     server = ApiServer(clock, seed=seed, history=history)
-    server.admission.hooks.append(ClusterIps(server.store))
+    server.admission.hooks += [LimitRanger(server.store), ClusterIps(server.store)]
+    server.admission.last.append(Quotas(server.objects))
     GarbageCollector(server.objects, server.registry)
     Budgets(server.objects)
     Nodes(server.objects, server.registry)

@@ -1,6 +1,6 @@
 """Addresses and node ports of Services, given out on creation and kept until the Service goes.
 
-Follows `pkg/registry/core/service`. Addresses are taken in ascending order rather than by chance, so that a run repeats.
+Follows `pkg/registry/core/service`, but takes addresses in ascending order, not by chance, so that a run repeats.
 """
 
 from collections.abc import Iterable
@@ -116,7 +116,9 @@ class ClusterIps:
 
     def _why_no_port(self, port: Any, protocol: str, asks: tuple[str, str]) -> str:
         if port not in NODE_PORTS:
-            return f"provided port is not in the valid range. The range of valid ports is {NODE_PORTS[0]}-{NODE_PORTS[-1]}"
+            return (
+                f"provided port is not in the valid range. The range of valid ports is {NODE_PORTS[0]}-{NODE_PORTS[-1]}"
+            )
         holder = self._ports.get((port, protocol))
         return "provided port is already allocated" if holder is not None and holder != asks else ""
 

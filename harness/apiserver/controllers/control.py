@@ -66,7 +66,11 @@ class Control:
             name = pod["metadata"].get("name", "")
             if refused.reason != "AlreadyExists" and not _namespace_ends(refused):
                 subject = f'pod "{name}"' if name and not pod["metadata"].get("generateName") else "pod"
-                message = f"Error creating: {refused.message}" if subject == "pod" else f"create {subject} failed error: {refused.message}"
+                message = (
+                    f"Error creating: {refused.message}"
+                    if subject == "pod"
+                    else f"create {subject} failed error: {refused.message}"
+                )
                 self.recorder.record(component, resource, owner, WARNING, "FailedCreate", message)
             raise
         self.recorder.record(component, resource, owner, NORMAL, "SuccessfulCreate", f"Created pod: {made.key[1]}")

@@ -1,7 +1,7 @@
 """Cron schedules as CronJobs have them: five fields or a macro, and when the next moment is.
 
-Means what robfig/cron v3 (`ParseStandard`) means: names of months and weekdays, lists, ranges, steps, `?` for `*`; where
-both the day of the month and the weekday are restricted, either is enough.
+Means what robfig/cron v3 (`ParseStandard`) means: names of months and weekdays, lists, ranges, steps, `?` for `*`;
+where both the day of the month and the weekday are restricted, either is enough.
 """
 
 import re

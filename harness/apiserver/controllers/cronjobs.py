@@ -60,7 +60,12 @@ class CronJobs:
         try:
             schedule, zone = _schedule_of(item.obj)
         except CronError as error:
-            self._say(item, WARNING, "UnparseableSchedule", f"unparseable schedule: {item.obj['spec']['schedule']!r} : {error}")
+            self._say(
+                item,
+                WARNING,
+                "UnparseableSchedule",
+                f"unparseable schedule: {item.obj['spec']['schedule']!r} : {error}",
+            )
             return
         except (KeyError, ValueError, OSError):
             self._say(item, WARNING, "UnknownTimeZone", f"invalid timeZone: {item.obj['spec'].get('timeZone')!r}")
@@ -81,7 +86,9 @@ class CronJobs:
     def _due(self, item: Item, schedule: Schedule, zone: tzinfo) -> float | None:
         """The latest moment that has come and has not been served."""
         now = self._control.clock.now()
-        since = from_rfc3339((item.obj.get("status") or {}).get("lastScheduleTime") or item.obj["metadata"]["creationTimestamp"])
+        since = from_rfc3339(
+            (item.obj.get("status") or {}).get("lastScheduleTime") or item.obj["metadata"]["creationTimestamp"]
+        )
         limit = item.obj["spec"].get("startingDeadlineSeconds")
         if limit is not None:
             since = max(since, now - limit)

@@ -1,6 +1,6 @@
 """Where a DaemonSet's pods belong: which nodes fit, and how a pod is pinned to one.
 
-Follows `pkg/controller/daemon/util/daemonset_util.go`. Pods are pinned by node affinity, so that the scheduler binds them.
+Follows `pkg/controller/daemon/util/daemonset_util.go`. Pods are pinned by node affinity: the scheduler binds them.
 """
 
 from typing import Any
@@ -50,7 +50,11 @@ def home_of(pod: Object) -> str:
     required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED) or {}
     for term in required.get("nodeSelectorTerms") or ():
         for field in term.get("matchFields") or ():
-            if field.get("key") == _NAME_FIELD and field.get("operator") == "In" and len(field.get("values") or ()) == 1:
+            if (
+                field.get("key") == _NAME_FIELD
+                and field.get("operator") == "In"
+                and len(field.get("values") or ()) == 1
+            ):
                 return str(field["values"][0])
     return ""
 
@@ -77,9 +81,7 @@ class Fit:
         if self._terms is not None and not any(_holds(term, name, labels) for term in self._terms):
             return False, False
         taints = msgspec.convert((node.obj.get("spec") or {}).get("taints") or [], list[Taint])
-        untolerated = {
-            taint.effect for taint in taints if not any(one.tolerates(taint) for one in self._tolerations)
-        }
+        untolerated = {taint.effect for taint in taints if not any(one.tolerates(taint) for one in self._tolerations)}
         return not untolerated & {"NoSchedule", "NoExecute"}, "NoExecute" not in untolerated
 
 

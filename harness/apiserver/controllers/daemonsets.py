@@ -240,7 +240,7 @@ class DaemonSets:
         known = self._revisions.claim(item)
         marks = {_mark(pod) for pod in self._control.owned_pods.of(item.obj["metadata"]["uid"])}
         used = {one.key[1] for one in known if mark_of(one) in marks} | {update.key[1]}
-        self._revisions.forget(item, known, used, limit=item.obj["spec"].get("revisionHistoryLimit", 10))
+        self._revisions.forget(known, used, limit=item.obj["spec"].get("revisionHistoryLimit", 10))
 
 
 def _surge(item: Item, nodes: int) -> int:

@@ -9,7 +9,14 @@ from harness.apiserver.controllers.owners import Dependents, reference_to
 from harness.apiserver.controllers.podstate import is_finished
 from harness.apiserver.controllers.recording import NORMAL, WARNING
 from harness.apiserver.controllers.replicasets import REPLICA_SETS
-from harness.apiserver.controllers.rolling import Bounds, Generation, bounds_of, next_for_new, next_for_old, proportional
+from harness.apiserver.controllers.rolling import (
+    Bounds,
+    Generation,
+    bounds_of,
+    next_for_new,
+    next_for_old,
+    proportional,
+)
 from harness.apiserver.controllers.rollouts import (
     DESIRED,
     MOST,
@@ -42,12 +49,15 @@ class Deployments:
         self._owned = Dependents(control.objects, REPLICA_SETS)
         self._turns: Turns[Key] = Turns(control.clock, self._sync)
         control.objects.collection(self._resource).listen(self._changed)
-        self._owned.follow(self._resource, lambda key, change: self._turns.add(key))
+        self._owned.follow(self._resource, self._set_changed)
         control.owned_pods.follow(self._sets, self._pod_changed)
 
     def _changed(self, change: Change) -> None:
         if change.new is not None and is_new_spec(change):
             self._turns.add(change.key)
+
+    def _set_changed(self, key: Key, _change: Change) -> None:
+        self._turns.add(key)
 
     def _pod_changed(self, set_key: Key, change: Change) -> None:
         """Recreate waits for the last old pod, which its ReplicaSet has long stopped counting."""
@@ -122,7 +132,8 @@ class Deployments:
     def _was_scaled(self, item: Item, sets: list[Item]) -> bool:
         wanted = str(item.obj["spec"].get("replicas", 1))
         return any(
-            one.obj["spec"].get("replicas", 1) and (one.obj["metadata"].get("annotations") or {}).get(DESIRED, wanted) != wanted
+            one.obj["spec"].get("replicas", 1)
+            and (one.obj["metadata"].get("annotations") or {}).get(DESIRED, wanted) != wanted
             for one in sets
         )
 
@@ -161,10 +172,18 @@ class Deployments:
         """The Deployment has another size: a single active set takes it, several share it."""
         bounds = bounds_for(item.obj)
         active = [one for one in sets if one.obj["spec"].get("replicas", 1)]
-        single = active[0] if len(active) == 1 else max([*([new] if new else []), *sets], key=_age, default=None) if not active else None
+        single = (
+            active[0]
+            if len(active) == 1
+            else max([*([new] if new else []), *sets], key=_age, default=None)
+            if not active
+            else None
+        )
         if single is not None:
             self._scale(item, single, bounds.replicas)
-        elif new is not None and new.obj["spec"].get("replicas", 1) == bounds.replicas == (new.obj.get("status") or {}).get("availableReplicas", 0):
+        elif new is not None and new.obj["spec"].get("replicas", 1) == bounds.replicas == (
+            new.obj.get("status") or {}
+        ).get("availableReplicas", 0):
             for one in active:  # the rollout is through: what is left of the old ones goes
                 self._scale(item, one, bounds.replicas if one.key == new.key else 0)
         elif item.obj["spec"]["strategy"]["type"] == "RollingUpdate":

@@ -127,7 +127,11 @@ class Endpoints:
                 old = have[number]
                 same = old.obj.get("ports") == ports and old.obj.get("endpoints") == entries
                 if not same or old.obj["metadata"].get("labels") != labels:
-                    metadata = {**old.obj["metadata"], "labels": labels, "generation": old.obj["metadata"].get("generation", 0) + 1}
+                    metadata = {
+                        **old.obj["metadata"],
+                        "labels": labels,
+                        "generation": old.obj["metadata"].get("generation", 0) + 1,
+                    }
                     collection.put(old.key, {**old.obj, "metadata": metadata, "ports": ports, "endpoints": entries})
                 continue
             body: Object = {
@@ -168,8 +172,8 @@ def _seen(pod: Object) -> tuple[Any, ...]:
     """All of a pod that its Services care about."""
     status, metadata = pod.get("status") or {}, pod["metadata"]
     return (
-        status.get("podIP"), status.get("phase"), is_ready(pod), metadata.get("labels"), "deletionTimestamp" in metadata,
-        pod["spec"].get("nodeName"),
+        status.get("podIP"), status.get("phase"), is_ready(pod), metadata.get("labels"),
+        "deletionTimestamp" in metadata, pod["spec"].get("nodeName"),
     )  # fmt: skip
 
 

@@ -93,7 +93,9 @@ def _exit_code(wanted: Object | None, pod: Item) -> str:
         if wanted.get("containerName") and wanted["containerName"] != one.get("name"):
             continue
         if (ended["exitCode"] in (wanted.get("values") or ())) is (wanted.get("operator") == "In"):
-            return f"Container {one['name']} for pod {pod.key[0]}/{pod.key[1]} failed with exit code {ended['exitCode']}"
+            return (
+                f"Container {one['name']} for pod {pod.key[0]}/{pod.key[1]} failed with exit code {ended['exitCode']}"
+            )
     return ""
 
 

@@ -129,7 +129,7 @@ class Jobs:
         target = _pending_failure(item.obj) or by_policy or verdict(viewed, tally, now)
         problem: Refused | None = None
         if target is not None:
-            self._stop(item, target, tally)
+            self._stop(item, tally)
         elif "deletionTimestamp" not in item.obj["metadata"]:
             problem = self._scale(item, viewed, tally)
         self._write(item, status, tally, target)
@@ -308,7 +308,7 @@ class Jobs:
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    def _stop(self, item: Item, target: Verdict, tally: Tally) -> None:
+    def _stop(self, item: Item, tally: Tally) -> None:
         """What still runs serves nobody any more."""
         self._drop(item, [pod for pod in self._pods(item) if is_active(pod.obj)])
         self._count_present(item, tally)
@@ -327,7 +327,9 @@ class Jobs:
             early = "SuccessCriteriaMet" if target.good else "FailureTarget"
             conditions = with_condition(conditions, self._condition(early, target))
             if not tally.active and not tally.terminating:
-                conditions = with_condition(conditions, self._condition("Complete" if target.good else "Failed", target))
+                conditions = with_condition(
+                    conditions, self._condition("Complete" if target.good else "Failed", target)
+                )
                 if target.good:
                     status["completionTime"] = control.clock.timestamp()
         else:

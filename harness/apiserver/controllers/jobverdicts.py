@@ -46,14 +46,16 @@ def _failure(job: Object, tally: Tally, now: float) -> Verdict | None:
     spec = job["spec"]
     limit = spec.get("backoffLimit", 6)
     in_place = spec["template"]["spec"].get("restartPolicy") == "OnFailure"
-    if tally.failed > limit or (in_place and limit != _UNLIMITED and 0 < tally.restarts and tally.restarts >= limit):
+    if tally.failed > limit or (in_place and limit != _UNLIMITED and tally.restarts > 0 and tally.restarts >= limit):
         return Verdict(False, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
     left = deadline_left(job, now)
     if left is not None and left <= 0:
         return Verdict(False, "DeadlineExceeded", "Job was active longer than specified deadline")
     most = spec.get("maxFailedIndexes")
     if most is not None and len(tally.failed_indexes) > most:
-        return Verdict(False, "MaxFailedIndexesExceeded", "Job has exceeded the specified maximal number of failed indexes")
+        return Verdict(
+            False, "MaxFailedIndexesExceeded", "Job has exceeded the specified maximal number of failed indexes"
+        )
     completions = spec.get("completions")
     if tally.failed_indexes and len(tally.completed) + len(tally.failed_indexes) >= (completions or 0):
         return Verdict(False, "FailedIndexes", "Job has failed indexes")

@@ -53,7 +53,7 @@ def selector_of(owner: Object) -> LabelSelector | None:
 class _Followed:
     """The owners of one kind."""
 
-    __slots__ = ("fresh", "resource", "selectors", "wakes", "waiting")
+    __slots__ = ("fresh", "resource", "selectors", "waiting", "wakes")
 
     def __init__(self, resource: Resource) -> None:
         self.resource = resource
@@ -74,7 +74,7 @@ class Dependents:
         self._spaces: dict[str, int] = {}  # namespace → how many selectors there are in it
         self._collection.listen(self._changed)
 
-    def follow(self, resource: Resource, wake: Wake) -> None:
+    def follow(self, resource: Resource, wake: Wake | None = None) -> None:
         """Call `wake` with the key of an object of `resource` when one of its dependents, or a likely one, changes.
 
         It is called from within the write and must not write itself.
@@ -85,7 +85,8 @@ class Dependents:
             followed = self._kinds[kind] = _Followed(resource)
             owners = followed
             self._objects.collection(resource).listen(lambda change: self._owner_changed(owners, change))
-        followed.wakes.append(wake)
+        if wake is not None:
+            followed.wakes.append(wake)
 
     def of(self, uid: str) -> list[Item]:
         """What the owner with this uid controls, oldest first."""
@@ -97,7 +98,7 @@ class Dependents:
         return found
 
     def claim(self, resource: Resource, owner: Item) -> list[Item]:
-        """What `owner` controls, after it has adopted the orphans that it selects and let go what it selects no more."""
+        """What `owner` controls, once it has adopted the orphans that it selects and let go what it selects no more."""
         test = selector_of(owner.obj)
         metadata = owner.obj["metadata"]
         mine = self.of(metadata["uid"])

@@ -17,7 +17,9 @@ class Recorder:
         self._known: dict[tuple[str, str, str, str], tuple[str, str]] = {}
         self._number = 0
 
-    def record(self, component: str, resource: Resource, item: Item, kind: str, reason: str, message: str) -> None:
+    def record(  # noqa: PLR0917
+        self, component: str, resource: Resource, item: Item, kind: str, reason: str, message: str
+    ) -> None:
         """`component` says this of `item`; `kind` is Normal or Warning. Not for use from within a write."""
         metadata = item.obj["metadata"]
         what = (metadata["uid"], component, reason, message)

@@ -22,7 +22,7 @@ class Revisions:
         self._control, self._owners = control, owners
         self._resource = control.resource(REVISIONS)
         self._owned = Dependents(control.objects, REVISIONS)
-        self._owned.follow(owners, lambda key, change: None)
+        self._owned.follow(owners)
 
     def claim(self, owner: Item) -> list[Item]:
         """All revisions of `owner`, oldest first; orphans that it selects become its own."""
@@ -70,7 +70,7 @@ class Revisions:
                     raise
                 collisions = (collisions or 0) + 1
 
-    def forget(self, owner: Item, known: list[Item], used: set[str], *, limit: int) -> None:
+    def forget(self, known: list[Item], used: set[str], *, limit: int) -> None:
         """Delete the oldest revisions beyond `limit` that no pod has and that `used` does not name."""
         idle = [one for one in known if one.key[1] not in used]
         for one in idle[: max(0, len(idle) - limit)]:

@@ -88,11 +88,9 @@ def proportional(active: Sequence[Generation], bounds: Bounds) -> dict[str, int]
     """
     total = sum(one.replicas for one in active)
     to_add = (bounds.most if bounds.replicas else 0) - total
-    newest = sorted(active, key=lambda one: (one.created, one.name), reverse=True)
-    if to_add > 0:
-        ordered = sorted(newest, key=lambda one: -one.replicas)
-    else:  # of equal ones the oldest shrinks first
-        ordered = sorted(reversed(newest), key=lambda one: -one.replicas)
+    oldest = sorted(active, key=lambda one: (one.created, one.name))
+    by_age = oldest[::-1] if to_add > 0 else oldest  # of equal ones the newest grows and the oldest shrinks first
+    ordered = sorted(by_age, key=lambda one: -one.replicas)
     sizes: dict[str, int] = {}
     added = 0
     for one in ordered:

@@ -79,9 +79,13 @@ def conditions_of(
     progressing = _progressing(deployment, status, conditions, new, control)
     if progressing is not None:
         conditions = _renewed(conditions, progressing, control, moved=_progressed(deployment, status))
-    failure = next((found for one in [*([new] if new else []), *old] if (found := condition(one, "ReplicaFailure"))), None)
+    failure = next(
+        (found for one in [*([new] if new else []), *old] if (found := condition(one, "ReplicaFailure"))), None
+    )
     if failure is not None:
-        return _renewed(conditions, (failure["type"], failure["status"], failure["reason"], failure["message"]), control)
+        return _renewed(
+            conditions, (failure["type"], failure["status"], failure["reason"], failure["message"]), control
+        )
     return without_condition(conditions, "ReplicaFailure")
 
 
@@ -141,7 +145,7 @@ def _progressing(
         return "Progressing", "True", "ReplicaSetUpdated", f"{what} is progressing."
     if old is None:
         if new is not None:
-            return "Progressing", "True", "NewReplicaSetCreated", f"Created new replica set \"{new['metadata']['name']}\""
+            return "Progressing", "True", "NewReplicaSetCreated", f'Created new replica set "{new["metadata"]["name"]}"'
         return None
     if _overdue(deployment, old, control.clock.now()):
         return "Progressing", "False", "ProgressDeadlineExceeded", f"{what} has timed out progressing."

@@ -91,7 +91,10 @@ class StatefulSets:
         if counts["updatedReplicas"] == replicas == counts["readyReplicas"] == counts["replicas"]:
             current = update  # the update is through: from now on this is the revision to keep
             counts["currentReplicas"] = counts["updatedReplicas"]
-        status: Object = {"observedGeneration": fresh.obj["metadata"].get("generation", 0), "replicas": counts["replicas"]}
+        status: Object = {
+            "observedGeneration": fresh.obj["metadata"].get("generation", 0),
+            "replicas": counts["replicas"],
+        }
         status.update({name: count for name, count in counts.items() if count})
         status |= {
             "availableReplicas": available,
@@ -100,8 +103,12 @@ class StatefulSets:
             "collisionCount": 0,
         }
         self._control.put_status(self._resource, fresh, status)
-        used = {current.key[1], update.key[1], *((pod["metadata"].get("labels") or {}).get(HASH_LABEL, "") for pod in pods)}
-        self._revisions.forget(fresh, known, used, limit=spec.get("revisionHistoryLimit", 10))
+        used = {
+            current.key[1],
+            update.key[1],
+            *((pod["metadata"].get("labels") or {}).get(HASH_LABEL, "") for pod in pods),
+        }
+        self._revisions.forget(known, used, limit=spec.get("revisionHistoryLimit", 10))
 
 
 class _Round:

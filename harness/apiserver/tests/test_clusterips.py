@@ -31,7 +31,9 @@ def test_what_is_set_beside_the_address() -> None:
         assert (spec["ipFamilies"], spec["ipFamilyPolicy"]) == (["IPv4"], "SingleStack")
         headless = make(bench, "b", clusterIP="None")
         assert headless["clusterIPs"] == ["None"]
-        external = bench.create("services", {"metadata": {"name": "c"}, "spec": {"type": "ExternalName", "externalName": "x.org"}})
+        external = bench.create(
+            "services", {"metadata": {"name": "c"}, "spec": {"type": "ExternalName", "externalName": "x.org"}}
+        )
         assert "clusterIP" not in external["spec"]
 
 
@@ -50,9 +52,8 @@ def test_an_address_that_cannot_be_had(address: str, problem: str) -> None:
     with running(nodes=0) as bench:
         assert make(bench, "a", clusterIP="10.96.0.10")["clusterIP"] == "10.96.0.10"
         refused = bench.create("services", service("b", clusterIP=address), code=422)
-        assert refused["message"] == (
-            f'Service "b" is invalid: spec.clusterIPs: Invalid value: ["{address}"]: failed to allocate IP {address}: {problem}'
-        )
+        asked = f'spec.clusterIPs: Invalid value: ["{address}"]'
+        assert refused["message"] == f'Service "b" is invalid: {asked}: failed to allocate IP {address}: {problem}'
 
 
 def test_a_replacement_that_does_not_know_the_address_keeps_it() -> None:

@@ -60,7 +60,9 @@ def test_suspended_it_starts_nothing_and_then_makes_up_for_the_latest_alone() ->
         bench.patch("cronjobs", "c", {"spec": {"suspend": False}})
         bench.settle(1)
         (job,) = bench.all("jobs")
-        assert job["metadata"]["annotations"]["batch.kubernetes.io/cronjob-scheduled-timestamp"] == "2026-01-01T00:05:00Z"
+        assert (
+            job["metadata"]["annotations"]["batch.kubernetes.io/cronjob-scheduled-timestamp"] == "2026-01-01T00:05:00Z"
+        )
 
 
 def test_too_late_is_not_started_at_all() -> None:

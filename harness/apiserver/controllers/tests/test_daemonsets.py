@@ -1,5 +1,6 @@
 """DaemonSets in virtual time: one pod a node, nodes that come, go and change, updates."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -117,8 +118,13 @@ def test_an_update_stays_within_its_bounds(rolling: dict[str, Any], most: int, f
 
         def done() -> bool:
             pods = bench.live_pods()
-            serving = {one["spec"].get("nodeName") for one in pods if any(
-                each["type"] == "Ready" and each["status"] == "True" for each in one["status"].get("conditions", ()))}
+            serving = {
+                one["spec"].get("nodeName")
+                for one in pods
+                if any(
+                    each["type"] == "Ready" and each["status"] == "True" for each in one["status"].get("conditions", ())
+                )
+            }
             seen.append((len(pods), len(serving)))
             status = bench.status("daemonsets", "agent")
             return images(bench) == {"img:2"} and len(pods) == 4 and status.get("numberAvailable") == 4
@@ -149,8 +155,8 @@ def test_a_failed_daemon_is_made_again_after_a_pause_that_grows() -> None:
         for pause in (1.0, 2.0, 4.0):
             name = bench.names("pods")[0]
             bench.patch("pods", name, {"status": {"phase": "Failed"}}, "status")
-            bench.wait(lambda name=name: name not in bench.names("pods"), within=5)
+            bench.wait(partial(lambda gone: gone not in bench.names("pods"), name), within=5)
             begin = bench.clock.monotonic()
-            bench.wait(lambda: bench.live_pods(), within=pause + 1)
+            bench.wait(bench.live_pods, within=pause + 1)
             assert bench.clock.monotonic() - begin >= pause - 0.2
             bench.wait(lambda: ready(bench, 1))

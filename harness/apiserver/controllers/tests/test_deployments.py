@@ -141,7 +141,9 @@ def test_a_restart_is_a_new_template() -> None:
         old = set(bench.names("pods"))
         mark = {"kubectl.kubernetes.io/restartedAt": "2026-01-01T00:00:00Z"}
         bench.patch("deployments", "web", {"spec": {"template": {"metadata": {"annotations": mark}}}})
-        bench.wait(lambda: rolled_out(bench, "web", 2) and not old & {one["metadata"]["name"] for one in bench.live_pods()})
+        bench.wait(
+            lambda: rolled_out(bench, "web", 2) and not old & {one["metadata"]["name"] for one in bench.live_pods()}
+        )
 
 
 def test_old_revisions_are_forgotten_beyond_the_limit() -> None:
@@ -214,7 +216,10 @@ def test_an_orphaned_replica_set_is_taken_up_again() -> None:
 def test_change_cause_reaches_the_history() -> None:
     with running() as bench:
         body: dict[str, Any] = workload("web", 1)
-        body["metadata"]["annotations"] = {"kubernetes.io/change-cause": "first", "kubectl.kubernetes.io/last-applied-configuration": "{}"}
+        body["metadata"]["annotations"] = {
+            "kubernetes.io/change-cause": "first",
+            "kubectl.kubernetes.io/last-applied-configuration": "{}",
+        }
         bench.create("deployments", body)
         bench.wait(lambda: rolled_out(bench, "web", 1))
         annotations = bench.all("replicasets")[0]["metadata"]["annotations"]

@@ -1,5 +1,6 @@
 """Jobs in virtual time: completions, indexes, failures and their limits, suspension, deletion."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -23,7 +24,9 @@ def ended(bench: Bench) -> str:
 
 
 def indexes(bench: Bench) -> list[str]:
-    return sorted(one["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] for one in bench.all("pods"))
+    return sorted(
+        one["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] for one in bench.all("pods")
+    )
 
 
 def test_it_runs_to_completion_in_virtual_time() -> None:
@@ -92,7 +95,7 @@ def test_failures_are_tried_again_after_growing_pauses_until_the_limit() -> None
             return ended(bench) == "Failed"
 
         bench.wait(done, within=120)
-        gaps = [later - earlier for earlier, later in zip(births, births[1:], strict=False)]
+        gaps = [later - earlier for earlier, later in pairwise(births)]
         assert [round(gap) for gap in gaps] == [10, 20]
         failed = condition(bench.get("jobs", "j"), "Failed")
         assert (failed["reason"], failed["message"]) == (

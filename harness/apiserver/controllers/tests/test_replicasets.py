@@ -25,7 +25,8 @@ def test_it_makes_its_pods_and_counts_those_that_are_ready() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after"), [pytest.param(2, 5, id="up"), pytest.param(5, 2, id="down"), pytest.param(3, 0, id="to-nothing")]
+    ("before", "after"),
+    [pytest.param(2, 5, id="up"), pytest.param(5, 2, id="down"), pytest.param(3, 0, id="to-nothing")],
 )
 def test_scaling(before: int, after: int) -> None:
     with running() as bench:
