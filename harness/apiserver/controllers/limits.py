@@ -35,7 +35,7 @@ class LimitRanger:
         if not ranges or not isinstance(body.get("spec"), dict):
             return
         for item in ranges:
-            limits = [one for one in (item.obj.get("spec") or {}).get("limits") or ()]
+            limits = list((item.obj.get("spec") or {}).get("limits") or ())
             if resource.key == _PODS:
                 _complete(body, limits)
                 problems = list(_pod_problems(body["spec"], limits))

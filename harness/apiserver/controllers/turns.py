@@ -1,5 +1,6 @@
 """Work that waits for the clock's next turn, each piece once however often it was asked for."""
 
+import math
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
@@ -17,7 +18,7 @@ class Turns(Generic[T]):
     def __init__(self, clock: Clock, work: Callable[[T], None]) -> None:
         self._clock, self._work = clock, work
         self._waiting: dict[T, None] = {}
-        self._gathering: set[T] = set()
+        self._gathering: dict[T, float] = {}  # key → when it is due, on the monotonic clock
         self._failures: dict[T, int] = {}
         self._planned = False
 
@@ -32,21 +33,26 @@ class Turns(Generic[T]):
         self._clock.call_later(delay, lambda: self.add(key))
 
     def gather(self, delay: float, key: T) -> None:
-        """After `delay` seconds, once for all who ask meanwhile."""
-        if key in self._gathering or key in self._waiting:
-            return
-        self._gathering.add(key)
-        self._clock.call_later(delay, lambda: self._gathered(key))
+        """After `delay` seconds, once for all who ask meanwhile; of several delays the one that ends first counts.
 
-    def _gathered(self, key: T) -> None:
-        self._gathering.discard(key)
-        self.add(key)
+        For work that asks again whenever it still has something to wait for.
+        """
+        due = self._clock.monotonic() + delay
+        if key in self._waiting or self._gathering.get(key, math.inf) <= due:
+            return
+        self._gathering[key] = due
+        self._clock.call_later(delay, lambda: self._gathered(key, due))
+
+    def _gathered(self, key: T, due: float) -> None:
+        if self._gathering.get(key) == due:
+            del self._gathering[key]
+            self.add(key)
 
     def failed(self, key: T) -> None:
         """Try again, after a pause that doubles with every failure."""
         count = self._failures.get(key, 0)
         self._failures[key] = count + 1
-        self.later(min(LONGEST_RETRY, FIRST_RETRY * 2.0 ** min(count, 40)), key)
+        self.gather(min(LONGEST_RETRY, FIRST_RETRY * 2.0 ** min(count, 40)), key)
 
     def succeeded(self, key: T) -> None:
         """Forget the failures of this key."""
