@@ -60,12 +60,8 @@ class CronJobs:
         try:
             schedule, zone = _schedule_of(item.obj)
         except CronError as error:
-            self._say(
-                item,
-                WARNING,
-                "UnparseableSchedule",
-                f"unparseable schedule: {item.obj['spec']['schedule']!r} : {error}",
-            )
+            said = f"unparseable schedule: {item.obj['spec']['schedule']!r}: {error}"
+            self._say(item, WARNING, "UnparseableSchedule", said)
             return
         except (KeyError, ValueError, OSError):
             self._say(item, WARNING, "UnknownTimeZone", f"invalid timeZone: {item.obj['spec'].get('timeZone')!r}")
@@ -106,8 +102,8 @@ class CronJobs:
         control, spec = self._control, item.obj["spec"]
         active = self._active(item)
         if active and spec.get("concurrencyPolicy") == "Forbid":
-            self._say(item, NORMAL, "JobAlreadyActive",
-                      "Not starting job because prior execution is running and concurrency policy is Forbid")  # fmt: skip
+            said = "Not starting job because prior execution is running and concurrency policy is Forbid"
+            self._say(item, NORMAL, "JobAlreadyActive", said)
             return
         if active and spec.get("concurrencyPolicy") == "Replace":
             for job in active:
