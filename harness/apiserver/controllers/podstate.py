@@ -37,6 +37,20 @@ def condition(obj: Object, kind: str) -> Object | None:
     return None
 
 
+def disrupted(pod: Object, reason: str, message: str, now: str) -> Object:
+    """A copy of the pod with the condition DisruptionTarget, by which Jobs tell a disruption from a failure.
+
+    `now` is RFC 3339.
+    """
+    status = pod.get("status") or {}
+    conditions = [one for one in status.get("conditions") or () if one.get("type") != "DisruptionTarget"]
+    conditions.append({
+        "type": "DisruptionTarget", "status": "True", "reason": reason, "message": message, "lastProbeTime": None,
+        "lastTransitionTime": now,
+    })  # fmt: skip
+    return {**pod, "metadata": dict(pod["metadata"]), "status": {**status, "conditions": conditions}}
+
+
 def is_ready(pod: Object) -> bool:
     ready = condition(pod, "Ready")
     return ready is not None and ready.get("status") == "True"
