@@ -73,8 +73,6 @@ def give_index(job: Item, pod: Object, index: int, failures: int | None) -> None
 
 def ruling(job: Object, pod: Item) -> Ruling:
     """What `spec.podFailurePolicy` says of a failed pod; without a matching rule it counts."""
-    if phase(pod.obj) != "Failed":
-        return COUNT
     for number, rule in enumerate((job["spec"].get("podFailurePolicy") or {}).get("rules") or ()):
         why = _exit_code(rule.get("onExitCodes"), pod) or _pod_condition(rule.get("onPodConditions"), pod)
         if why:

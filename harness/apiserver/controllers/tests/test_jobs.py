@@ -249,3 +249,34 @@ def test_a_job_managed_by_somebody_else_is_left_alone() -> None:
         bench.settle(10)
         assert bench.all("pods") == []
         assert bench.status("jobs", "j") == {}
+
+
+def test_an_evicted_pod_is_a_disruption_that_a_policy_may_ignore() -> None:
+    with running() as bench:
+        rules = [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+        bench.create("jobs", job("sleep 100", backoffLimit=0, podFailurePolicy={"rules": rules}))
+        bench.wait(lambda: bench.status("jobs", "j").get("ready") == 1)
+        name = bench.names("pods")[0]
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+        response = bench.call("POST", bench.path("pods", name, "eviction"), eviction)
+        assert response.code == 201, response.body
+        found = condition(bench.get("pods", name), "DisruptionTarget")
+        assert found["reason"] == "EvictionByEvictionAPI"
+        bench.wait(lambda: ended(bench) == "Complete", within=300)
+        assert bench.status("jobs", "j").get("failed", 0) == 0
+
+
+def test_pods_of_a_lost_node_are_made_again_elsewhere() -> None:
+    with running(nodes=2) as bench:
+        bench.create("jobs", job("sleep 1000"))
+        bench.wait(lambda: bench.status("jobs", "j").get("ready") == 1)
+        (pod,) = bench.all("pods")
+        bench.cluster.inject({"node": pod["spec"]["nodeName"], "verb": "frozen"})
+        bench.wait(lambda: bench.status("jobs", "j").get("failed") == 1, within=500)
+        reason = condition(bench.get("pods", pod["metadata"]["name"]), "DisruptionTarget")["reason"]
+        assert reason == "DeletionByTaintManager"
+        bench.wait(lambda: condition(bench.get("jobs", "j"), "SuccessCriteriaMet"), within=1100)
+        bench.settle(60)
+        assert ended(bench) == ""  # nobody has said yet that the lost pod has ended
+        bench.delete("nodes", pod["spec"]["nodeName"])
+        bench.wait(lambda: ended(bench) == "Complete", within=120)
