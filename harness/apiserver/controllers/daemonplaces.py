@@ -80,7 +80,10 @@ class Fit:
             return False, False
         if self._terms is not None and not any(_holds(term, name, labels) for term in self._terms):
             return False, False
-        taints = msgspec.convert((node.obj.get("spec") or {}).get("taints") or [], list[Taint])
+        tainted = (node.obj.get("spec") or {}).get("taints")
+        if not tainted:
+            return True, True
+        taints = msgspec.convert(tainted, list[Taint])
         untolerated = {taint.effect for taint in taints if not any(one.tolerates(taint) for one in self._tolerations)}
         return not untolerated & {"NoSchedule", "NoExecute"}, "NoExecute" not in untolerated
 

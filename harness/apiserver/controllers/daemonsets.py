@@ -20,6 +20,8 @@ GENERATION_LABEL = "pod-template-generation"
 BURST = 250  # pods made before anybody else gets a turn, upstream's value
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 900.0  # seconds before a failed daemon is made again on its node, upstream's values
 
+Fits = dict[str, tuple[bool, bool]]  # node → whether a pod should be made there, whether one may stay
+
 
 class DaemonSets:
     """Follows DaemonSets, their pods, and the labels and taints of nodes."""
@@ -50,7 +52,7 @@ class DaemonSets:
         if not len(self._sets) or not _other_place(change):
             return
         for item in self._sets.each():
-            self._turns.add(item.key)
+            self._turns.gather(GATHER, item.key)  # nodes come by the thousand
 
     # -- one turn -----------------------------------------------------------------------------------------------------
 
@@ -61,13 +63,15 @@ class DaemonSets:
             return
         if "deletionTimestamp" in item.obj["metadata"]:
             return
+        fit = Fit(item.obj["spec"]["template"])
+        fits = {node.key[1]: fit.judge(node) for node in self._nodes.items()}
         try:
             known = self._revisions.claim(item)
             update = self._revisions.current(item, known)
             pods = self._control.owned_pods.claim(self._resource, item)
-            self._place(item, update, pods)
+            self._place(item, update, pods, fits)
             if item.obj["spec"]["updateStrategy"]["type"] == "RollingUpdate":
-                self._roll(item, update)
+                self._roll(item, update, fits)
             self._turns.succeeded(key)
         except Refused as refused:
             if refused.code != 404:
@@ -76,7 +80,7 @@ class DaemonSets:
             if not known:
                 return
             update = known[-1]
-        self._tell(item, update)
+        self._tell(item, update, fits)
         self._forget(item, update)
 
     def _by_node(self, item: Item) -> dict[str, list[Item]]:
@@ -85,20 +89,17 @@ class DaemonSets:
             found.setdefault(home_of(pod.obj), []).append(pod)
         return found
 
-    def _place(self, item: Item, update: Item, pods: list[Item]) -> None:
+    def _place(self, item: Item, update: Item, pods: list[Item], fits: Fits) -> None:
         """A pod where one should be, none where none may be.
 
         Raises:
             Refused: a pod could not be made.
         """
-        fit = Fit(item.obj["spec"]["template"])
         here: dict[str, list[Item]] = {}
         for pod in pods:
             here.setdefault(home_of(pod.obj), []).append(pod)
         missing: list[str] = []
-        for node in self._nodes.items():
-            name = node.key[1]
-            should_run, may_stay = fit.judge(node)
+        for name, (should_run, may_stay) in fits.items():
             own = here.pop(name, [])
             if not may_stay:
                 for pod in own:
@@ -160,15 +161,14 @@ class DaemonSets:
 
     # -- updates ------------------------------------------------------------------------------------------------------
 
-    def _roll(self, item: Item, update: Item) -> None:
+    def _roll(self, item: Item, update: Item, fits: Fits) -> None:
         """Replace pods of older templates, as many at a time as the strategy allows.
 
         Raises:
             Refused: a pod could not be made.
         """
         rolling = item.obj["spec"]["updateStrategy"].get("rollingUpdate") or {}
-        fit = Fit(item.obj["spec"]["template"])
-        nodes = [node.key[1] for node in self._nodes.items() if fit.judge(node)[0]]
+        nodes = [name for name, (should_run, _) in fits.items() if should_run]
         surge = _surge(item, len(nodes))
         most_down = 0 if surge else max(1, scaled(rolling.get("maxUnavailable", 1), len(nodes), up=True))
         pods = self._by_node(item)
@@ -206,16 +206,14 @@ class DaemonSets:
 
     # -- status -------------------------------------------------------------------------------------------------------
 
-    def _tell(self, item: Item, update: Item) -> None:
-        fit = Fit(item.obj["spec"]["template"])
+    def _tell(self, item: Item, update: Item, fits: Fits) -> None:
         pods = self._by_node(item)
         counts = dict.fromkeys(
             ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"), 0
         )
         updated = available = 0
-        for node in self._nodes.items():
-            own = pods.get(node.key[1], ())
-            should_run, _ = fit.judge(node)
+        for name, (should_run, _) in fits.items():
+            own = pods.get(name, ())
             counts["desiredNumberScheduled"] += should_run
             counts["numberMisscheduled"] += bool(own) and not should_run
             if not should_run or not own:
