@@ -31,6 +31,7 @@ class Admission:
         self._store, self._registry, self._clock = store, registry, clock
         self._customs: dict[int, Custom] = {}
         self.hooks: list[Hook] = []  # admission plugins added from outside: (resource, object, old, subresource)
+        self.last: list[Hook] = []  # the same, for those that must see what will be stored: they change nothing
 
     def create(self, resource: Resource, namespace: str, body: Object, warnings: list[str], *, strictness: str) -> None:
         """
@@ -51,6 +52,8 @@ class Admission:
         for hook in self.hooks:
             hook(resource, body, None, "")
         self._check(resource, body, None, "")
+        for hook in self.last:
+            hook(resource, body, None, "")
 
     def update(
         self,
@@ -78,6 +81,8 @@ class Admission:
         for hook in self.hooks:
             hook(resource, body, old, subresource)
         self._check(resource, body, old, subresource)
+        for hook in self.last:
+            hook(resource, body, old, subresource)
 
     # -- every kind ---------------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATE
 PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"  # upstream's alphabet: no vowels, no words
 _NAME_LIMIT = 63
+_NAME_TRIES = 8  # as upstream; then the client hears AlreadyExists
 _PLAIN_KINDS = frozenset({"Node", "Namespace", "Event", "Lease", "ConfigMap", "Secret", "ServiceAccount", "Endpoints"})
 
 
@@ -88,7 +89,7 @@ class Objects:
         self._place(resource, namespace, metadata)
         name = metadata.get("name") or ""
         if not name and metadata.get("generateName"):
-            name = metadata["name"] = self._generated(str(metadata["generateName"]))
+            name = metadata["name"] = self._generated(resource, namespace, str(metadata["generateName"]))
         body["apiVersion"], body["kind"] = resource.api_version, resource.kind
         collection = self.collection(resource)
         key = (namespace if resource.namespaced else "", name)
@@ -107,8 +108,14 @@ class Objects:
             return Item(key, body, self.store.version)
         return collection.put(key, body)
 
-    def _generated(self, stem: str) -> str:
-        return stem[: _NAME_LIMIT - 5] + "".join(self._random.choices(_SUFFIX, k=5))
+    def _generated(self, resource: Resource, namespace: str, stem: str) -> str:
+        """A name that nobody has: among thousands of one stem, two alike are no rarity."""
+        collection, space = self.collection(resource), namespace if resource.namespaced else ""
+        for _ in range(_NAME_TRIES):
+            name = stem[: _NAME_LIMIT - 5] + "".join(self._random.choices(_SUFFIX, k=5))
+            if collection.get((space, name)) is None:
+                break
+        return name
 
     def _check_kind(self, resource: Resource, body: Object) -> None:
         kind, version = body.get("kind"), body.get("apiVersion")
