@@ -21,6 +21,9 @@ from harness.apiserver.identity import ADMIN, Identity
 from harness.apiserver.negotiation import PLAIN, Format, negotiate
 from harness.apiserver.objects import PATCHES, DeleteOptions, Objects, Options
 from harness.apiserver.openapi import OpenApi
+from harness.apiserver.protobuf.decoding import CONTENT_TYPE as PROTOBUF
+from harness.apiserver.protobuf.decoding import decode
+from harness.apiserver.protobuf.wire import Malformed
 from harness.apiserver.reads import Reads
 from harness.apiserver.resources import EVENTS_GROUP, Registry, Resource
 from harness.apiserver.reviews import review
@@ -422,7 +425,7 @@ class ApiServer:
         kind = request.content_type.partition(";")[0].strip() or "application/json"
         try:
             found = _decode(request.body, kind, yaml_too=yaml_too)
-        except (orjson.JSONDecodeError, yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        except (Malformed, orjson.JSONDecodeError, yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
             raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
         if not any_type and not isinstance(found, dict):
             raise errors.bad_request(f"expected an object in the body of the request, found {_type_name(found)}")
@@ -440,7 +443,9 @@ def _decode(body: bytes, kind: str, *, yaml_too: bool) -> Any:
         return orjson.loads(body)
     if kind == "application/yaml" or (yaml_too and kind.endswith("+yaml")):
         return yaml.load(body, Loader=_Loader)  # noqa: S506 a safe loader, in C where there is one
-    raise errors.unsupported_media(["application/json", "application/yaml"])
+    if kind == PROTOBUF:
+        return decode(body)
+    raise errors.unsupported_media(["application/json", "application/yaml", PROTOBUF])
 
 
 def _type_name(value: Any) -> str:
