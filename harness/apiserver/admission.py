@@ -4,6 +4,7 @@ The order is kube-apiserver's: decode and default, admission plugins, validation
 """
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 from harness.apiserver import errors
@@ -21,6 +22,8 @@ SYSTEM_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critica
 _NOT_READY, _UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 _EVICT_AFTER = 300  # seconds that a pod stays on a node that is not ready, upstream's default
 
+_COMPLETED = frozenset({("", "pods"), ("", "nodes"), ("", "namespaces")})  # kinds that get more than defaults
+
 Hook = Callable[[Resource, Object, Object | None, str], None]
 
 
@@ -34,14 +37,16 @@ class Admission:
 
     def create(
         self, resource: Resource, namespace: str, body: Object, warnings: list[str], *, strictness: str
-    ) -> None:
-        """
+    ) -> Object:
+        """The object as its creator wants it, which is what the creator owns: with defaults, without what is added here.
+
         Raises:
             Refused: it may not be created.
         """
         if resource.namespaced:
             self._check_namespace(resource, namespace, body)
         self._complete(resource, body, warnings, strictness)
+        wanted = deepcopy(body) if self.hooks else _outline(body) if resource.key in _COMPLETED else body
         if resource.key == ("", "pods"):
             self._new_pod(body)
         elif resource.key == ("", "nodes"):
@@ -53,8 +58,9 @@ class Admission:
         for hook in self.hooks:
             hook(resource, body, None, "")
         self._check(resource, body, None, "")
+        return wanted
 
-    def update(  # noqa: PLR0917
+    def update(
         self,
         resource: Resource,
         body: Object,
@@ -197,6 +203,16 @@ class Admission:
             if item.obj.get("globalDefault"):
                 why = f"PriorityClass {item.key[1]} is already marked as default. Only one default can exist"
                 raise errors.forbidden("priorityclasses", "scheduling.k8s.io", body["metadata"]["name"], why)
+
+
+def _outline(body: Object) -> Object:
+    """A copy without status that what is set in the object and its spec leaves as it is; deeper parts are shared."""
+    copy = {**body}
+    copy.pop("status", None)
+    spec = body.get("spec")
+    if isinstance(spec, dict):
+        copy["spec"] = {**spec}
+    return copy
 
 
 def _tolerate(spec: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ shape of answer that the client asked for.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
@@ -86,7 +87,7 @@ class Asked:
             )
         return Options(
             dry_run=bool(dry),
-            manager=query.get("fieldManager", ""),
+            manager=query.get("fieldManager") or _manager(self.request.headers.get("user-agent", "")),
             force=query.get("force", "") in {"true", "1"},
             field_validation=strictness,
             warnings=self.warnings,
@@ -217,7 +218,7 @@ class ApiServer:
         if method in {"GET", "HEAD"}:
             if target.name and asked.query.get("watch") not in {"1", "true"}:
                 item = self.objects.find(target.resource, target.key)
-                return self._answer(target.resource, item, asked)
+                return self._answer(target.resource, self._whole(target.resource, item), asked)
             return self.reads.collection(target.resource, target.namespace, asked.query, asked.format, name=target.name)
         if method == "PUT" and target.name:
             item = self._update(target, asked)
@@ -270,7 +271,7 @@ class ApiServer:
         if kind not in accepted:
             raise errors.unsupported_media(accepted)
         options = asked.options()
-        if kind == APPLY_PATCH and not options.manager:
+        if kind == APPLY_PATCH and not asked.query.get("fieldManager"):
             text = "Required value: is required for apply patch"
             raise errors.invalid(
                 "PatchOptions", "meta.k8s.io", "", f'PatchOptions.meta.k8s.io "" is invalid: fieldManager: {text}',
@@ -283,7 +284,15 @@ class ApiServer:
             )
         else:
             item, new = self.objects.patch(resource, target.key, kind, patch, options, target.subresource)
+        if kind == APPLY_PATCH:
+            item = self._whole(resource, item)
         return self._answer(resource, item, asked, code=201 if new else 200)
+
+    def _whole(self, resource: Resource, item: Item) -> Item:
+        """With managedFields, which are worked out when an object is read alone or applied to, not in lists."""
+        if item.book is None:
+            return item
+        return Item(item.key, self.objects.whole(resource, item), item.version)
 
     def _delete(self, target: Target, asked: Asked) -> Response:
         resource = target.resource
@@ -415,8 +424,7 @@ class ApiServer:
     # -- bodies and answers -------------------------------------------------------------------------------------------
 
     def _body(self, asked: Asked) -> Object:
-        found = self._decoded(asked)
-        return found
+        return self._decoded(asked)
 
     def _decoded(self, asked: Asked, *, yaml_too: bool = False, any_type: bool = False) -> Any:
         request = asked.request
@@ -436,6 +444,12 @@ class ApiServer:
         if asked.format is PLAIN or not asked.format.yaml:
             return Response(code, data, _PLAIN_HEADERS)
         return Response(code, data, {"content-type": asked.format.content_type})
+
+
+@lru_cache(maxsize=256)
+def _manager(agent: str) -> str:
+    """Who writes, of a client that does not say it: the first word of its User-Agent header."""
+    return "".join(letter for letter in agent.partition("/")[0] if letter.isprintable())[:128] or "unknown"
 
 
 def _decode(body: bytes, kind: str, *, yaml_too: bool) -> Any:
