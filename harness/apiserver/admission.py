@@ -38,7 +38,7 @@ class Admission:
     def create(
         self, resource: Resource, namespace: str, body: Object, warnings: list[str], *, strictness: str
     ) -> Object:
-        """The object as its creator wants it, which is what the creator owns: with defaults, without what is added here.
+        """The object as its creator wants it, and owns it: with defaults, without what is added here.
 
         Raises:
             Refused: it may not be created.
@@ -129,7 +129,9 @@ class Admission:
         if causes:
             name = str(body["metadata"].get("name", ""))
             said = [{"reason": one.reason, "message": one.message, "field": one.field} for one in causes]
-            raise errors.invalid(resource.kind, resource.group, name, message(resource.kind, name, causes, group=resource.group), said)
+            raise errors.invalid(
+                resource.kind, resource.group, name, message(resource.kind, name, causes, group=resource.group), said
+            )
 
     def _check_namespace(self, resource: Resource, namespace: str, body: Object) -> None:
         found = self._store.collection(("", "namespaces")).get(("", namespace))
@@ -261,6 +263,3 @@ def _stamp_conditions(body: Object, old: Object) -> None:
         else:
             kept.append(one)
     body["status"] = {**body["status"], "conditions": kept}
-
-
-

@@ -92,7 +92,9 @@ class OpenApi:
                 rows = self._components(self._rows(group, version))
                 found.update((name, _in_second(schema)) for name, schema in rows)
         info = {"title": "Kubernetes", "version": "v1.35.0"}
-        return orjson.dumps({"swagger": "2.0", "info": info, "paths": {}, "definitions": found}).replace(_PACKAGED, _SECOND)
+        return orjson.dumps({"swagger": "2.0", "info": info, "paths": {}, "definitions": found}).replace(
+            _PACKAGED, _SECOND
+        )
 
     def _components(self, rows: list[Resource]) -> Iterator[tuple[str, Object]]:
         """The schemas of these kinds and all that they refer to."""

@@ -4,27 +4,21 @@ Whatever transport a request came by, it goes through here: path → resource an
 shape of answer that the client asked for.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable
 from urllib.parse import parse_qs, unquote
 
 import orjson
-import yaml
 
 from harness.apiserver import errors, events
 from harness.apiserver.admission import Admission
+from harness.apiserver.asked import Asked, Target
 from harness.apiserver.definitions import Definitions
 from harness.apiserver.discovery import Discovery, version
 from harness.apiserver.errors import Refused
 from harness.apiserver.identity import ADMIN, Identity
-from harness.apiserver.negotiation import PLAIN, Format, negotiate
-from harness.apiserver.objects import PATCHES, DeleteOptions, Objects, Options
+from harness.apiserver.negotiation import PLAIN, negotiate
+from harness.apiserver.objects import PATCHES, Objects
 from harness.apiserver.openapi import OpenApi
-from harness.apiserver.protobuf.decoding import CONTENT_TYPE as PROTOBUF
-from harness.apiserver.protobuf.decoding import decode
-from harness.apiserver.protobuf.wire import Malformed
 from harness.apiserver.reads import Reads
 from harness.apiserver.resources import EVENTS_GROUP, Registry, Resource
 from harness.apiserver.reviews import review
@@ -34,64 +28,15 @@ from harness.apiserver.subresources import bind, evict, rescaled, scale_of
 from scheduler.api.clock import Clock
 from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, STRATEGIC_MERGE_PATCH, Request, Response
 
-BODY_LIMIT = 3 * 1024 * 1024
 _PLAIN_HEADERS = {"content-type": "application/json"}
 _TEXT_HEADERS = {"content-type": "text/plain; charset=utf-8"}
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 Logs = Callable[[str, str, str], bytes | None]  # namespace, pod, container → what it has printed
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What a path means."""
-
-    resource: Resource
-    namespace: str | None  # None: all namespaces, or cluster scope
-    name: str = ""
-    subresource: str = ""
-
-    @property
-    def key(self) -> Key:
-        return (self.namespace or "", self.name)
-
-
-@dataclass(slots=True)
-class Asked:
-    """One request, taken apart."""
-
-    request: Request
-    identity: Identity
-    query: Mapping[str, str]
-    format: Format
-    warnings: list[str] = field(default_factory=list)
-
-    def options(self) -> Options:
-        """
-        Raises:
-            Refused: a parameter has no such value.
-        """
-        query = self.query
-        dry = query.get("dryRun", "")
-        if dry not in {"", "All"}:
-            text = f'Unsupported value: "{dry}": supported values: "All"'
-            raise errors.invalid(
-                "CreateOptions", "meta.k8s.io", "", f'CreateOptions.meta.k8s.io "" is invalid: dryRun: {text}',
-                [{"reason": "FieldValueNotSupported", "message": text, "field": "dryRun"}],
-            )  # fmt: skip
-        strictness = query.get("fieldValidation", "Warn") or "Warn"
-        if strictness not in {"Strict", "Warn", "Ignore"}:
-            raise errors.bad_request(
-                f'fieldValidation: Unsupported value: "{strictness}": supported values: "Ignore", "Warn", "Strict"'
-            )
-        return Options(
-            dry_run=bool(dry),
-            manager=query.get("fieldManager") or _manager(self.request.headers.get("user-agent", "")),
-            force=query.get("force", "") in {"true", "1"},
-            field_validation=strictness,
-            warnings=self.warnings,
-        )
+def _no_logs(_namespace: str, _pod: str, _container: str) -> bytes | None:
+    return None
 
 
 class ApiServer:
@@ -107,7 +52,7 @@ class ApiServer:
         self.discovery = Discovery(self.registry)
         self.openapi = OpenApi(self.registry)
         self.reads = Reads(self.store, clock)
-        self.logs: Logs = lambda namespace, pod, container: None
+        self.logs: Logs = _no_logs
         self.requests = 0
 
     # -- the way in ---------------------------------------------------------------------------------------------------
@@ -168,7 +113,17 @@ class ApiServer:
             if data is not None:
                 return Response(200, data, _PLAIN_HEADERS)
         elif not head:
-            paths = ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+            paths = [
+                "/api",
+                "/apis",
+                "/healthz",
+                "/livez",
+                "/metrics",
+                "/openapi/v2",
+                "/openapi/v3",
+                "/readyz",
+                "/version",
+            ]
             found = {"paths": paths}
         if found is None:
             raise errors.unknown_path()
@@ -231,7 +186,7 @@ class ApiServer:
 
     def _create(self, target: Target, asked: Asked) -> Response:
         resource = target.resource
-        body = self._body(asked)
+        body = asked.body()
         if resource.verbs == ("create",):
             if resource.kind == "Binding":
                 key = (target.namespace or "", str((body.get("metadata") or {}).get("name") or ""))
@@ -253,7 +208,7 @@ class ApiServer:
         return self._answer(resource, item, asked, code=201)
 
     def _update(self, target: Target, asked: Asked) -> Item:
-        body = self._body(asked)
+        body = asked.body()
         resource = target.resource
         if resource.group == EVENTS_GROUP:
             resource, body = self._core_events(), events.to_core(body)
@@ -277,7 +232,7 @@ class ApiServer:
                 "PatchOptions", "meta.k8s.io", "", f'PatchOptions.meta.k8s.io "" is invalid: fieldManager: {text}',
                 [{"reason": "FieldValueRequired", "message": text, "field": "fieldManager"}],
             )  # fmt: skip
-        patch = self._decoded(asked, yaml_too=kind == APPLY_PATCH, any_type=kind == JSON_PATCH)
+        patch = asked.decoded(yaml_too=kind == APPLY_PATCH, any_type=kind == JSON_PATCH)
         if resource.group == EVENTS_GROUP and isinstance(patch, dict):
             item, new = self.objects.patch(
                 self._core_events(), target.key, kind, events.patch_to_core(patch), options, target.subresource
@@ -296,7 +251,7 @@ class ApiServer:
 
     def _delete(self, target: Target, asked: Asked) -> Response:
         resource = target.resource
-        item, gone = self.objects.delete(resource, target.key, self._delete_options(asked))
+        item, gone = self.objects.delete(resource, target.key, asked.delete_options())
         if gone and resource.key != ("", "pods"):
             status: Object = {
                 "kind": "Status",
@@ -311,33 +266,11 @@ class ApiServer:
         return self._answer(resource, item, asked)
 
     def _delete_collection(self, target: Target, asked: Asked) -> Response:
-        options = self._delete_options(asked)
+        options = asked.delete_options()
         items = self.reads.select(target.resource, target.namespace, asked.query)
         for item in items:
             self.objects.delete(target.resource, item.key, options)
         return self.reads.listing(target.resource, items, asked.format)
-
-    def _delete_options(self, asked: Asked) -> DeleteOptions:
-        body = self._decoded(asked) if asked.request.body.strip() else {}
-        query = asked.query
-        given = {**body, **{name: query[name] for name in ("gracePeriodSeconds", "propagationPolicy") if name in query}}
-        grace = given.get("gracePeriodSeconds")
-        try:
-            seconds = None if grace is None else int(grace)
-        except (TypeError, ValueError) as error:
-            raise errors.bad_request(f"gracePeriodSeconds: expected an integer, found {grace!r}") from error
-        policy = given.get("propagationPolicy") or ("Orphan" if given.get("orphanDependents") is True else "Background")
-        if policy not in {"Background", "Foreground", "Orphan"}:
-            text = f'Unsupported value: "{policy}": supported values: "Orphan", "Background", "Foreground"'
-            raise errors.bad_request(f"propagationPolicy: {text}")
-        conditions = given.get("preconditions") or {}
-        return DeleteOptions(
-            grace=seconds,
-            propagation=policy,
-            uid=conditions.get("uid") or "",
-            version=conditions.get("resourceVersion") or "",
-            dry_run=bool(query.get("dryRun") or body.get("dryRun")),
-        )
 
     # -- subresources -------------------------------------------------------------------------------------------------
 
@@ -345,9 +278,9 @@ class ApiServer:
         resource, method = target.resource, asked.request.method
         match target.subresource, method:
             case "binding", "POST":
-                return self._bind(target.key, self._body(asked), asked)
+                return self._bind(target.key, asked.body(), asked)
             case "eviction", "POST":
-                body = self._body(asked) if asked.request.body.strip() else {}
+                body = asked.body() if asked.request.body.strip() else {}
                 evict(self.objects, resource, target.key, body, dry_run=asked.options().dry_run)
                 return _success(201)
             case "log", "GET":
@@ -359,7 +292,9 @@ class ApiServer:
             case "status" | "ephemeralcontainers" | "resize" | "approval", "GET":
                 return self._answer(resource, self.objects.find(resource, target.key), asked)
             case "status" | "approval", "PUT":
-                return self._answer(resource, self._update(Target(resource, target.namespace, target.name, "status"), asked), asked)
+                return self._answer(
+                    resource, self._update(Target(resource, target.namespace, target.name, "status"), asked), asked
+                )
             case "status" | "approval", "PATCH":
                 return self._patch(Target(resource, target.namespace, target.name, "status"), asked)
             case _:
@@ -400,9 +335,9 @@ class ApiServer:
         item = self.objects.find(resource, target.key)
         scale = scale_of(resource, item)
         if method == "PUT":
-            scale = self._body(asked)
+            scale = asked.body()
         elif method == "PATCH":
-            patch = self._decoded(asked)
+            patch = asked.decoded()
             scale = {**scale, "spec": {**scale["spec"], **(patch.get("spec") or {})}}
         elif method != "GET":
             raise errors.method_not_allowed()
@@ -413,8 +348,12 @@ class ApiServer:
     def _finalize(self, target: Target, asked: Asked) -> Response:
         resource = target.resource
         item = self.objects.find(resource, target.key)
-        asked_spec = (self._body(asked).get("spec") or {}).get("finalizers") or []
-        body = {**item.obj, "metadata": dict(item.obj["metadata"]), "spec": {**item.obj.get("spec", {}), "finalizers": asked_spec}}
+        asked_spec = (asked.body().get("spec") or {}).get("finalizers") or []
+        body = {
+            **item.obj,
+            "metadata": dict(item.obj["metadata"]),
+            "spec": {**item.obj.get("spec", {}), "finalizers": asked_spec},
+        }
         collection = self.objects.collection(resource)
         item = collection.put(item.key, body)
         if not asked_spec and "deletionTimestamp" in body["metadata"] and not body["metadata"].get("finalizers"):
@@ -423,48 +362,11 @@ class ApiServer:
 
     # -- bodies and answers -------------------------------------------------------------------------------------------
 
-    def _body(self, asked: Asked) -> Object:
-        return self._decoded(asked)
-
-    def _decoded(self, asked: Asked, *, yaml_too: bool = False, any_type: bool = False) -> Any:
-        request = asked.request
-        if len(request.body) > BODY_LIMIT:
-            raise errors.too_large(BODY_LIMIT)
-        kind = request.content_type.partition(";")[0].strip() or "application/json"
-        try:
-            found = _decode(request.body, kind, yaml_too=yaml_too)
-        except (Malformed, orjson.JSONDecodeError, yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-            raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
-        if not any_type and not isinstance(found, dict):
-            raise errors.bad_request(f"expected an object in the body of the request, found {_type_name(found)}")
-        return found
-
     def _answer(self, resource: Resource, item: Item, asked: Asked, *, code: int = 200) -> Response:
         data = self.reads.single(resource, item, asked.format)
         if asked.format is PLAIN or not asked.format.yaml:
             return Response(code, data, _PLAIN_HEADERS)
         return Response(code, data, {"content-type": asked.format.content_type})
-
-
-@lru_cache(maxsize=256)
-def _manager(agent: str) -> str:
-    """Who writes, of a client that does not say it: the first word of its User-Agent header."""
-    return "".join(letter for letter in agent.partition("/")[0] if letter.isprintable())[:128] or "unknown"
-
-
-def _decode(body: bytes, kind: str, *, yaml_too: bool) -> Any:
-    if kind.endswith(("/json", "+json")):
-        return orjson.loads(body)
-    if kind == "application/yaml" or (yaml_too and kind.endswith("+yaml")):
-        return yaml.load(body, Loader=_Loader)  # noqa: S506 a safe loader, in C where there is one
-    if kind == PROTOBUF:
-        return decode(body)
-    raise errors.unsupported_media(["application/json", "application/yaml", PROTOBUF])
-
-
-def _type_name(value: Any) -> str:
-    names = {list: "a list", str: "a string", int: "a number", float: "a number", bool: "a boolean"}
-    return "null" if value is None else names.get(type(value), "something else")
 
 
 def _success(code: int) -> Response:

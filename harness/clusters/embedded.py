@@ -72,14 +72,14 @@ class EmbeddedBackend(ClusterBackend):
 
 
 def start_process(
-    kubeconfig: Path, *, fleet: str, seed: int, port: int, log: Path, detached: bool = False
+    kubeconfig: Path, *, fleet: str, seed: int, port: int, log: Path, host: str = "127.0.0.1", detached: bool = False
 ) -> tuple["subprocess.Popen[bytes]", str]:
     """Start the server process and wait until it answers; returns it and its URL.
 
     Raises:
         ClusterError: it did not start; the message has its reason.
     """
-    asked = {"kubeconfig": str(kubeconfig), "fleet": fleet, "seed": seed, "port": port}
+    asked = {"kubeconfig": str(kubeconfig), "fleet": fleet, "seed": seed, "port": port, "host": host}
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as sink:
         process = subprocess.Popen(  # noqa: S603 our own interpreter, no shell
@@ -99,4 +99,3 @@ def start_process(
         why = said.get("error") or log.read_text(errors="replace").strip() or "it ended without a word"
         raise ClusterError(f"the embedded API server did not start: {why}")
     return process, str(said["url"])
-
