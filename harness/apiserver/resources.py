@@ -51,11 +51,11 @@ def _built_in(row: str) -> Resource:
         short_names=tuple(short.split()),
         categories=tuple(categories.split()),
         subresources=frozenset(subresources.split()),
-        verbs=("create",) if "c" in flags else ALL_VERBS,
+        verbs=("create",) if "c" in flags else ("get", "list") if "r" in flags else ALL_VERBS,
     )
 
 
-# group/version | plural | kind | n: namespaced, c: can only be created | short names | categories | subresources
+# group/version | plural | kind | n: namespaced, c: can only be created, r: can only be read | short names | categories | subresources
 _BUILT_IN = """
 v1 | bindings | Binding | nc | | |
 v1 | componentstatuses | ComponentStatus | | cs | |
@@ -98,6 +98,8 @@ discovery.k8s.io/v1 | endpointslices | EndpointSlice | n | | |
 events.k8s.io/v1 | events | Event | n | ev | |
 flowcontrol.apiserver.k8s.io/v1 | flowschemas | FlowSchema | | | | status
 flowcontrol.apiserver.k8s.io/v1 | prioritylevelconfigurations | PriorityLevelConfiguration | | | | status
+metrics.k8s.io/v1beta1 | nodes | NodeMetrics | r | | |
+metrics.k8s.io/v1beta1 | pods | PodMetrics | nr | | |
 networking.k8s.io/v1 | ingressclasses | IngressClass | | | |
 networking.k8s.io/v1 | ingresses | Ingress | n | ing | | status
 networking.k8s.io/v1 | networkpolicies | NetworkPolicy | n | netpol | |

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, unquote
 
 import orjson
 
-from harness.apiserver import errors, events
+from harness.apiserver import errors, events, usage
 from harness.apiserver.admission import Admission
 from harness.apiserver.asked import Asked, Target
 from harness.apiserver.definitions import Definitions
@@ -52,6 +52,7 @@ class ApiServer:
         self.discovery = Discovery(self.registry)
         self.openapi = OpenApi(self.registry)
         self.reads = Reads(self.store, clock)
+        self.usage = usage.Usage(self.store, self.registry, self.reads, clock)
         self.logs: Logs = _no_logs
         self.requests = 0
 
@@ -166,6 +167,8 @@ class ApiServer:
         method = asked.request.method
         if target.subresource:
             return self._subresource(target, asked)
+        if target.resource.group == usage.GROUP:
+            return self._usage_of(target, asked)
         if method == "POST" and not target.name:
             return self._create(target, asked)
         if target.resource.verbs == ("create",):
@@ -183,6 +186,14 @@ class ApiServer:
         if method == "DELETE":
             return self._delete(target, asked) if target.name else self._delete_collection(target, asked)
         raise errors.method_not_allowed()
+
+    def _usage_of(self, target: Target, asked: Asked) -> Response:
+        if asked.request.method not in {"GET", "HEAD"}:
+            raise errors.method_not_allowed()
+        if target.name:
+            return self._answer(target.resource, self.usage.find(target.resource, target.key), asked)
+        items = self.usage.list(target.resource, target.namespace, asked.query)
+        return self.reads.listing(target.resource, items, asked.format)
 
     def _create(self, target: Target, asked: Asked) -> Response:
         resource = target.resource
