@@ -55,7 +55,8 @@ def _built_in(row: str) -> Resource:
     )
 
 
-# group/version | plural | kind | n: namespaced, c: can only be created, r: can only be read | short names | categories | subresources
+# group/version | plural | kind | flags | short names | categories | subresources; the flags:
+# n: namespaced, c: can only be created, r: can only be read
 _BUILT_IN = """
 v1 | bindings | Binding | nc | | |
 v1 | componentstatuses | ComponentStatus | | cs | |
@@ -90,6 +91,7 @@ authorization.k8s.io/v1 | selfsubjectaccessreviews | SelfSubjectAccessReview | c
 authorization.k8s.io/v1 | selfsubjectrulesreviews | SelfSubjectRulesReview | c | | |
 authorization.k8s.io/v1 | subjectaccessreviews | SubjectAccessReview | c | | |
 autoscaling/v2 | horizontalpodautoscalers | HorizontalPodAutoscaler | n | hpa | all | status
+autoscaling/v1 | horizontalpodautoscalers | HorizontalPodAutoscaler | n | hpa | all | status
 batch/v1 | cronjobs | CronJob | n | cj | all | status
 batch/v1 | jobs | Job | n | | all | status
 certificates.k8s.io/v1 | certificatesigningrequests | CertificateSigningRequest | | csr | | approval status

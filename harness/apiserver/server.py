@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, unquote
 
 import orjson
 
-from harness.apiserver import errors, events, usage
+from harness.apiserver import errors, faces, usage
 from harness.apiserver.admission import Admission
 from harness.apiserver.asked import Asked, Target
 from harness.apiserver.definitions import Definitions
@@ -20,7 +20,7 @@ from harness.apiserver.negotiation import PLAIN, negotiate
 from harness.apiserver.objects import PATCHES, Objects
 from harness.apiserver.openapi import OpenApi
 from harness.apiserver.reads import Reads
-from harness.apiserver.resources import EVENTS_GROUP, Registry, Resource
+from harness.apiserver.resources import Registry, Resource
 from harness.apiserver.reviews import review
 from harness.apiserver.store import Item, Key, Object, Store
 from harness.apiserver.streaming import Streaming
@@ -210,25 +210,24 @@ class ApiServer:
             if not namespace:
                 raise errors.method_not_allowed()
         options = asked.options()
-        if resource.group == EVENTS_GROUP:
-            core = self.registry.find("", "v1", "events")
-            assert core is not None  # noqa: S101
-            item = self.objects.create(core, namespace or "", events.to_core(body), options)
-        else:
-            item = self.objects.create(resource, namespace or "", body, options)
+        stored = resource
+        if faces.second(resource):
+            stored, body = self._stored(resource), faces.to_stored(resource, body)
+        item = self.objects.create(stored, namespace or "", body, options)
         return self._answer(resource, item, asked, code=201)
 
     def _update(self, target: Target, asked: Asked) -> Item:
         body = asked.body()
         resource = target.resource
-        if resource.group == EVENTS_GROUP:
-            resource, body = self._core_events(), events.to_core(body)
+        if faces.second(resource):
+            resource, body = self._stored(resource), faces.to_stored(resource, body)
         return self.objects.update(resource, target.key, body, asked.options(), subresource=target.subresource)
 
-    def _core_events(self) -> Resource:
-        core = self.registry.find("", "v1", "events")
-        assert core is not None  # noqa: S101
-        return core
+    def _stored(self, resource: Resource) -> Resource:
+        """The row under which the objects of a second face are stored."""
+        stored = self.registry.storage(resource.key)
+        assert stored is not None  # noqa: S101
+        return stored
 
     def _patch(self, target: Target, asked: Asked) -> Response:
         kind = asked.request.content_type.partition(";")[0].strip()
@@ -244,12 +243,10 @@ class ApiServer:
                 [{"reason": "FieldValueRequired", "message": text, "field": "fieldManager"}],
             )  # fmt: skip
         patch = asked.decoded(yaml_too=kind == APPLY_PATCH, any_type=kind == JSON_PATCH)
-        if resource.group == EVENTS_GROUP and isinstance(patch, dict):
-            item, new = self.objects.patch(
-                self._core_events(), target.key, kind, events.patch_to_core(patch), options, target.subresource
-            )
-        else:
-            item, new = self.objects.patch(resource, target.key, kind, patch, options, target.subresource)
+        stored = resource
+        if faces.second(resource) and isinstance(patch, dict):
+            stored, patch = self._stored(resource), faces.patch_to_stored(resource, patch)
+        item, new = self.objects.patch(stored, target.key, kind, patch, options, target.subresource)
         if kind == APPLY_PATCH:
             item = self._whole(resource, item)
         return self._answer(resource, item, asked, code=201 if new else 200)
