@@ -68,7 +68,7 @@ v1 | namespaces | Namespace | | ns | | status finalize
 v1 | nodes | Node | | no | | status
 v1 | persistentvolumeclaims | PersistentVolumeClaim | n | pvc | | status
 v1 | persistentvolumes | PersistentVolume | | pv | | status
-v1 | pods | Pod | n | po | all | status binding eviction log ephemeralcontainers resize
+v1 | pods | Pod | n | po | all | status binding eviction log exec attach portforward ephemeralcontainers resize
 v1 | podtemplates | PodTemplate | n | | |
 v1 | replicationcontrollers | ReplicationController | n | rc | all | status scale
 v1 | resourcequotas | ResourceQuota | n | quota | | status

@@ -179,7 +179,7 @@ class ApiServer:
                 return self._answer(target.resource, self._whole(target.resource, item), asked)
             return self.reads.collection(target.resource, target.namespace, asked.query, asked.format, name=target.name)
         if method == "PUT" and target.name:
-            item = self._update(target, asked)
+            item = self._written(target.resource, self._update(target, asked), asked)
             return self._answer(target.resource, item, asked)
         if method == "PATCH" and target.name:
             return self._patch(target, asked)
@@ -214,7 +214,7 @@ class ApiServer:
         if faces.second(resource):
             stored, body = self._stored(resource), faces.to_stored(resource, body)
         item = self.objects.create(stored, namespace or "", body, options)
-        return self._answer(resource, item, asked, code=201)
+        return self._answer(resource, self._written(resource, item, asked), asked, code=201)
 
     def _update(self, target: Target, asked: Asked) -> Item:
         body = asked.body()
@@ -247,9 +247,11 @@ class ApiServer:
         if faces.second(resource) and isinstance(patch, dict):
             stored, patch = self._stored(resource), faces.patch_to_stored(resource, patch)
         item, new = self.objects.patch(stored, target.key, kind, patch, options, target.subresource)
-        if kind == APPLY_PATCH:
-            item = self._whole(resource, item)
-        return self._answer(resource, item, asked, code=201 if new else 200)
+        return self._answer(resource, self._written(resource, item, asked), asked, code=201 if new else 200)
+
+    def _written(self, resource: Resource, item: Item, asked: Asked) -> Item:
+        """What a writer gets back: with managedFields if it says who it is, for all others they cost too much."""
+        return self._whole(resource, item) if asked.query.get("fieldManager") else item
 
     def _whole(self, resource: Resource, item: Item) -> Item:
         """With managedFields, which are worked out when an object is read alone or applied to, not in lists."""
@@ -293,6 +295,12 @@ class ApiServer:
                 return _success(201)
             case "log", "GET":
                 return self._log(target, asked)
+            case (("exec" | "attach" | "portforward"), ("GET" | "POST")):
+                self.objects.find(resource, target.key)
+                raise errors.bad_request(
+                    f"pod {target.name}: expected a running process for {target.subresource}, found none:"
+                    " its node simulates its containers"
+                )
             case "scale", _:
                 return self._scale(target, asked)
             case "finalize", "PUT":
