@@ -13,7 +13,7 @@ from harness.apiserver.customs import Custom
 from harness.apiserver.defaults import default
 from harness.apiserver.qos import qos_class
 from harness.apiserver.resources import Registry, Resource
-from harness.apiserver.schemas import schema_for, unknown_fields
+from harness.apiserver.schemas import prune, schema_for, unknown_fields
 from harness.apiserver.store import Object, Store
 from harness.apiserver.validation import validate
 from scheduler.api.clock import Clock
@@ -93,8 +93,8 @@ class Admission:
         if resource.custom is not None:
             unknown = self._custom(resource).complete(body)
         else:
+            unknown = self._prune(resource, body)
             default(resource.group, resource.kind, body)
-            unknown = [] if strictness != "Strict" else self._unknown(resource, body)
         if not unknown or strictness == "Ignore":
             return
         texts = [f'unknown field "{path}"' for path in unknown]
@@ -109,9 +109,19 @@ class Admission:
             )
         warnings.extend(texts)
 
-    def _unknown(self, resource: Resource, body: Object) -> list[str]:
+    @staticmethod
+    def _prune(resource: Resource, body: Object) -> list[str]:
+        """Take away what the schema does not know; the paths of it."""
         schema = schema_for(resource.group, resource.version, resource.kind)
-        return unknown_fields(schema, body) if schema is not None else []
+        if schema is None:
+            return []
+        pruned = prune(schema, body)
+        if pruned is body:
+            return []
+        unknown = unknown_fields(schema, body)
+        body.clear()
+        body.update(pruned)
+        return unknown
 
     def _custom(self, resource: Resource) -> Custom:
         assert resource.custom is not None  # noqa: S101
