@@ -13,7 +13,7 @@ from harness.apiserver.customs import Custom
 from harness.apiserver.defaults import default
 from harness.apiserver.qos import qos_class
 from harness.apiserver.resources import Registry, Resource
-from harness.apiserver.schemas import prune, schema_for, unknown_fields
+from harness.apiserver.schemas import knows_all, prune, schema_for, unknown_fields
 from harness.apiserver.store import Object, Store
 from harness.apiserver.validation import validate
 from scheduler.api.clock import Clock
@@ -113,12 +113,10 @@ class Admission:
     def _prune(resource: Resource, body: Object) -> list[str]:
         """Take away what the schema does not know; the paths of it."""
         schema = schema_for(resource.group, resource.version, resource.kind)
-        if schema is None:
-            return []
-        pruned = prune(schema, body)
-        if pruned is body:
+        if schema is None or knows_all(schema, body):
             return []
         unknown = unknown_fields(schema, body)
+        pruned = prune(schema, body)
         body.clear()
         body.update(pruned)
         return unknown
