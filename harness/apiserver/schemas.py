@@ -228,7 +228,8 @@ def knows_all(schema: SchemaNode, obj: JsonObject) -> bool:
                 continue
             return False
         if kind is dict:
-            if not node.takes_scalars and not knows_all(node, value):
+            plain = node.takes_scalars and dict not in map(type, value.values())
+            if not plain and not knows_all(node, value):
                 return False
         else:
             items = node.items

@@ -189,7 +189,7 @@ def test_a_crds_list_keys_and_their_defaults() -> None:
             {"spec": {"containers": [{"name": "a"}, {"nam": "b"}]}}, ["spec.containers[1].nam"], id="in-a-list"
         ),
         pytest.param({"spec": {"affinity": {"nodeAffinity": {"x": {}}}}}, ["spec.affinity.nodeAffinity.x"], id="deep"),
-        pytest.param({"spec": {"nodeSelector": {"x": {"y": 1}}}}, [], id="validation-says-what-a-value-may-be"),
+        pytest.param({"spec": {"nodeSelector": {"x": {"y": 1}}}}, ["spec.nodeSelector.x.y"], id="in-a-map-of-strings"),
         pytest.param({"spec": {"overhead": {"cpu": "1"}, "x": None}}, ["spec.x"], id="null-is-a-field-too"),
     ],
 )
