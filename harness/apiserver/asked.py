@@ -15,12 +15,16 @@ from harness.apiserver.objects import DeleteOptions, Options
 from harness.apiserver.protobuf.decoding import CONTENT_TYPE as PROTOBUF
 from harness.apiserver.protobuf.decoding import decode
 from harness.apiserver.protobuf.wire import Malformed
+from harness.apiserver.rbac import Act
 from harness.apiserver.resources import Resource
 from harness.apiserver.store import Key, Object
 from scheduler.api.transport import Request
 
 BODY_LIMIT = 3 * 1024 * 1024
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+_VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,20 @@ class Asked:
             field_validation=strictness,
             warnings=self.warnings,
         )
+
+    def act(self, target: Target) -> Act:
+        """What is wanted, in the words of roles."""
+        method, resource = self.request.method, target.resource
+        verb = _VERBS.get(method, method.lower())
+        if not target.name:
+            if method in {"GET", "HEAD"}:
+                verb = "watch" if self.query.get("watch") in {"1", "true"} else "list"
+            elif method == "DELETE":
+                verb = "deletecollection"
+        namespace = target.namespace or ""
+        if resource.key == ("", "namespaces"):
+            namespace = target.name  # who may see all of a namespace may see it
+        return Act(verb, resource.group, resource.plural, target.subresource, namespace, target.name)
 
     def delete_options(self) -> DeleteOptions:
         body = self.decoded() if self.request.body.strip() else {}

@@ -7,6 +7,7 @@ from harness.apiserver.controllers.namespaces import Namespaces
 from harness.apiserver.controllers.nodes import Nodes
 from harness.apiserver.definitions import DEFINITIONS, shipped
 from harness.apiserver.objects import Options
+from harness.apiserver.rbac import first_roles
 from harness.apiserver.server import ApiServer
 from harness.apiserver.store import Object
 from scheduler.api.clock import Clock
@@ -24,6 +25,8 @@ def build_server(clock: Clock, *, seed: int = 0, history: int | None = None, roo
         _create(server, ("scheduling.k8s.io", "priorityclasses"), body)
     for definition in shipped():
         _create(server, DEFINITIONS, definition)
+    for role in first_roles():
+        _create(server, ("rbac.authorization.k8s.io", f"{role['kind'].lower()}s"), role)
     return server
 
 

@@ -4,6 +4,7 @@ Whatever transport a request came by, it goes through here: path → resource an
 shape of answer that the client asked for.
 """
 
+import secrets
 from collections.abc import Callable
 from urllib.parse import parse_qs, unquote
 
@@ -19,15 +20,18 @@ from harness.apiserver.identity import ADMIN, Identity
 from harness.apiserver.negotiation import PLAIN, negotiate
 from harness.apiserver.objects import PATCHES, Objects
 from harness.apiserver.openapi import OpenApi
+from harness.apiserver.rbac import MASTERS, Access, Act
 from harness.apiserver.reads import Reads
 from harness.apiserver.resources import Registry, Resource
 from harness.apiserver.reviews import review
 from harness.apiserver.store import Item, Key, Object, Store
 from harness.apiserver.streaming import Streaming
 from harness.apiserver.subresources import bind, evict, rescaled, scale_of
+from harness.apiserver.tokens import Tokens
 from scheduler.api.clock import Clock
 from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, STRATEGIC_MERGE_PATCH, Request, Response
 
+_OPEN = frozenset({"healthz", "livez", "readyz", "version"})  # for whoever asks
 _PLAIN_HEADERS = {"content-type": "application/json"}
 _TEXT_HEADERS = {"content-type": "text/plain; charset=utf-8"}
 
@@ -54,6 +58,8 @@ class ApiServer:
         self.reads = Reads(self.store, clock)
         self.usage = usage.Usage(self.store, self.registry, self.reads, clock)
         self.logs: Logs = _no_logs
+        self.access = Access(self.store)
+        self.tokens = Tokens(self.store, clock, secrets.token_bytes(32))
         self.requests = 0
 
     # -- the way in ---------------------------------------------------------------------------------------------------
@@ -69,6 +75,8 @@ class ApiServer:
                 else {}
             )
             accept = request.headers.get("accept", "")
+            if "impersonate-user" in request.headers:
+                identity = self._impersonated(request, identity)
             asked = Asked(request, identity, query, negotiate(accept) if accept else PLAIN)
             answer = self._route(path, asked)
         except Refused as refused:
@@ -77,6 +85,14 @@ class ApiServer:
             texts = ", ".join(f'299 - "{_quoted(text)}"' for text in asked.warnings)
             return Response(answer.code, answer.body, {**answer.headers, "warning": texts})
         return answer
+
+    def _impersonated(self, request: Request, identity: Identity) -> Identity:
+        """Whom the client wants to be taken for, if it may be."""
+        name, groups = request.headers["impersonate-user"], request.headers.get("impersonate-group", "")
+        self.access.check(identity, Act("impersonate", resource="users", name=name))
+        if groups:
+            self.access.check(identity, Act("impersonate", resource="groups", name=groups))
+        return Identity(name, (*((groups,) if groups else ()), "system:authenticated"))
 
     def _route(self, path: str, asked: Asked) -> Response | Streaming:
         parts = [unquote(part) if "%" in part else part for part in path.strip("/").split("/")]
@@ -91,6 +107,8 @@ class ApiServer:
     def _document(self, parts: list[str], asked: Asked) -> Response:
         """Everything that is no resource."""
         head, rest = parts[0], parts[1:]
+        if head not in _OPEN and MASTERS not in asked.identity.groups:
+            self.access.check(asked.identity, Act("get", path="/" + "/".join(parts)))
         aggregated = asked.format.shape == "APIGroupDiscoveryList"
         found: Object | None = None
         if head in {"healthz", "livez", "readyz"}:
@@ -165,6 +183,8 @@ class ApiServer:
     def _resource(self, group: str, version: str, parts: list[str], asked: Asked) -> Response | Streaming:
         target = self._target(group, version, parts)
         method = asked.request.method
+        if MASTERS not in asked.identity.groups:
+            self.access.check(asked.identity, asked.act(target))
         if target.subresource:
             return self._subresource(target, asked)
         if target.resource.group == usage.GROUP:
@@ -202,7 +222,7 @@ class ApiServer:
             if resource.kind == "Binding":
                 key = (target.namespace or "", str((body.get("metadata") or {}).get("name") or ""))
                 return self._bind(key, body, asked)
-            answer = review(resource.kind, body, asked.identity)
+            answer = review(resource.kind, body, asked.identity, self.access, self.tokens)
             return Response(201, orjson.dumps(answer), _PLAIN_HEADERS)
         namespace = target.namespace
         if resource.namespaced and namespace is None:  # what upstream refuses in the path, it takes from the body
@@ -301,6 +321,8 @@ class ApiServer:
                     f"pod {target.name}: expected a running process for {target.subresource}, found none:"
                     " its node simulates its containers"
                 )
+            case "token", "POST":
+                return Response(201, orjson.dumps(self.tokens.request(target.key, asked.body())), _PLAIN_HEADERS)
             case "scale", _:
                 return self._scale(target, asked)
             case "finalize", "PUT":

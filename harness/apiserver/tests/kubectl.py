@@ -75,6 +75,7 @@ class Kubectl:
         for one in steps:
             text = one.command.replace("$NS", namespace).replace("$MANIFESTS", str(MANIFESTS))
             stdin = (MANIFESTS / one.stdin).read_text() if one.stdin else ""
+            stdin = stdin.replace("$NS", namespace)
             for old, new in (one.replacing or {}).items():
                 assert old in stdin, f"{one.stdin} has no {old!r} to replace"
                 stdin = stdin.replace(old, new)
