@@ -5,7 +5,6 @@ shape of answer that the client asked for.
 """
 
 import secrets
-from collections.abc import Callable
 from urllib.parse import parse_qs, unquote
 
 import orjson
@@ -17,6 +16,7 @@ from harness.apiserver.definitions import Definitions
 from harness.apiserver.discovery import Discovery, version
 from harness.apiserver.errors import Refused
 from harness.apiserver.identity import ADMIN, Identity
+from harness.apiserver.logs import Source, read_log
 from harness.apiserver.negotiation import PLAIN, negotiate
 from harness.apiserver.objects import PATCHES, Objects
 from harness.apiserver.openapi import OpenApi
@@ -34,9 +34,6 @@ from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, STRATEGIC_MERGE_PAT
 _OPEN = frozenset({"healthz", "livez", "readyz", "version"})  # for whoever asks
 _PLAIN_HEADERS = {"content-type": "application/json"}
 _TEXT_HEADERS = {"content-type": "text/plain; charset=utf-8"}
-
-
-Logs = Callable[[str, str, str], bytes | None]  # namespace, pod, container → what it has printed
 
 
 def _no_logs(_namespace: str, _pod: str, _container: str) -> bytes | None:
@@ -57,7 +54,7 @@ class ApiServer:
         self.openapi = OpenApi(self.registry)
         self.reads = Reads(self.store, clock)
         self.usage = usage.Usage(self.store, self.registry, self.reads, clock)
-        self.logs: Logs = _no_logs
+        self.logs: Source = _no_logs
         self.access = Access(self.store)
         self.tokens = Tokens(self.store, clock, secrets.token_bytes(32))
         self.requests = 0
@@ -344,29 +341,10 @@ class ApiServer:
         bind(self.objects, pods, key, body, dry_run="dryRun" in asked.query)
         return _success(201)
 
-    def _log(self, target: Target, asked: Asked) -> Response:
-        pod = self.objects.find(target.resource, target.key).obj
-        names = [one["name"] for one in pod["spec"]["containers"]]
-        container = asked.query.get("container", "")
-        if not container and len(names) > 1:
-            raise errors.bad_request(
-                f"a container name must be specified for pod {target.name}, choose one of: [{' '.join(names)}]"
-            )
-        if container and container not in names:
-            raise errors.bad_request(f"container {container} is not valid for pod {target.name}")
-        data = self.logs(target.namespace or "", target.name, container)
-        if data is None:
-            if not pod["spec"].get("nodeName"):
-                return Response(200, b"", _TEXT_HEADERS)
-            raise errors.bad_request(
-                f'container "{container or names[0]}" in pod "{target.name}" is waiting to start: ContainerCreating'
-            )
-        tail = asked.query.get("tailLines", "")
-        if tail.isdigit():
-            lines = data.splitlines(keepends=True)
-            data = b"".join(lines[len(lines) - min(int(tail), len(lines)) :])
-        limit = asked.query.get("limitBytes", "")
-        return Response(200, data[: int(limit)] if limit.isdigit() else data, _TEXT_HEADERS)
+    def _log(self, target: Target, asked: Asked) -> Response | Streaming:
+        pods = self.objects.collection(target.resource)
+        pod = self.objects.find(target.resource, target.key)
+        return read_log(pod, asked.query, self.logs, lambda: pods.get(target.key), self.clock)
 
     def _scale(self, target: Target, asked: Asked) -> Response:
         resource, method = target.resource, asked.request.method

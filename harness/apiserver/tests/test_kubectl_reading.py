@@ -77,6 +77,20 @@ DESCRIBE = [
     step("delete pod runs --timeout=20s", 'pod "runs" deleted'),
     step("wait --for=delete pod/runs --timeout=5s"),
 ]
+LOGS = [
+    fed("create -f -", "talking.yaml"),
+    step("wait --for=condition=Ready pod/talks --timeout=20s"),
+    step("logs talks", r"\Aone\ntwo\nthree\n\Z"),
+    step("logs talks --tail=1", r"\Athree\n\Z"),
+    step("logs talks --limit-bytes=5", r"\Aone\nt\Z"),
+    step("logs talks --timestamps", r"^\d{4}-\d\d-\d\dT\S+Z one$"),
+    step("logs talks --since=1h --prefix", r"^\[pod/talks/main\] one$"),
+    step("logs talks --previous", 'previous terminated container "main" in pod "talks" not found', fails=True),
+    step("logs -l app=talks", "^three$"),
+    step("logs talks -f", r"\Aone\ntwo\nthree\n\Z"),
+    step("wait --for=jsonpath={.status.phase}=Succeeded pod/talks --timeout=1s"),
+    step("logs talks", r"\Aone\ntwo\nthree\n\Z"),
+]
 CUSTOM = [
     step("apply -f $MANIFESTS/cluster_crd.yaml", "/boats.sea.example.com created"),
     step("wait --for=condition=Established crd/boats.sea.example.com --timeout=5s", "condition met"),
@@ -105,6 +119,7 @@ CUSTOM = [
         pytest.param(EXPLAIN, id="explain"),
         pytest.param(GET, id="get-in-all-shapes"),
         pytest.param(DESCRIBE, id="describe-events-top-wait"),
+        pytest.param(LOGS, id="logs"),
         pytest.param(CUSTOM, id="custom-resources"),
     ],
 )
