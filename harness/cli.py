@@ -14,11 +14,11 @@ COMMANDS = {  # name → where it is, and what `seatrial --help` says of it
     "run": ("fixtures.run:run", "The main job: suites, load, and the sign-off report."),
     "up": ("harness.commands.up:up", "Start a cluster to play with."),
     "down": ("harness.commands.up:down", "End a cluster that was started with up --detach."),
-    "devices": ("harness.commands.devices:devices", "What is in this machine, through the vendors' own libraries."),
-    "scheduler": ("harness.commands.scheduler:scheduler", "Run our scheduler against any API server."),
     "load": ("harness.commands.load:load", "Submit pods by Locust and measure what becomes of them."),
+    "devices": ("harness.commands.devices:devices", "What is in this machine, through the vendors' own libraries."),
     "report": ("reports.commands:report", "The sign-off page, from what runs left on disk."),
     "compare": ("reports.commands:compare", "Verdicts that changed and figures that moved between two runs."),
+    "scheduler": ("harness.commands.scheduler:scheduler", "Run our scheduler against any API server."),
 }
 
 BENCHMARKS = {

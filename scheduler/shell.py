@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from scheduler.api.clock import Clock
-from scheduler.api.core import Node, PodDisruptionBudget
+from scheduler.api.core import ConfigMap, Node, PodDisruptionBudget
 from scheduler.api.device import GROUP_VERSION, Device
 from scheduler.api.transport import Transport
 from scheduler.binding import Binder
@@ -63,6 +63,7 @@ class Shell:
                 lambda device: core.set_device(device.metadata.name, None),
                 optional=True,
             ),
+            *(self._follow_config_map(*key.split("/")) for key in core.config_maps),
             self._follow(
                 "/apis/policy/v1/poddisruptionbudgets",
                 _decoder(PodDisruptionBudget),
@@ -114,6 +115,17 @@ class Shell:
             on_batch=self._plan,
             selector=dict(selector or {}),
             optional=optional,
+        )
+
+    def _follow_config_map(self, namespace: str, name: str) -> Informer[ConfigMap]:
+        key = f"{namespace}/{name}"
+        return self._follow(
+            f"/api/v1/namespaces/{namespace}/configmaps",
+            _decoder(ConfigMap),
+            lambda found: self.core.set_config_map(key, found),
+            lambda _: self.core.set_config_map(key, None),
+            selector={"fieldSelector": f"metadata.name={name}"},
+            optional=True,
         )
 
     def _synced(self) -> None:

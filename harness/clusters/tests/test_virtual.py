@@ -39,7 +39,7 @@ def test_a_fleet_is_up_when_entered() -> None:
 
 def test_a_node_comes_with_its_devices_and_goes_with_them(cluster: VirtualCluster) -> None:
     cluster.add_nodes([node("n1").gpus("a10", 2)])
-    assert len(get(cluster, f"{DEVICES}/n1")["spec"]["devices"]) == 2  # type: ignore[index, call-overload]
+    assert len(get(cluster, f"{DEVICES}/n1")["spec"]["devices"]) == 2  # type: ignore[index]
 
     submit(cluster, "a", "n1")
     cluster.remove_node("n1")
@@ -61,7 +61,7 @@ def test_a_fault_is_seen_and_healed(cluster: VirtualCluster) -> None:
     cluster.add_nodes([node("n1").gpus("a10", 2)])
 
     def healthy() -> list[bool]:
-        rows = get(cluster, f"{DEVICES}/n1")["spec"]["devices"]  # type: ignore[index, call-overload]
+        rows = get(cluster, f"{DEVICES}/n1")["spec"]["devices"]  # type: ignore[index]
         return [bool(one.get("health")) for one in rows]
 
     cluster.inject({"node": "n1", "verb": "critical", "device": 1, "xid": 79, "for": 30})
