@@ -1,5 +1,6 @@
 """The command `seatrial`: names only. Each command lives in `harness/commands/` and is imported when it is asked for,
-so that `seatrial up` does not pay for what `seatrial report` needs.
+so that `seatrial up` does not pay for what `seatrial report` needs. Commands that stand on `reports/` live there: they
+are named here by string alone.
 """
 
 import sys
@@ -10,10 +11,16 @@ from harness.errors import HarnessError
 
 COMMANDS = {  # name → where it is, and what `seatrial --help` says of it
     "scheduler": ("harness.commands.scheduler:scheduler", "Run our scheduler against any API server."),
+    "report": ("reports.commands:report", "The sign-off page, from what runs left on disk."),
+    "compare": ("reports.commands:compare", "Verdicts that changed and figures that moved between two runs."),
 }
 
 BENCHMARKS = {
     "schedule": ("harness.commands.bench_schedule:schedule", "Throughput and latency of placing pods."),
+}
+
+REPLAYS = {
+    "openb": ("harness.commands.replay:openb", "A production GPU-sharing trace, by seven placement policies."),
 }
 
 app = cyclopts.App(
@@ -24,7 +31,9 @@ app = cyclopts.App(
 )
 bench = cyclopts.App(name="bench", help="Benchmarks; each prints medians with their spread.")
 app.command(bench)
-for parent, table in ((app, COMMANDS), (bench, BENCHMARKS)):
+replay = cyclopts.App(name="replay", help="Recorded workloads, replayed against placement policies.")
+app.command(replay)
+for parent, table in ((app, COMMANDS), (bench, BENCHMARKS), (replay, REPLAYS)):
     for name, (where, text) in table.items():
         parent.command(where, name=name, help=text)
 

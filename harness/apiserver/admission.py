@@ -32,9 +32,7 @@ class Admission:
         self._customs: dict[int, Custom] = {}
         self.hooks: list[Hook] = []  # admission plugins added from outside: (resource, object, old, subresource)
 
-    def create(
-        self, resource: Resource, namespace: str, body: Object, warnings: list[str], *, strictness: str
-    ) -> None:
+    def create(self, resource: Resource, namespace: str, body: Object, warnings: list[str], *, strictness: str) -> None:
         """
         Raises:
             Refused: it may not be created.
@@ -54,7 +52,7 @@ class Admission:
             hook(resource, body, None, "")
         self._check(resource, body, None, "")
 
-    def update(  # noqa: PLR0917
+    def update(
         self,
         resource: Resource,
         body: Object,
@@ -123,7 +121,9 @@ class Admission:
         if causes:
             name = str(body["metadata"].get("name", ""))
             said = [{"reason": one.reason, "message": one.message, "field": one.field} for one in causes]
-            raise errors.invalid(resource.kind, resource.group, name, message(resource.kind, name, causes, group=resource.group), said)
+            raise errors.invalid(
+                resource.kind, resource.group, name, message(resource.kind, name, causes, group=resource.group), said
+            )
 
     def _check_namespace(self, resource: Resource, namespace: str, body: Object) -> None:
         found = self._store.collection(("", "namespaces")).get(("", namespace))
@@ -245,6 +245,3 @@ def _stamp_conditions(body: Object, old: Object) -> None:
         else:
             kept.append(one)
     body["status"] = {**body["status"], "conditions": kept}
-
-
-

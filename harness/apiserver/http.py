@@ -80,7 +80,7 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         return False
 
-    def connection_lost(self, error: Exception | None) -> None:
+    def connection_lost(self, _error: Exception | None) -> None:
         self._connections.discard(self)
         self._transport = None
         self._stop_waiting()
@@ -136,7 +136,7 @@ class Connection(asyncio.Protocol):
         request = Request(method, path, body, headers.get("content-type", ""), headers)
         try:
             found = self._server.handle(request, identity or Identity("system:anonymous"))
-        except Exception as error:  # noqa: BLE001 a fault of ours must not take the other clients down
+        except Exception as error:
             log.exception("request broke method=%s path=%s", method, path)
             self._answer(errors.internal(f"{type(error).__name__}: {error}"), close=not keep)
             return
@@ -195,8 +195,7 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         assert transport is not None  # noqa: S101
         transport.write(
-            f"HTTP/1.1 200 OK\r\ncontent-type: {streaming.content_type}\r\n"
-            "transfer-encoding: chunked\r\n\r\n".encode()
+            f"HTTP/1.1 200 OK\r\ncontent-type: {streaming.content_type}\r\ntransfer-encoding: chunked\r\n\r\n".encode()
         )
         watcher = self._watch = _Watcher(transport, self._ended)
         watcher.follow(streaming.start(watcher))

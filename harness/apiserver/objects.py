@@ -6,7 +6,7 @@ the server) is in admission. Every write is one step: nothing is stored before e
 
 import random
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,7 +55,6 @@ class Objects:
         self.store, self.clock = store, clock
         self._admission = admission
         self._random = random.Random(seed)  # noqa: S311 identities, no secrets
-        self.on_deleting: Callable[[Resource, Item], None] = lambda resource, item: None
 
     def collection(self, resource: Resource) -> Collection:
         return self.store.collection(resource.key)
@@ -133,9 +132,7 @@ class Objects:
 
     # -- update and patch ---------------------------------------------------------------------------------------------
 
-    def update(
-        self, resource: Resource, key: Key, body: Object, options: Options, *, subresource: str = ""
-    ) -> Item:
+    def update(self, resource: Resource, key: Key, body: Object, options: Options, *, subresource: str = "") -> Item:
         """Replace; one that is not there is refused, as for nearly all kinds upstream.
 
         Raises:
@@ -145,9 +142,7 @@ class Objects:
         metadata = body.setdefault("metadata", {})
         name = metadata.get("name")
         if name and name != key[1]:
-            raise errors.bad_request(
-                f"the name of the object ({name}) does not match the name on the URL ({key[1]})"
-            )
+            raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({key[1]})")
         self._place(resource, key[0], metadata)
         return self._replace(resource, self.find(resource, key), body, options, subresource)
 
@@ -167,8 +162,10 @@ class Objects:
                 body = json_patch(old.obj, patch)
             elif kind == MERGE_PATCH:
                 body = merge_patch(old.obj, patch)
+            elif (schema := self._schema(resource)) is not None:
+                body = strategic_merge(old.obj, patch, schema)
             else:
-                body = strategic_merge(old.obj, patch, self._schema(resource))
+                body = merge_patch(old.obj, patch)
         except PatchError as error:
             if error.reason == "Invalid":
                 raise errors.invalid("", "", "", str(error), ()) from error
@@ -230,7 +227,9 @@ class Objects:
             why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {before['uid']}"
             raise errors.conflict(resource.plural, resource.group, old.key[1], why)
         if metadata.get("name", old.key[1]) != old.key[1] or (metadata.get("namespace") or "") != old.key[0]:
-            raise errors.bad_request("metadata.name and metadata.namespace: expected them unchanged, they are immutable")
+            raise errors.bad_request(
+                "metadata.name and metadata.namespace: expected them unchanged, they are immutable"
+            )
         for fixed in (
             "name", "namespace", "uid", "creationTimestamp", "resourceVersion", "generation", "deletionTimestamp",
             "deletionGracePeriodSeconds", "generateName",
@@ -319,7 +318,6 @@ class Objects:
         if resource.kind == "Namespace":
             body["status"] = {**old.obj.get("status", {}), "phase": "Terminating"}
         item = self.collection(resource).put(key, body)
-        self.on_deleting(resource, item)
         return item, False
 
     def _nothing_holds(self, resource: Resource, body: Object) -> bool:

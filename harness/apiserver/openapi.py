@@ -91,7 +91,9 @@ class OpenApi:
             for version in versions:
                 found.update(self._components(self._rows(group, version)))
         info = {"title": "Kubernetes", "version": "v1.35.0"}
-        return orjson.dumps({"swagger": "2.0", "info": info, "paths": {}, "definitions": found}).replace(_PACKAGED, _SECOND)
+        return orjson.dumps({"swagger": "2.0", "info": info, "paths": {}, "definitions": found}).replace(
+            _PACKAGED, _SECOND
+        )
 
     def _components(self, rows: list[Resource]) -> Iterator[tuple[str, Object]]:
         """The schemas of these kinds and all that they refer to."""

@@ -13,7 +13,7 @@ from harness.apiserver.resources import EVENTS_GROUP, Resource
 from harness.apiserver.selectors import Test, field_test, label_test
 from harness.apiserver.store import Change, Collection, Item, Object, Store
 from harness.apiserver.streaming import Streaming
-from harness.apiserver.tables import table
+from harness.apiserver.tables import IncludeObject, table
 from harness.apiserver.watch import Channel, Encode, Reader, Subscription, View, backlog, plain
 from scheduler.api.clock import Clock
 from scheduler.api.transport import Response
@@ -47,7 +47,12 @@ class Reads:
         return orjson.dumps(_partial(item.obj, shape.version))
 
     def _table(
-        self, resource: Resource, items: Sequence[Item], list_meta: Mapping[str, Any], *, include: str = "Metadata"
+        self,
+        resource: Resource,
+        items: Sequence[Item],
+        list_meta: Mapping[str, Any],
+        *,
+        include: IncludeObject = "Metadata",
     ) -> Object:
         columns = resource.custom.get("additionalPrinterColumns") if resource.custom is not None else None
         return table(
@@ -126,7 +131,7 @@ class Reads:
         self, resource: Resource, items: list[Item], metadata: Object, shape: Format, query: Mapping[str, str]
     ) -> bytes:
         if shape.shape == "Table":
-            include = query.get("includeObject", "Metadata")
+            include = _include(query)
             return orjson.dumps(self._table(resource, items, metadata, include=include))
         if shape.shape == "PartialObjectMetadata":
             body = {
@@ -148,9 +153,7 @@ class Reads:
         rows = b",".join([_encoded(resource, item) for item in items])
         return head[:-1] + b',"items":[' + rows + b"]}"
 
-    def _selected(
-        self, collection: Collection, namespace: str | None, tests: Sequence[Test], name: str
-    ) -> list[Item]:
+    def _selected(self, collection: Collection, namespace: str | None, tests: Sequence[Test], name: str) -> list[Item]:
         if name:
             found = collection.get((namespace or "", name))
             items = [found] if found is not None else []
@@ -161,9 +164,7 @@ class Reads:
         return [item for item in items if all(test(item.obj) for test in tests)]
 
     def _tests(self, resource: Resource, query: Mapping[str, str], name: str) -> list[Test]:
-        extra = tuple(
-            str(one["jsonPath"]).lstrip(".") for one in (resource.custom or {}).get("selectableFields") or ()
-        )
+        extra = tuple(str(one["jsonPath"]).lstrip(".") for one in (resource.custom or {}).get("selectableFields") or ())
         fields = query.get("fieldSelector", "")
         tests = [
             label_test(query["labelSelector"]) if query.get("labelSelector") else None,
@@ -203,7 +204,7 @@ class Reads:
     ) -> Streaming:
         tests = self._tests(resource, query, name)
         collection = self._store.collection(resource.key)
-        include = query.get("includeObject", "Metadata")
+        include = _include(query)
         mark = (
             resource.group, resource.version, resource.plural, namespace, query.get("labelSelector", ""),
             query.get("fieldSelector", ""), name, shape, include,
@@ -211,9 +212,7 @@ class Reads:
         text = query.get("resourceVersion", "")
         initial = query.get("sendInitialEvents", "") in _TRUE
         if initial and query.get("resourceVersionMatch") != "NotOlderThan":
-            raise errors.bad_request(
-                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-            )
+            raise errors.bad_request("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
         timeout = _number(query, "timeoutSeconds")
         channel = self._channels.get(mark)
         head = {"kind": resource.kind, "apiVersion": resource.api_version}
@@ -237,24 +236,25 @@ class Reads:
                 lines = backlog(view, collection, _version(text), self._store.version)
             joined = self._channels.get(mark)
             if joined is None:
-                joined = Channel(view, collection, self._clock, lambda: self._channels.pop(mark, None))
+                joined = Channel(view, collection, self._clock, lambda: self._forget(mark))
                 self._channels[mark] = joined
-            subscription = Subscription(
-                joined, reader, lambda: self._store.version, self._clock, bookmarks=bookmarks
-            )
+            subscription = Subscription(joined, reader, lambda: self._store.version, self._clock, bookmarks=bookmarks)
             subscription.begin(lines, float(timeout) if timeout else None)
             return subscription
 
         return Streaming(start)
 
-    def _encoder(self, resource: Resource, shape: Format, include: str) -> Encode:
+    def _forget(self, mark: tuple[object, ...]) -> None:
+        self._channels.pop(mark, None)
+
+    def _encoder(self, resource: Resource, shape: Format, include: IncludeObject) -> Encode:
         if shape.shape == "Table":
             return lambda kind, item, change: _line(
                 kind,
                 orjson.dumps(self._table(resource, [item], {"resourceVersion": str(change.version)}, include=include)),
             )
         if shape.shape == "PartialObjectMetadata":
-            return lambda kind, item, change: _line(kind, orjson.dumps(_partial(item.obj, shape.version)))
+            return lambda kind, item, _change: _line(kind, orjson.dumps(_partial(item.obj, shape.version)))
         if resource.group == EVENTS_GROUP or resource.custom is not None:
             return _converting(resource)
         return plain
@@ -302,6 +302,18 @@ def _headers(shape: Format) -> dict[str, str]:
     return {"content-type": shape.content_type} if shape.yaml else _JSON
 
 
+def _include(query: Mapping[str, str]) -> IncludeObject:
+    match query.get("includeObject") or "Metadata":
+        case "None":
+            return "None"
+        case "Metadata":
+            return "Metadata"
+        case "Object":
+            return "Object"
+        case other:
+            raise errors.bad_request(f'includeObject: expected None, Metadata or Object, found "{other}"')
+
+
 def _number(query: Mapping[str, str], name: str) -> int:
     text = query.get(name, "")
     if not text:
@@ -329,5 +341,3 @@ def _decode_token(token: str) -> tuple[int, tuple[str, str]]:
         return int(found["rv"]), (str(namespace), str(name))
     except (ValueError, KeyError, TypeError) as error:
         raise errors.bad_request("continue key is not valid: the token was not made by this server") from error
-
-

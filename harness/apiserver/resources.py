@@ -74,8 +74,8 @@ v1 | resourcequotas | ResourceQuota | n | quota | | status
 v1 | secrets | Secret | n | | |
 v1 | serviceaccounts | ServiceAccount | n | sa | | token
 v1 | services | Service | n | svc | all | status
-admissionregistration.k8s.io/v1 | mutatingwebhookconfigurations | MutatingWebhookConfiguration | | | api-extensions |
-admissionregistration.k8s.io/v1 | validatingwebhookconfigurations | ValidatingWebhookConfiguration | | | api-extensions |
+_ADMISSION_ | mutatingwebhookconfigurations | MutatingWebhookConfiguration | | | api-extensions |
+_ADMISSION_ | validatingwebhookconfigurations | ValidatingWebhookConfiguration | | | api-extensions |
 apiextensions.k8s.io/v1 | customresourcedefinitions | CustomResourceDefinition | | crd crds | api-extensions | status
 apiregistration.k8s.io/v1 | apiservices | APIService | | | api-extensions | status
 apps/v1 | controllerrevisions | ControllerRevision | n | | |
@@ -119,7 +119,9 @@ storage.k8s.io/v1 | storageclasses | StorageClass | | sc | |
 storage.k8s.io/v1 | volumeattachments | VolumeAttachment | | | | status
 """
 
-BUILT_IN = tuple(_built_in(row) for row in _BUILT_IN.strip().splitlines())
+BUILT_IN = tuple(
+    _built_in(row) for row in _BUILT_IN.replace("_ADMISSION_", "admissionregistration.k8s.io/v1").strip().splitlines()
+)
 
 
 class Registry:

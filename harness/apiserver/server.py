@@ -90,6 +90,10 @@ class Asked:
         )
 
 
+def _no_logs(_namespace: str, _pod: str, _container: str) -> bytes | None:
+    return None
+
+
 class ApiServer:
     """One store and everything in front of it."""
 
@@ -103,7 +107,7 @@ class ApiServer:
         self.discovery = Discovery(self.registry)
         self.openapi = OpenApi(self.registry)
         self.reads = Reads(self.store, clock)
-        self.logs: Logs = lambda namespace, pod, container: None
+        self.logs: Logs = _no_logs
         self.requests = 0
 
     # -- the way in ---------------------------------------------------------------------------------------------------
@@ -164,7 +168,17 @@ class ApiServer:
             if data is not None:
                 return Response(200, data, _PLAIN_HEADERS)
         elif not head:
-            paths = ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+            paths = [
+                "/api",
+                "/apis",
+                "/healthz",
+                "/livez",
+                "/metrics",
+                "/openapi/v2",
+                "/openapi/v3",
+                "/readyz",
+                "/version",
+            ]
             found = {"paths": paths}
         if found is None:
             raise errors.unknown_path()
@@ -347,7 +361,9 @@ class ApiServer:
             case "status" | "ephemeralcontainers" | "resize" | "approval", "GET":
                 return self._answer(resource, self.objects.find(resource, target.key), asked)
             case "status" | "approval", "PUT":
-                return self._answer(resource, self._update(Target(resource, target.namespace, target.name, "status"), asked), asked)
+                return self._answer(
+                    resource, self._update(Target(resource, target.namespace, target.name, "status"), asked), asked
+                )
             case "status" | "approval", "PATCH":
                 return self._patch(Target(resource, target.namespace, target.name, "status"), asked)
             case _:
@@ -402,7 +418,11 @@ class ApiServer:
         resource = target.resource
         item = self.objects.find(resource, target.key)
         asked_spec = (self._body(asked).get("spec") or {}).get("finalizers") or []
-        body = {**item.obj, "metadata": dict(item.obj["metadata"]), "spec": {**item.obj.get("spec", {}), "finalizers": asked_spec}}
+        body = {
+            **item.obj,
+            "metadata": dict(item.obj["metadata"]),
+            "spec": {**item.obj.get("spec", {}), "finalizers": asked_spec},
+        }
         collection = self.objects.collection(resource)
         item = collection.put(item.key, body)
         if not asked_spec and "deletionTimestamp" in body["metadata"] and not body["metadata"].get("finalizers"):
@@ -412,8 +432,8 @@ class ApiServer:
     # -- bodies and answers -------------------------------------------------------------------------------------------
 
     def _body(self, asked: Asked) -> Object:
-        found = self._decoded(asked)
-        return found
+        found: Object = self._decoded(asked)
+        return found  # an object: `_decoded` refuses everything else
 
     def _decoded(self, asked: Asked, *, yaml_too: bool = False, any_type: bool = False) -> Any:
         request = asked.request

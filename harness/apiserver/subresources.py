@@ -2,14 +2,13 @@
 
 from typing import Any
 
+import msgspec
+
 from harness.apiserver import errors
 from harness.apiserver.objects import DeleteOptions, Objects
 from harness.apiserver.resources import Resource
 from harness.apiserver.store import Item, Key, Object
 from scheduler.api.wire import LabelSelector
-from scheduler.api.clock import Clock
-
-import msgspec
 
 BUDGETS = ("policy", "poddisruptionbudgets")
 
@@ -41,7 +40,9 @@ def bind(objects: Objects, pods: Resource, key: Key, body: Object, *, dry_run: b
         why = f"Precondition failed: UID in precondition: {given['uid']}, UID in object meta: {metadata['uid']}"
         raise errors.conflict("pods/binding", "", key[1], why)
     if "deletionTimestamp" in metadata:
-        raise errors.conflict("pods/binding", "", key[1], f"pod {key[1]} is being deleted, cannot be assigned to a host")
+        raise errors.conflict(
+            "pods/binding", "", key[1], f"pod {key[1]} is being deleted, cannot be assigned to a host"
+        )
     if spec.get("nodeName"):
         why = f'pod {key[1]} is already assigned to node "{spec["nodeName"]}"'
         raise errors.conflict("pods/binding", "", key[1], why)
@@ -97,7 +98,9 @@ def _charge_budget(objects: Objects, pod: Item, *, dry_run: bool) -> None:
     if not covering:
         return
     if len(covering) > 1:
-        raise errors.internal("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
+        raise errors.internal(
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        )
     budget = covering[0]
     status = budget.obj.get("status") or {}
     name = budget.key[1]
@@ -111,19 +114,18 @@ def _charge_budget(objects: Objects, pod: Item, *, dry_run: bool) -> None:
     allowed = status.get("disruptionsAllowed", 0)
     if allowed <= 0:
         needed, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+        text = f"The disruption budget {name} needs {needed} healthy pods and has {healthy} currently"
         raise errors.too_many(
             "Cannot evict pod as it would violate the pod's disruption budget.",
             retry_after=0,
             causes=[{"reason": "DisruptionBudget",
-                     "message": f"The disruption budget {name} needs {needed} healthy pods and has {healthy} currently"}],
+                     "message": text}],
         )  # fmt: skip
     if dry_run:
         return
     disrupted = {**(status.get("disruptedPods") or {}), pod.key[1]: objects.clock.timestamp()}
     charged = {**status, "disruptionsAllowed": allowed - 1, "disruptedPods": disrupted}
-    collection.put(
-        budget.key, {**budget.obj, "metadata": dict(budget.obj["metadata"]), "status": charged}
-    )
+    collection.put(budget.key, {**budget.obj, "metadata": dict(budget.obj["metadata"]), "status": charged})
 
 
 def _selects(budget: Object, labels: dict[str, str]) -> bool:
@@ -209,4 +211,3 @@ def _selector_text(selector: Object) -> str:
     parts = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or selector).items())
              if isinstance(value, str)]  # fmt: skip
     return ",".join(parts)
-

@@ -12,7 +12,7 @@ import orjson
 
 from harness.apiserver.errors import Refused, expired, too_old
 from harness.apiserver.selectors import Test
-from harness.apiserver.store import Change, Collection, Item, Object
+from harness.apiserver.store import Change, Collection, Item
 from scheduler.api.clock import Clock, Timer
 
 BOOKMARK_EVERY = 60.0  # seconds, upstream's own

@@ -99,4 +99,3 @@ def start_process(
         why = said.get("error") or log.read_text(errors="replace").strip() or "it ended without a word"
         raise ClusterError(f"the embedded API server did not start: {why}")
     return process, str(said["url"])
-

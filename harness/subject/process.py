@@ -17,6 +17,7 @@ READY_LINE = "shell synced"  # what ours logs when it has seen the cluster
 START_WITHIN = 60.0
 LAST_LINES = 30
 
+
 def our_command(kubeconfig: Path, seed: int) -> list[str]:
     """Our own scheduler, by the interpreter we run on."""
     return [sys.executable, "-m", "scheduler", "--kubeconfig", str(kubeconfig), "--seed", str(seed)]

@@ -49,7 +49,10 @@ class Namespaces:
             (("", "configmaps"), {"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": self._root_ca}}),
         ):
             resource = self._registry.storage(kind)
-            if resource is not None and self._objects.collection(resource).get((name, body["metadata"]["name"])) is None:
+            if (
+                resource is not None
+                and self._objects.collection(resource).get((name, body["metadata"]["name"])) is None
+            ):
                 try:
                     self._objects.create(resource, name, body, Options())
                 except Refused:
