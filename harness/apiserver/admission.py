@@ -3,7 +3,7 @@
 The order is kube-apiserver's: decode and default, admission plugins, validation.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from harness.apiserver import errors
@@ -12,7 +12,6 @@ from harness.apiserver.customs import Custom
 from harness.apiserver.defaults import default
 from harness.apiserver.qos import qos_class
 from harness.apiserver.resources import Registry, Resource
-from harness.apiserver.schemas import schema_for, unknown_fields
 from harness.apiserver.store import Object, Store
 from harness.apiserver.validation import validate
 from scheduler.api.clock import Clock
@@ -22,6 +21,23 @@ _NOT_READY, _UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/u
 _EVICT_AFTER = 300  # seconds that a pod stays on a node that is not ready, upstream's default
 
 Hook = Callable[[Resource, Object, Object | None, str], None]
+
+
+def tell_unknown(kind: str, version: str, paths: Sequence[str], strictness: str, warnings: list[str]) -> None:
+    """Report fields that were left out, as `fieldValidation` wants it.
+
+    Raises:
+        Refused: 400, they are not to be tolerated.
+    """
+    if strictness == "Ignore":
+        return
+    texts = [f'unknown field "{path}"' for path in paths]
+    if strictness == "Strict":
+        joined = ", ".join(texts)
+        raise errors.bad_request(
+            f'{kind} in version "{version}" cannot be handled as a {kind}: strict decoding error: {joined}'
+        )
+    warnings.extend(texts)
 
 
 class Admission:
@@ -84,26 +100,10 @@ class Admission:
     def _complete(self, resource: Resource, body: Object, warnings: list[str], strictness: str) -> None:
         if resource.custom is not None:
             unknown = self._custom(resource).complete(body)
+            if unknown:
+                tell_unknown(resource.kind, resource.version, unknown, strictness, warnings)
         else:
             default(resource.group, resource.kind, body)
-            unknown = [] if strictness != "Strict" else self._unknown(resource, body)
-        if not unknown or strictness == "Ignore":
-            return
-        texts = [f'unknown field "{path}"' for path in unknown]
-        if strictness == "Strict":
-            name = body["metadata"].get("name", "")
-            joined = ", ".join(texts)
-            raise errors.bad_request(
-                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}:'
-                f" strict decoding error: {joined}"
-                if name
-                else f"strict decoding error: {joined}"
-            )
-        warnings.extend(texts)
-
-    def _unknown(self, resource: Resource, body: Object) -> list[str]:
-        schema = schema_for(resource.group, resource.version, resource.kind)
-        return unknown_fields(schema, body) if schema is not None else []
 
     def _custom(self, resource: Resource) -> Custom:
         assert resource.custom is not None  # noqa: S101

@@ -4,37 +4,37 @@ Whatever transport a request came by, it goes through here: path → resource an
 shape of answer that the client asked for.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
 import orjson
-import yaml
 
 from harness.apiserver import errors, events
-from harness.apiserver.admission import Admission
+from harness.apiserver.admission import Admission, tell_unknown
+from harness.apiserver.bodies import decode
 from harness.apiserver.definitions import Definitions
 from harness.apiserver.discovery import Discovery, version
 from harness.apiserver.errors import Refused
 from harness.apiserver.identity import ADMIN, Identity
 from harness.apiserver.negotiation import PLAIN, Format, negotiate
-from harness.apiserver.objects import PATCHES, DeleteOptions, Objects, Options
+from harness.apiserver.objects import PATCHES, DeleteOptions, Objects, Options, check_kind
 from harness.apiserver.openapi import OpenApi
 from harness.apiserver.reads import Reads
 from harness.apiserver.resources import EVENTS_GROUP, Registry, Resource
 from harness.apiserver.reviews import review
+from harness.apiserver.shapes import conform
 from harness.apiserver.store import Item, Key, Object, Store
 from harness.apiserver.streaming import Streaming
 from harness.apiserver.subresources import bind, evict, rescaled, scale_of
 from scheduler.api.clock import Clock
 from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, STRATEGIC_MERGE_PATCH, Request, Response
 
-BODY_LIMIT = 3 * 1024 * 1024
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _PLAIN_HEADERS = {"content-type": "application/json"}
 _TEXT_HEADERS = {"content-type": "text/plain; charset=utf-8"}
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
 
 Logs = Callable[[str, str, str], bytes | None]  # namespace, pod, container → what it has printed
 
@@ -125,6 +125,12 @@ class ApiServer:
             accept = request.headers.get("accept", "")
             asked = Asked(request, identity, query, negotiate(accept) if accept else PLAIN)
             answer = self._route(path, asked)
+        except RecursionError:
+            refused = errors.bad_request("the request leads too deep into an object")
+            return Response(refused.code, refused.encoded(), _PLAIN_HEADERS)
+        except orjson.JSONEncodeError as error:
+            refused = errors.bad_request(f"the object cannot be stored: {error}")
+            return Response(refused.code, refused.encoded(), _PLAIN_HEADERS)
         except Refused as refused:
             return Response(refused.code, refused.encoded(), {**_PLAIN_HEADERS, **refused.headers})
         if asked.warnings and isinstance(answer, Response):
@@ -133,7 +139,11 @@ class ApiServer:
         return answer
 
     def _route(self, path: str, asked: Asked) -> Response | Streaming:
-        parts = [unquote(part) if "%" in part else part for part in path.strip("/").split("/")]
+        parts = path.strip("/").split("/")
+        if "%" in path:
+            if _BAD_ESCAPE.search(path):
+                raise errors.bad_request(f"invalid URL escape in the path {path!r}")
+            parts = [unquote(part) for part in parts]
         if parts[0] == "api" and len(parts) > 2:
             return self._resource("", parts[1], parts[2:], asked)
         if parts[0] == "apis" and len(parts) > 3:
@@ -241,7 +251,7 @@ class ApiServer:
 
     def _create(self, target: Target, asked: Asked) -> Response:
         resource = target.resource
-        body = self._body(asked)
+        body = self._body(asked, resource)
         if resource.verbs == ("create",):
             if resource.kind == "Binding":
                 key = (target.namespace or "", str((body.get("metadata") or {}).get("name") or ""))
@@ -263,8 +273,8 @@ class ApiServer:
         return self._answer(resource, item, asked, code=201)
 
     def _update(self, target: Target, asked: Asked) -> Item:
-        body = self._body(asked)
         resource = target.resource
+        body = self._body(asked, resource)
         if resource.group == EVENTS_GROUP:
             resource, body = self._core_events(), events.to_core(body)
         return self.objects.update(resource, target.key, body, asked.options(), subresource=target.subresource)
@@ -287,7 +297,9 @@ class ApiServer:
                 "PatchOptions", "meta.k8s.io", "", f'PatchOptions.meta.k8s.io "" is invalid: fieldManager: {text}',
                 [{"reason": "FieldValueRequired", "message": text, "field": "fieldManager"}],
             )  # fmt: skip
-        patch = self._decoded(asked, yaml_too=kind == APPLY_PATCH, any_type=kind == JSON_PATCH)
+        patch = decode(
+            asked.request.body, asked.request.content_type, yaml_too=kind == APPLY_PATCH, any_type=kind == JSON_PATCH
+        )
         if resource.group == EVENTS_GROUP and isinstance(patch, dict):
             item, new = self.objects.patch(
                 self._core_events(), target.key, kind, events.patch_to_core(patch), options, target.subresource
@@ -320,7 +332,10 @@ class ApiServer:
         return self.reads.listing(target.resource, items, asked.format)
 
     def _delete_options(self, asked: Asked) -> DeleteOptions:
-        body = self._decoded(asked) if asked.request.body.strip() else {}
+        body: Object = {}
+        if asked.request.body.strip():
+            found = decode(asked.request.body, asked.request.content_type)
+            body, _ = conform("v1", "DeleteOptions", {**found, "apiVersion": "v1", "kind": "DeleteOptions"})
         query = asked.query
         given = {**body, **{name: query[name] for name in ("gracePeriodSeconds", "propagationPolicy") if name in query}}
         grace = given.get("gracePeriodSeconds")
@@ -347,9 +362,9 @@ class ApiServer:
         resource, method = target.resource, asked.request.method
         match target.subresource, method:
             case "binding", "POST":
-                return self._bind(target.key, self._body(asked), asked)
+                return self._bind(target.key, self._body(asked, resource, kind="Binding", api_version="v1"), asked)
             case "eviction", "POST":
-                body = self._body(asked) if asked.request.body.strip() else {}
+                body = self._body(asked, resource, kind="Eviction", api_version="policy/v1") if asked.request.body.strip() else {}
                 evict(self.objects, resource, target.key, body, dry_run=asked.options().dry_run)
                 return _success(201)
             case "log", "GET":
@@ -404,9 +419,9 @@ class ApiServer:
         item = self.objects.find(resource, target.key)
         scale = scale_of(resource, item)
         if method == "PUT":
-            scale = self._body(asked)
+            scale = self._body(asked, resource, kind="Scale", api_version="autoscaling/v1")
         elif method == "PATCH":
-            patch = self._decoded(asked)
+            patch = decode(asked.request.body, asked.request.content_type)
             scale = {**scale, "spec": {**scale["spec"], **(patch.get("spec") or {})}}
         elif method != "GET":
             raise errors.method_not_allowed()
@@ -417,7 +432,7 @@ class ApiServer:
     def _finalize(self, target: Target, asked: Asked) -> Response:
         resource = target.resource
         item = self.objects.find(resource, target.key)
-        asked_spec = (self._body(asked).get("spec") or {}).get("finalizers") or []
+        asked_spec = (self._body(asked, resource).get("spec") or {}).get("finalizers") or []
         body = {
             **item.obj,
             "metadata": dict(item.obj["metadata"]),
@@ -431,41 +446,25 @@ class ApiServer:
 
     # -- bodies and answers -------------------------------------------------------------------------------------------
 
-    def _body(self, asked: Asked) -> Object:
-        found: Object = self._decoded(asked)
-        return found  # an object: `_decoded` refuses everything else
-
-    def _decoded(self, asked: Asked, *, yaml_too: bool = False, any_type: bool = False) -> Any:
-        request = asked.request
-        if len(request.body) > BODY_LIMIT:
-            raise errors.too_large(BODY_LIMIT)
-        kind = request.content_type.partition(";")[0].strip() or "application/json"
-        try:
-            found = _decode(request.body, kind, yaml_too=yaml_too)
-        except (orjson.JSONDecodeError, yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-            raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
-        if not any_type and not isinstance(found, dict):
-            raise errors.bad_request(f"expected an object in the body of the request, found {_type_name(found)}")
-        return found
+    def _body(self, asked: Asked, resource: Resource, *, kind: str = "", api_version: str = "") -> Object:
+        """The object in the request, of the resource's own kind unless another is named."""
+        found = decode(asked.request.body, asked.request.content_type)
+        custom = resource.custom is not None and not kind
+        if not kind:
+            check_kind(resource, found)
+        body, unknown = conform(
+            api_version or resource.api_version, kind or resource.kind, found, custom=custom
+        )
+        if unknown:
+            options = asked.options()
+            tell_unknown(kind or resource.kind, resource.version, unknown, options.field_validation, asked.warnings)
+        return body
 
     def _answer(self, resource: Resource, item: Item, asked: Asked, *, code: int = 200) -> Response:
         data = self.reads.single(resource, item, asked.format)
         if asked.format is PLAIN or not asked.format.yaml:
             return Response(code, data, _PLAIN_HEADERS)
         return Response(code, data, {"content-type": asked.format.content_type})
-
-
-def _decode(body: bytes, kind: str, *, yaml_too: bool) -> Any:
-    if kind.endswith(("/json", "+json")):
-        return orjson.loads(body)
-    if kind == "application/yaml" or (yaml_too and kind.endswith("+yaml")):
-        return yaml.load(body, Loader=_Loader)  # noqa: S506 a safe loader, in C where there is one
-    raise errors.unsupported_media(["application/json", "application/yaml"])
-
-
-def _type_name(value: Any) -> str:
-    names = {list: "a list", str: "a string", int: "a number", float: "a number", bool: "a boolean"}
-    return "null" if value is None else names.get(type(value), "something else")
 
 
 def _success(code: int) -> Response:
