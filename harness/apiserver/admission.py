@@ -236,7 +236,7 @@ def _stamp_conditions(body: Object, old: Object) -> None:
     conditions = body.get("status", {}).get("conditions")
     if not conditions:
         return
-    before = {one["type"]: one for one in old.get("status", {}).get("conditions") or ()}
+    before = {one.get("type"): one for one in old.get("status", {}).get("conditions") or ()}
     kept = []
     for one in conditions:
         earlier = before.get(one.get("type"))

@@ -256,6 +256,7 @@ class ApiServer:
             if resource.kind == "Binding":
                 key = (target.namespace or "", str((body.get("metadata") or {}).get("name") or ""))
                 return self._bind(key, body, asked)
+            body = {**body, "apiVersion": resource.api_version, "kind": resource.kind}
             answer = review(resource.kind, body, asked.identity)
             return Response(201, orjson.dumps(answer), _PLAIN_HEADERS)
         namespace = target.namespace
