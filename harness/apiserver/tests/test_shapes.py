@@ -235,7 +235,7 @@ def prepared() -> Api:
 
 
 SHARED = prepared()
-QUIET = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=6000)
+QUIET = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=150, derandomize=True)
 
 
 def check(api: Api, code: int, answer: Any) -> None:
@@ -260,7 +260,7 @@ def test_no_value_at_any_place_breaks_the_server(data: Any) -> None:
         place[way[-1]] = data.draw(JSON_VALUES)
         if not places(changed):
             break
-    api = SHARED if method != "DELETE" else prepared()
+    api = prepared()
     code, answer = api.ask(method, f"{path}?dryRun=All" if data.draw(st.booleans()) else path, changed)
     check(api, code, answer)
     if code == 201 and method == "POST" and answer["kind"] in {"Pod", "Node", "Deployment", "PodDisruptionBudget"}:
