@@ -15,7 +15,7 @@ from harness.apiserver import errors
 
 BODY_LIMIT = 3 * 1024 * 1024  # bytes, upstream's
 DEPTH_LIMIT = 200  # levels of objects and lists
-NODES_LIMIT = 2_000_000  # values in a YAML document after its aliases have been expanded
+EXPANSION_LIMIT = 100_000  # values by which a YAML document may grow when its aliases are expanded
 _JSON_MOST = 2**64
 
 
@@ -77,7 +77,7 @@ def _yaml(body: bytes) -> Any:
         found = yaml.load(body, Loader=_loader())  # noqa: S506 it is a safe loader
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
-    return _as_json(found, [0], 0)
+    return _as_json(found, [len(body) + EXPANSION_LIMIT], 0)
 
 
 def _check_yaml_depth(body: bytes) -> None:
@@ -98,17 +98,17 @@ def _check_yaml_depth(body: bytes) -> None:
         raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
 
 
-def _as_json(value: Any, count: list[int], depth: int) -> Any:
-    """What JSON can say, each alias with a copy of its own; keys become text."""
-    count[0] += 1
-    if count[0] > NODES_LIMIT:
+def _as_json(value: Any, left: list[int], depth: int) -> Any:
+    """What JSON can say, each alias with a copy of its own; keys become text. `left` counts down values."""
+    left[0] -= 1
+    if left[0] < 0:
         raise errors.bad_request("the body of the request expands too far: expected fewer or smaller YAML aliases")
     if depth > DEPTH_LIMIT:
         raise errors.bad_request(f"the body of the request is nested too deep: the limit is {DEPTH_LIMIT} levels")
     if isinstance(value, dict):
-        return {_key(name): _as_json(below, count, depth + 1) for name, below in value.items()}
+        return {_key(name): _as_json(below, left, depth + 1) for name, below in value.items()}
     if isinstance(value, (list, tuple, set)):
-        return [_as_json(below, count, depth + 1) for below in value]
+        return [_as_json(below, left, depth + 1) for below in value]
     if value is None or isinstance(value, (str, bool)):
         return value
     if isinstance(value, int):

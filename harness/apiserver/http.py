@@ -182,7 +182,7 @@ class Connection(asyncio.Protocol):
         self._header_bytes = self._body_bytes = 0
         self._in_headers = True
         if not self._deaf:
-            self._wait(REQUEST_WITHIN)
+            self._wait(REQUEST_WITHIN, abort=True)
 
     def on_url(self, url: bytes) -> None:
         self._path += url
@@ -288,9 +288,9 @@ class Connection(asyncio.Protocol):
             self._known = (authorization, self._identify(authorization, self._certificate))
         return self._known[1]
 
-    def _wait(self, seconds: float) -> None:
+    def _wait(self, seconds: float, *, abort: bool = False) -> None:
         self._stop_waiting()
-        self._deadline = self._loop.call_later(seconds, self.close)
+        self._deadline = self._loop.call_later(seconds, self._abort if abort else self.close)
 
     def _stop_waiting(self) -> None:
         if self._deadline is not None:
@@ -344,7 +344,7 @@ class Connection(asyncio.Protocol):
         elif linger:  # closing at once would reset the connection of a client that still sends, answer and all
             self._deaf = True
             self._read(on=True)
-            self._wait(LINGER)
+            self._wait(LINGER, abort=not self._stuck)
         else:
             self.close()
 
