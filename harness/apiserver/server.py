@@ -22,6 +22,7 @@ from harness.apiserver.identity import ADMIN, Identity
 from harness.apiserver.negotiation import PLAIN, Format, negotiate
 from harness.apiserver.objects import PATCHES, DeleteOptions, Objects, Options, check_kind
 from harness.apiserver.openapi import OpenApi
+from harness.apiserver.paging import flag
 from harness.apiserver.reads import Reads
 from harness.apiserver.resources import EVENTS_GROUP, Registry, Resource
 from harness.apiserver.reviews import review
@@ -84,7 +85,7 @@ class Asked:
         return Options(
             dry_run=bool(dry),
             manager=query.get("fieldManager", ""),
-            force=query.get("force", "") in {"true", "1"},
+            force=bool(flag(query, "force")),
             field_validation=strictness,
             warnings=self.warnings,
         )
@@ -236,7 +237,7 @@ class ApiServer:
         if target.resource.verbs == ("create",):
             raise errors.method_not_allowed()
         if method in {"GET", "HEAD"}:
-            if target.name and asked.query.get("watch") not in {"1", "true"}:
+            if target.name and not flag(asked.query, "watch"):
                 item = self.objects.find(target.resource, target.key)
                 return self._answer(target.resource, item, asked)
             return self.reads.collection(target.resource, target.namespace, asked.query, asked.format, name=target.name)

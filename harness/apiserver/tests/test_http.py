@@ -1,5 +1,6 @@
 """HTTP over TLS with clients that are rude, slow, many or wrong: each gets its answer, the others notice nothing."""
 
+import gzip
 import time
 from collections.abc import Iterator
 
@@ -296,8 +297,6 @@ def test_one_who_never_takes_the_answer_is_cut_off(place: Served, monkeypatch: p
 
 
 def test_a_large_answer_is_compressed_for_who_wants_it(place: Served, wire: Wire) -> None:
-    import gzip
-
     wire.ask("POST", CONFIGS, config("compressed", a="x" * 900_000))
     code, body = wire.ask("GET", f"{CONFIGS}/compressed")
     assert (code, wire.fields.get("content-encoding")) == (200, None)

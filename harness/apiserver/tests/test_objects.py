@@ -3,11 +3,12 @@
 import re
 from typing import Any
 
+import orjson
 import pytest
 
 from harness.apiserver.tests.asking import CONFIGS, PODS, Api, Object, config, pod
 from harness.apiserver.tests.test_shapes import CRD, THING, at
-from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request, Response
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 THINGS = "/apis/x.io/v1/namespaces/default/things"
@@ -118,10 +119,6 @@ def test_a_dry_run_changes_nothing(api: Api) -> None:
     ],
 )
 def test_unknown_fields(api: Api, strictness: str, code: int, kept: bool) -> None:
-    from scheduler.api.transport import Request, Response
-
-    import orjson
-
     body = at(pod("a"), "spec.foo", 1)
     path = f"{PODS}?fieldValidation={strictness}"
     answer = api.server.handle(Request("POST", path, orjson.dumps(body)))
