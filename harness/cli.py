@@ -3,6 +3,7 @@ so that `seatrial up` does not pay for what `seatrial report` needs. Commands th
 are named here by string alone.
 """
 
+import os
 import sys
 
 import cyclopts
@@ -10,9 +11,14 @@ import cyclopts
 from harness.errors import HarnessError
 
 COMMANDS = {  # name → where it is, and what `seatrial --help` says of it
-    "scheduler": ("harness.commands.scheduler:scheduler", "Run our scheduler against any API server."),
+    "run": ("fixtures.run:run", "The main job: suites, load, and the sign-off report."),
+    "up": ("harness.commands.up:up", "Start a cluster to play with."),
+    "down": ("harness.commands.up:down", "End a cluster that was started with up --detach."),
+    "load": ("harness.commands.load:load", "Submit pods by Locust and measure what becomes of them."),
+    "devices": ("harness.commands.devices:devices", "What is in this machine, through the vendors' own libraries."),
     "report": ("reports.commands:report", "The sign-off page, from what runs left on disk."),
     "compare": ("reports.commands:compare", "Verdicts that changed and figures that moved between two runs."),
+    "scheduler": ("harness.commands.scheduler:scheduler", "Run our scheduler against any API server."),
 }
 
 BENCHMARKS = {
@@ -45,6 +51,9 @@ def main() -> None:
     except HarnessError as error:
         print(f"seatrial: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
     except KeyboardInterrupt:
         print("seatrial: interrupted; everything that was started has been stopped", file=sys.stderr)
         sys.exit(130)

@@ -29,7 +29,7 @@ from scheduler.framework.points import (
 )
 from scheduler.framework.runner import Profile, Runner
 from scheduler.plugins import TABLE
-from scheduler.plugins.deviceshare.plugin import DeviceShare
+from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.queue.queue import SchedulingQueue
 from scheduler.shell import Shell
 
@@ -74,8 +74,7 @@ def build_core(configuration: Configuration, clock: Clock, *, seed: int = 0, tie
     built = [_build(profile, handle) for profile in profiles]
     runners = {profile.scheduler_name: Runner(profile, handle) for profile in built}
     queue = SchedulingQueue(clock, built[0].queue_sort, configuration.backoff)
-    devices = [plugin for profile in built for plugin in profile.all if isinstance(plugin, DeviceShare)]
-    return Core(handle, runners, queue, devices)
+    return Core(handle, runners, queue, DeviceCache.of(handle))
 
 
 def _build(profile: Expanded, handle: Handle) -> Profile:

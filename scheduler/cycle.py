@@ -7,7 +7,7 @@ then the pod counts as being where it was decided to go.
 from collections.abc import Mapping, Sequence
 
 from scheduler.api.clock import Timer
-from scheduler.api.core import Node, Pod, PodDisruptionBudget
+from scheduler.api.core import ConfigMap, Node, Pod, PodDisruptionBudget
 from scheduler.api.device import Device
 from scheduler.framework.events import Bind, ClearNomination, Decision, Evict, Reject
 from scheduler.framework.failure import FitError
@@ -18,7 +18,8 @@ from scheduler.framework.runner import Runner
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Code, Status
 from scheduler.framework.verdicts import ClassVerdicts
-from scheduler.plugins.deviceshare.plugin import DeviceShare
+from scheduler.plugins.deviceshare.cache import DeviceCache
+from scheduler.plugins.deviceshare.slices import SliceBook
 from scheduler.queue.active import Entry
 from scheduler.queue.queue import LEFTOVER_SECONDS, SchedulingQueue
 
@@ -29,7 +30,7 @@ class Core:
     """All profiles of one scheduler over one cache and one queue."""
 
     def __init__(
-        self, handle: Handle, runners: Mapping[str, Runner], queue: SchedulingQueue, devices: Sequence[DeviceShare]
+        self, handle: Handle, runners: Mapping[str, Runner], queue: SchedulingQueue, devices: DeviceCache
     ) -> None:
         self.handle = handle
         self.cache = handle.cache
@@ -52,9 +53,22 @@ class Core:
         self.cache.remove_node(name)
 
     def set_device(self, name: str, device: Device | None) -> None:
-        for plugin in self._devices:
-            self.complaints += plugin.set_device(name, device)
+        self.complaints += self._devices.set_device(name, device)
         self._opened = True
+
+    def set_config_map(self, key: str, config_map: ConfigMap | None) -> None:
+        """One of `config_maps` is there, changed, or (None) went."""
+        changed, wrong = self.handle.shared(SliceBook, SliceBook).replace(key, config_map)
+        self.complaints += wrong
+        if changed:
+            for runner in self._runners.values():
+                runner.forget_verdicts()
+            self._opened = True
+
+    @property
+    def config_maps(self) -> list[str]:
+        """The ConfigMaps that plugins read, as namespace/name."""
+        return sorted(self.handle.shared(SliceBook, SliceBook).read)
 
     def set_budget(self, budget: PodDisruptionBudget) -> None:
         self.handle.budgets[budget.metadata.key] = budget
@@ -137,13 +151,13 @@ class Core:
     @property
     def busy(self) -> bool:
         """Whether `decide` would have a pod to settle."""
-        if self._opened:
+        if self._opened or self._devices.unsettled:
             self._wake()
         return self.queue.ready > 0
 
     def decide(self) -> list[Decision]:
         """Settle the pod whose turn it is; an empty list also means that nobody's is."""
-        if self._opened:
+        if self._opened or self._devices.unsettled:
             self._wake()
         entry = self.queue.pop()
         if entry is None:
@@ -168,7 +182,7 @@ class Core:
         if self.queue.waiting.has_class(key):
             self._wake_class(key, verdicts)
         marks = self._marks(runner, state, info.pod, node)
-        return [Bind(info, node, marks.annotations, marks.labels)]
+        return [Bind(info, node, marks.annotations, marks.labels, marks.node_annotations)]
 
     def _marks(self, runner: Runner, state: CycleState, pod: Pod, node: str) -> Marks:
         found = [
@@ -178,10 +192,12 @@ class Core:
             return found[0] if found else NO_MARKS
         annotations: dict[str, str] = {}
         labels: dict[str, str] = {}
+        node_annotations: dict[str, str] = {}
         for marks in found:
             annotations.update(marks.annotations)
             labels.update(marks.labels)
-        return Marks(annotations, labels)
+            node_annotations.update(marks.node_annotations)
+        return Marks(annotations, labels, node_annotations)
 
     def _fail(self, entry: Entry, runner: Runner, verdicts: ClassVerdicts, failure: FitError) -> list[Decision]:
         info = entry.info
@@ -235,7 +251,7 @@ class Core:
 
     def _wake(self) -> None:
         """Look which classes of waiting pods have a node now, and let the first pod of each try."""
-        self._opened = False
+        self._opened = self._devices.unsettled = False
         for key in self.queue.waiting.classes():
             shape = self.queue.waiting.example(key).info.shape
             self._wake_class(key, self._runners[key[0]].verdicts(shape))

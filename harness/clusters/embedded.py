@@ -72,14 +72,14 @@ class EmbeddedBackend(ClusterBackend):
 
 
 def start_process(
-    kubeconfig: Path, *, fleet: str, seed: int, port: int, log: Path, detached: bool = False
+    kubeconfig: Path, *, fleet: str, seed: int, port: int, log: Path, host: str = "127.0.0.1", detached: bool = False
 ) -> tuple["subprocess.Popen[bytes]", str]:
     """Start the server process and wait until it answers; returns it and its URL.
 
     Raises:
         ClusterError: it did not start; the message has its reason.
     """
-    asked = {"kubeconfig": str(kubeconfig), "fleet": fleet, "seed": seed, "port": port}
+    asked = {"kubeconfig": str(kubeconfig), "fleet": fleet, "seed": seed, "port": port, "host": host}
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as sink:
         process = subprocess.Popen(  # noqa: S603 our own interpreter, no shell

@@ -58,7 +58,10 @@ class Informer(Generic[K]):
         selector: dict[str, str] | None = None,
         optional: bool = False,
     ) -> None:
-        """`on_batch` follows every event (and the whole of a list); an `optional` kind counts as synced when absent."""
+        """`on_batch` follows every event (and the whole of a list).
+
+        An `optional` kind counts as synced when there is none, or when it is not ours to see.
+        """
         self._transport = transport
         self._clock = clock
         self._path = path
@@ -113,8 +116,8 @@ class Informer(Generic[K]):
         self._take_over(page.metadata)
 
     def _list_refused(self, response: Response) -> None:
-        if response.code == 404 and self._optional and not self.synced:
-            log.info("informer absent path=%s", self._path)
+        if response.code in {403, 404} and self._optional and not self.synced:
+            log.info("informer absent path=%s why=%s", self._path, refusal(response))
             self.synced = True
             self._on_synced()
         elif response.code != 404:

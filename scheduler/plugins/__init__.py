@@ -3,7 +3,8 @@
 from scheduler.framework.points import Plugin
 from scheduler.plugins.binding import DefaultBinder
 from scheduler.plugins.defaultpreemption import DefaultPreemption, DefaultPreemptionArgs
-from scheduler.plugins.deviceshare.plugin import DeviceShare, DeviceShareArgs
+from scheduler.plugins.deviceshare.args import DeviceShareArgs
+from scheduler.plugins.deviceshare.plugin import DeviceShare
 from scheduler.plugins.noderesources.balanced import (
     NodeResourcesBalancedAllocation,
     NodeResourcesBalancedAllocationArgs,

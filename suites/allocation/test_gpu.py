@@ -99,7 +99,7 @@ def test_two_halves_share_one_card(cluster: Trial, expect: Expect) -> None:
 
     assert minors(a) == minors(b) == [0]
     assert cluster.visible_devices(a) == cluster.visible_devices(b) == ("/dev/nvidia0",)
-    expect.stable(seconds=3)
+    expect.stable(seconds=2)
 
 
 @pytest.mark.case("DS-007", severity="blocker")
@@ -112,7 +112,7 @@ def test_a_card_is_never_given_out_twice(cluster: Trial, expect: Expect) -> None
     cluster.submit(pod("b").gpu_share(50))
 
     expect.pending("b", saying="Insufficient")
-    expect.stable(seconds=5)
+    expect.stable(seconds=2)
 
 
 @pytest.mark.case("DS-008", severity="critical")
@@ -173,7 +173,7 @@ def test_an_unhealthy_card_is_not_given_out(cluster: Trial, expect: Expect) -> N
     cluster.submit(pod("a").gpus(1), pod("b").gpus(1))
 
     assert cluster.cluster.wait(lambda: len([one for one in cluster.pods() if one.spec.node_name]) == 1, within=30)
-    expect.stable(seconds=3)
+    expect.stable(seconds=2)
     assert [minors(one) for one in cluster.pods() if one.spec.node_name] == [[1]]
 
 
