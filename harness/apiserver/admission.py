@@ -10,10 +10,12 @@ from harness.apiserver import errors
 from harness.apiserver.causes import Cause, message
 from harness.apiserver.customs import Custom
 from harness.apiserver.defaults import default
+from harness.apiserver.podspecs import PodSpecs, Priority
 from harness.apiserver.qos import qos_class
 from harness.apiserver.resources import Registry, Resource
 from harness.apiserver.store import Object, Store
 from harness.apiserver.validation import validate
+from harness.apiserver.validation_names import check_metadata, subdomain
 from scheduler.api.clock import Clock
 
 SYSTEM_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
@@ -46,6 +48,7 @@ class Admission:
     def __init__(self, store: Store, registry: Registry, clock: Clock) -> None:
         self._store, self._registry, self._clock = store, registry, clock
         self._customs: dict[int, Custom] = {}
+        self._specs = PodSpecs()
         self.hooks: list[Hook] = []  # admission plugins added from outside: (resource, object, old, subresource)
 
     def create(self, resource: Resource, namespace: str, body: Object, warnings: list[str], *, strictness: str) -> None:
@@ -55,10 +58,11 @@ class Admission:
         """
         if resource.namespaced:
             self._check_namespace(resource, namespace, body)
-        self._complete(resource, body, warnings, strictness)
         if resource.key == ("", "pods"):
-            self._new_pod(body)
-        elif resource.key == ("", "nodes"):
+            self._create_pod(resource, body, warnings, strictness)
+            return
+        self._complete(resource, body, warnings, strictness)
+        if resource.key == ("", "nodes"):
             _new_node(body)
         elif resource.key == ("", "namespaces"):
             body["status"] = {"phase": "Active"}
@@ -118,6 +122,9 @@ class Admission:
         causes: list[Cause] = validate(resource.group, resource.kind, body, old, subresource=subresource)
         if resource.custom is not None:
             causes += self._custom(resource).problems(body)
+        self._refuse(resource, body, causes)
+
+    def _refuse(self, resource: Resource, body: Object, causes: list[Cause]) -> None:
         if causes:
             name = str(body["metadata"].get("name", ""))
             said = [{"reason": one.reason, "message": one.message, "field": one.field} for one in causes]
@@ -141,15 +148,40 @@ class Admission:
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
-    def _new_pod(self, body: Object) -> None:
+    def _create_pod(self, resource: Resource, body: Object, warnings: list[str], strictness: str) -> None:
         spec = body.get("spec")
         if not isinstance(spec, dict):
-            return  # validation has the words for it
-        self._set_priority(body, spec)
-        spec.setdefault("serviceAccountName", "default")
-        _tolerate(spec)
-        body["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
-        if spec.get("schedulingGates"):
+            self._complete(resource, body, warnings, strictness)
+            self._check(resource, body, None, "")  # which has the words for it
+            return
+        priority = self._priority(body, spec)
+        key = self._specs.key(spec, priority)
+        known = self._specs.get(key) if not self.hooks else None
+        if known is not None:
+            body["spec"], quality = known
+            causes: list[Cause] = []
+            check_metadata(body["metadata"], subdomain, causes)
+            self._refuse(resource, body, causes)
+        else:
+            self._complete(resource, body, warnings, strictness)
+            spec["priority"] = priority.value
+            spec.setdefault("preemptionPolicy", priority.policy)
+            if priority.class_name:
+                spec["priorityClassName"] = priority.class_name
+            spec.setdefault("serviceAccountName", "default")
+            _tolerate(spec)
+            quality = qos_class(spec)
+        self._set_status(body, quality)
+        if known is None:
+            for hook in self.hooks:
+                hook(resource, body, None, "")
+            self._check(resource, body, None, "")
+            if not self.hooks:
+                self._specs.keep(key, body["spec"], quality)
+
+    def _set_status(self, body: Object, quality: str) -> None:
+        body["status"] = {"phase": "Pending", "qosClass": quality}
+        if body["spec"].get("schedulingGates"):
             body["status"]["conditions"] = [
                 {
                     "type": "PodScheduled",
@@ -161,11 +193,11 @@ class Admission:
                 }
             ]
 
-    def _set_priority(self, body: Object, spec: dict[str, Any]) -> None:
+    def _priority(self, body: Object, spec: dict[str, Any]) -> Priority:
         """PriorityClass → priority and preemptionPolicy, as the Priority admission plugin does."""
         classes = self._store.collection(("scheduling.k8s.io", "priorityclasses"))
-        name = spec.get("priorityClassName", "")
-        policy = "PreemptLowerPriority"
+        name = spec.get("priorityClassName") or ""
+        value, policy = 0, "PreemptLowerPriority"
         if name:
             found = classes.get(("", name))
             if found is None:
@@ -175,11 +207,10 @@ class Admission:
             value = int(found.obj.get("value", 0))
             policy = found.obj.get("preemptionPolicy", policy)
         else:
-            value = 0
             for item in classes.each():
                 if item.obj.get("globalDefault"):
                     value, policy = int(item.obj.get("value", 0)), item.obj.get("preemptionPolicy", policy)
-                    spec["priorityClassName"] = item.key[1]
+                    name = item.key[1]
         given = spec.get("priority")
         if given is not None and given != value:
             why = (
@@ -187,8 +218,7 @@ class Admission:
                 f" priority admission controller computed {value} from the given PriorityClass name"
             )
             raise errors.forbidden("pods", "", str(body["metadata"].get("name", "")), why)
-        spec["priority"] = value
-        spec.setdefault("preemptionPolicy", policy)
+        return Priority(value, name, policy)
 
     def _one_global_default(self, body: Object) -> None:
         if not body.get("globalDefault"):

@@ -69,6 +69,7 @@ class Objects:
     def __init__(self, store: Store, admission: Admission, clock: Clock, *, seed: int) -> None:
         self.store, self.clock = store, clock
         self._admission = admission
+        self._second, self._now = -1, ""
         self._random = random.Random(seed)  # noqa: S311 identities, no secrets
 
     def collection(self, resource: Resource) -> Collection:
@@ -86,6 +87,13 @@ class Objects:
 
     def new_uid(self) -> str:
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
+
+    def _timestamp(self) -> str:
+        """Now, as text; the same text for all of one second."""
+        second = int(self.clock.now())
+        if self._second != second:
+            self._second, self._now = second, rfc3339(second)
+        return self._now
 
     # -- create -------------------------------------------------------------------------------------------------------
 
@@ -108,7 +116,7 @@ class Objects:
         collection = self.collection(resource)
         key = (namespace if resource.namespaced else "", name)
         metadata["uid"] = self.new_uid()
-        metadata["creationTimestamp"] = self.clock.timestamp()
+        metadata["creationTimestamp"] = self._timestamp()
         for mine in ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             metadata.pop(mine, None)
         if resource.kind not in _PLAIN_KINDS:
@@ -193,11 +201,13 @@ class Objects:
         if not isinstance(body, dict) or not isinstance(body.get("metadata"), dict):
             raise errors.bad_request("the patch leaves no object with metadata")
         check_kind(resource, body)
-        body = self._conform(resource, body, options)
+        body = self._conform(resource, body, options, old.obj)
         return self._replace(resource, old, body, options, subresource), False
 
-    def _conform(self, resource: Resource, body: Object, options: Options) -> Object:
-        body, unknown = conform(resource.api_version, resource.kind, body, custom=resource.custom is not None)
+    def _conform(self, resource: Resource, body: Object, options: Options, old: Object | None = None) -> Object:
+        body, unknown = conform(
+            resource.api_version, resource.kind, body, custom=resource.custom is not None, trusted=old
+        )
         if unknown:
             tell_unknown(resource.kind, resource.version, unknown, options.field_validation, options.warnings)
         return body
