@@ -16,7 +16,7 @@ from harness.apiserver import errors
 BODY_LIMIT = 3 * 1024 * 1024  # bytes, upstream's
 DEPTH_LIMIT = 200  # levels of objects and lists
 EXPANSION_LIMIT = 100_000  # values by which a YAML document may grow when its aliases are expanded
-_JSON_MOST = 2**64
+_JSON_LEAST, _JSON_MOST = -(2**63), 2**64  # integers that orjson writes
 
 
 def decode(body: bytes, content_type: str, *, yaml_too: bool = False, any_type: bool = False) -> Any:
@@ -112,7 +112,10 @@ def _as_json(value: Any, left: list[int], depth: int) -> Any:
     if value is None or isinstance(value, (str, bool)):
         return value
     if isinstance(value, int):
-        return value if -_JSON_MOST < 2 * value and value < _JSON_MOST else float(value)
+        try:
+            return value if _JSON_LEAST <= value < _JSON_MOST else float(value)
+        except OverflowError as error:
+            raise errors.bad_request("the body of the request cannot be read: a number is too large") from error
     if isinstance(value, float) and value - value == 0.0:
         return value
     raise errors.bad_request(f"the body of the request cannot be read: {value!r:.40} has no place in JSON")

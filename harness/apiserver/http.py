@@ -122,7 +122,7 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         return False
 
-    def connection_lost(self, error: Exception | None) -> None:
+    def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 asyncio's signature
         self._connections.discard(self)
         self._transport = None
         self._deaf = True
@@ -257,7 +257,7 @@ class Connection(asyncio.Protocol):
         request = Request(method, path, body, headers.get("content-type", ""), headers)
         try:
             found = self._server.handle(request, identity or Identity("system:anonymous"))
-        except Exception as error:  # noqa: BLE001 a fault of ours must not take the other clients down
+        except Exception as error:  # a fault of ours must not take the other clients down
             log.exception("request broke method=%s path=%s", method, path)
             self._answer(errors.internal(f"{type(error).__name__}: {error}"), close=close)
             return
@@ -325,9 +325,7 @@ class Connection(asyncio.Protocol):
 
         self._loop.run_in_executor(None, gzip.compress, response.body, 1).add_done_callback(done)
 
-    def _respond(
-        self, response: Response, *, head: bool = False, close: bool = False, linger: bool = False
-    ) -> None:
+    def _respond(self, response: Response, *, head: bool = False, close: bool = False, linger: bool = False) -> None:
         transport = self._transport
         if transport is None:
             return
@@ -352,8 +350,7 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         assert transport is not None  # noqa: S101
         transport.write(
-            f"HTTP/1.1 200 OK\r\ncontent-type: {streaming.content_type}\r\n"
-            "transfer-encoding: chunked\r\n\r\n".encode()
+            f"HTTP/1.1 200 OK\r\ncontent-type: {streaming.content_type}\r\ntransfer-encoding: chunked\r\n\r\n".encode()
         )
 
         def ended(*, orderly: bool) -> None:

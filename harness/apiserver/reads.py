@@ -184,7 +184,9 @@ class Reads:
         asked = revision(text)
         if asked > newest:
             raise too_large_version(asked, newest)
-        if query.get("resourceVersionMatch") != "Exact" and not (query.get("limit") and not query.get("resourceVersionMatch")):
+        if query.get("resourceVersionMatch") != "Exact" and not (
+            query.get("limit") and not query.get("resourceVersionMatch")
+        ):
             return newest
         if collection.changed > asked:
             raise errors.too_old(asked, collection.changed)

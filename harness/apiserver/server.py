@@ -7,7 +7,6 @@ shape of answer that the client asked for.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import parse_qs, unquote
 
 import orjson
@@ -366,7 +365,11 @@ class ApiServer:
             case "binding", "POST":
                 return self._bind(target.key, self._body(asked, resource, kind="Binding", api_version="v1"), asked)
             case "eviction", "POST":
-                body = self._body(asked, resource, kind="Eviction", api_version="policy/v1") if asked.request.body.strip() else {}
+                body = (
+                    self._body(asked, resource, kind="Eviction", api_version="policy/v1")
+                    if asked.request.body.strip()
+                    else {}
+                )
                 evict(self.objects, resource, target.key, body, dry_run=asked.options().dry_run)
                 return _success(201)
             case "log", "GET":
@@ -454,9 +457,7 @@ class ApiServer:
         custom = resource.custom is not None and not kind
         if not kind:
             check_kind(resource, found)
-        body, unknown = conform(
-            api_version or resource.api_version, kind or resource.kind, found, custom=custom
-        )
+        body, unknown = conform(api_version or resource.api_version, kind or resource.kind, found, custom=custom)
         if unknown:
             options = asked.options()
             tell_unknown(kind or resource.kind, resource.version, unknown, options.field_validation, asked.warnings)

@@ -116,7 +116,7 @@ def _figures(
     known = {name: [one.server_us for one in samples if one.server_us] for name, samples in found.items()}
     figures["server_us"] = {name: rounded(spread(samples), 1) for name, samples in known.items() if samples}
     kernel = {name: median([one.kernel_us for one in samples]) for name, samples in found.items()}
-    figures["server_us_in_kernel"] = rounded({name: us for name, us in kernel.items() if name in known and known[name]}, 1)
+    figures["server_us_in_kernel"] = rounded({name: us for name, us in kernel.items() if known.get(name)}, 1)
     figures["fanout_cost_ratio"] = rounded(spread(ratios), 2)
     figures["fanout_by"] = "processor time of the server" if known["creates"] else "wall time"
     if bytes_per_pod:
@@ -253,7 +253,9 @@ async def _measure(server: Server, client: RawClient, requests: Iterator[bytes],
         raise ClusterError(f"expected that every request succeeds, found code {pressure.refused[0]}")
     count = max(1, pressure.answered)
     spent = usage.shares.get("server", 0.0) * usage.seconds
-    return Measured(count / usage.seconds, spent / count * 1e6, kernel / count * 1e6, usage.shares["client"], usage.others)
+    return Measured(
+        count / usage.seconds, spent / count * 1e6, kernel / count * 1e6, usage.shares["client"], usage.others
+    )
 
 
 async def _rates(server: Server, size: ApiSize) -> dict[str, Measured]:
