@@ -6,11 +6,13 @@ The order is kube-apiserver's: decode and default, admission plugins, validation
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import orjson
+
 from harness.apiserver import errors
 from harness.apiserver.causes import Cause, message
 from harness.apiserver.customs import Custom
 from harness.apiserver.defaults import default
-from harness.apiserver.podspecs import PodSpecs, Priority
+from harness.apiserver.podspecs import Completed, PodSpecs, Priority
 from harness.apiserver.qos import qos_class
 from harness.apiserver.resources import Registry, Resource
 from harness.apiserver.store import Object, Store
@@ -22,7 +24,10 @@ SYSTEM_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critica
 _NOT_READY, _UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 _EVICT_AFTER = 300  # seconds that a pod stays on a node that is not ready, upstream's default
 
+_COMPLETED = frozenset({("", "pods"), ("", "nodes"), ("", "namespaces")})  # kinds that get more than defaults
+
 Hook = Callable[[Resource, Object, Object | None, str], None]
+Concerns = Callable[[Resource, str], bool]  # of a kind, in a namespace
 
 
 def tell_unknown(kind: str, version: str, paths: Sequence[str], strictness: str, warnings: list[str]) -> None:
@@ -50,27 +55,36 @@ class Admission:
         self._customs: dict[int, Custom] = {}
         self._specs = PodSpecs()
         self.hooks: list[Hook] = []  # admission plugins added from outside: (resource, object, old, subresource)
+        self.plugins: list[tuple[Hook, Concerns]] = []  # the same, each asked only where it says that it has a word
+        self.last: list[Hook] = []  # the same, for those that must see what will be stored: they change nothing
 
-    def create(self, resource: Resource, namespace: str, body: Object, warnings: list[str], *, strictness: str) -> None:
-        """
+    def create(
+        self, resource: Resource, namespace: str, body: Object, warnings: list[str], *, strictness: str
+    ) -> Object:
+        """The object as its creator wants it, and owns it: with defaults, without what is added here.
+
         Raises:
             Refused: it may not be created.
         """
         if resource.namespaced:
             self._check_namespace(resource, namespace, body)
         if resource.key == ("", "pods"):
-            self._create_pod(resource, body, warnings, strictness)
-            return
+            return self._create_pod(resource, namespace, body, warnings, strictness)
         self._complete(resource, body, warnings, strictness)
+        hooks = self._acting(resource, namespace)
+        wanted = _copy(body) if hooks else _outline(body) if resource.key in _COMPLETED else body
         if resource.key == ("", "nodes"):
             _new_node(body)
         elif resource.key == ("", "namespaces"):
             body["status"] = {"phase": "Active"}
         elif resource.kind == "PriorityClass":
             self._one_global_default(body)
-        for hook in self.hooks:
+        for hook in hooks:
             hook(resource, body, None, "")
         self._check(resource, body, None, "")
+        for hook in self.last:
+            hook(resource, body, None, "")
+        return wanted
 
     def update(
         self,
@@ -95,9 +109,14 @@ class Admission:
             return
         if body.get("spec") != old.get("spec") or resource.key != ("", "pods"):
             self._complete(resource, body, warnings, strictness)
-        for hook in self.hooks:
+        for hook in self._acting(resource, body["metadata"].get("namespace", "")):
             hook(resource, body, old, subresource)
         self._check(resource, body, old, subresource)
+        for hook in self.last:
+            hook(resource, body, old, subresource)
+
+    def _acting(self, resource: Resource, namespace: str) -> list[Hook]:
+        return [hook for hook, concerns in self.plugins if concerns(resource, namespace)] + self.hooks
 
     # -- every kind ---------------------------------------------------------------------------------------------------
 
@@ -148,36 +167,44 @@ class Admission:
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
-    def _create_pod(self, resource: Resource, body: Object, warnings: list[str], strictness: str) -> None:
+    def _create_pod(
+        self, resource: Resource, namespace: str, body: Object, warnings: list[str], strictness: str
+    ) -> Object:
         spec = body.get("spec")
         if not isinstance(spec, dict):
             self._complete(resource, body, warnings, strictness)
             self._check(resource, body, None, "")  # which has the words for it
-            return
+            return body
         priority = self._priority(body, spec)
+        hooks = self._acting(resource, namespace)
         key = self._specs.key(spec, priority)
-        known = self._specs.get(key) if not self.hooks else None
+        known = self._specs.get(key) if not hooks else None
         if known is not None:
-            body["spec"], quality = known
+            body.pop("status", None)
+            wanted = {**body, "spec": known.wanted}
+            body["spec"] = known.spec
+            self._set_status(body, known.quality)
             causes: list[Cause] = []
             check_metadata(body["metadata"], subdomain, causes)
             self._refuse(resource, body, causes)
         else:
             self._complete(resource, body, warnings, strictness)
+            wanted = _copy(body) if hooks else _outline(body)
             spec["priority"] = priority.value
             spec.setdefault("preemptionPolicy", priority.policy)
             if priority.class_name:
                 spec["priorityClassName"] = priority.class_name
             spec.setdefault("serviceAccountName", "default")
             _tolerate(spec)
-            quality = qos_class(spec)
-        self._set_status(body, quality)
-        if known is None:
-            for hook in self.hooks:
+            self._set_status(body, qos_class(spec))
+            for hook in hooks:
                 hook(resource, body, None, "")
             self._check(resource, body, None, "")
-            if not self.hooks:
-                self._specs.keep(key, body["spec"], quality)
+            if not hooks:
+                self._specs.keep(key, Completed(spec, wanted["spec"], body["status"]["qosClass"]))
+        for hook in self.last:
+            hook(resource, body, None, "")
+        return wanted
 
     def _set_status(self, body: Object, quality: str) -> None:
         body["status"] = {"phase": "Pending", "qosClass": quality}
@@ -227,6 +254,23 @@ class Admission:
             if item.obj.get("globalDefault"):
                 why = f"PriorityClass {item.key[1]} is already marked as default. Only one default can exist"
                 raise errors.forbidden("priorityclasses", "scheduling.k8s.io", body["metadata"]["name"], why)
+
+
+def _copy(body: Object) -> Object:
+    """A copy without status that nothing done to the object reaches; five times as fast as `deepcopy`."""
+    copy: Object = orjson.loads(orjson.dumps(body))
+    copy.pop("status", None)
+    return copy
+
+
+def _outline(body: Object) -> Object:
+    """A copy without status that what is set in the object and its spec leaves as it is; deeper parts are shared."""
+    copy = {**body}
+    copy.pop("status", None)
+    spec = body.get("spec")
+    if isinstance(spec, dict):
+        copy["spec"] = {**spec}
+    return copy
 
 
 def _tolerate(spec: dict[str, Any]) -> None:

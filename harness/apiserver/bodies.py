@@ -12,6 +12,9 @@ import orjson
 import yaml
 
 from harness.apiserver import errors
+from harness.apiserver.protobuf import decoding as protobuf
+from harness.apiserver.protobuf import wire as protobuf_wire
+from harness.apiserver.protobuf.decoding import CONTENT_TYPE as PROTOBUF
 
 BODY_LIMIT = 3 * 1024 * 1024  # bytes, upstream's
 DEPTH_LIMIT = 200  # levels of objects and lists
@@ -32,8 +35,10 @@ def decode(body: bytes, content_type: str, *, yaml_too: bool = False, any_type: 
         found = _json(body)
     elif kind == "application/yaml" or (yaml_too and kind.endswith("+yaml")):
         found = _yaml(body)
+    elif kind == PROTOBUF:
+        found = _protobuf(body)
     else:
-        raise errors.unsupported_media(["application/json", "application/yaml"])
+        raise errors.unsupported_media(["application/json", "application/yaml", PROTOBUF])
     if not any_type and type(found) is not dict:
         raise errors.bad_request(f"expected an object in the body of the request, found {_type_name(found)}")
     return found
@@ -46,6 +51,15 @@ def _json(body: bytes) -> Any:
         raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
     if body.count(b"{") + body.count(b"[") > DEPTH_LIMIT:  # else it cannot be too deep
         _check_depth(found, 0)
+    return found
+
+
+def _protobuf(body: bytes) -> Any:
+    try:
+        found = protobuf.decode(body)
+    except (protobuf_wire.Malformed, UnicodeDecodeError, RecursionError) as error:
+        raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
+    _check_depth(found, 0)
     return found
 
 

@@ -99,9 +99,12 @@ def _allocate(
         wrong = missing(state.template, one)
         if wrong is not None:
             return wrong
-    together = [one for kind in request.joint for one in types if one.type == kind]
+    together, order = list[TypeRequest](), types
+    if request.joint:
+        together = [one for kind in request.joint for one in types if one.type == kind]
+        order = (*together, *(one for one in types if one not in together))
     picks: dict[str, list[Pick]] = {}
-    for one in (*together, *(one for one in types if one not in together)):
+    for one in order:
         leading = picks[together[0].type] if one in together[1:] else None
         found = _of_type(state, request, one, leading, policy)
         if leading is not None and request.words.same_pcie:
@@ -122,7 +125,7 @@ def _of_type(
     """GPUs go by their own lights, even where others lead (R51)."""
     if one.type == "gpu":
         return gpus.find(state, request, one, policy)
-    near = switches(state, leading or ())
+    near = switches(state, leading) if leading is not None else frozenset()
     found = take(state, one, policy.scorer, desired(state, one, near, request.words), near=near)
     return found if found is not None else Status.unschedulable(f"Insufficient {one.type} devices")
 

@@ -105,7 +105,9 @@ def free_function(state: DeviceState, number: int, request: TypeRequest) -> Func
 
 
 def pick(state: DeviceState, number: int, request: TypeRequest, template: str = "") -> Pick:
-    return Pick(number, free_function(state, number, request), template)
+    return Pick(
+        number, free_function(state, number, request) if request.hint.vf_selector is not None else None, template
+    )
 
 
 def sums(state: DeviceState, request: TypeRequest) -> tuple[Amounts, Amounts]:

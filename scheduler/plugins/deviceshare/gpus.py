@@ -34,11 +34,10 @@ def find(state: DeviceState, request: DeviceRequest, gpu: TypeRequest, policy: P
             return NOT_A_SIZE
         if len(names) == 1:  # of several that fit, none is named (R45)
             slice_name = names[0]
-    if not gpu.shared:
+    kept = kept_to(state.template, request)
+    if not gpu.shared and (kept or state.template.table is not None):
         found = _by_partition(state, request, gpu, policy)
-        if not isinstance(found, Status):
-            return found
-        if kept_to(state.template, request):
+        if kept or not isinstance(found, Status):
             return found
     by_tree = _by_tree(state, gpu, policy.scorer, slice_name)
     if by_tree is not None:

@@ -126,3 +126,21 @@ def test_a_request_of_nothing_takes_nothing() -> None:
     rig.run()
     assert rig.where("a") == "n"
     assert rig.binding("a").annotations == {}
+
+
+def test_a_card_promised_twice_needs_more_than_one_to_go() -> None:
+    rig = Rig()
+    rig.node("n", gpus=2)
+    for minor in (0, 1):
+        for name in (f"one-{minor}", f"two-{minor}"):
+            rig.running(pod(name).gpus(1).annotation(DEVICE_ALLOCATED, allocation(minor, 100)), "n")
+    plugin = DeviceShare(rig.core.handle)
+    cycle, node = CycleState(), rig.core.cache.find("n")
+    wanted = rig.pod(pod("p").gpus(1))
+    assert node is not None
+    assert plugin.pre_filter(cycle, wanted).ok
+    for minor in (0, 1):
+        plugin.victim_removed(cycle, node.pods[f"uid-one-{minor}"], node)
+    assert plugin.filter(cycle, wanted, node).message == "Insufficient gpu devices"
+    plugin.victim_removed(cycle, node.pods["uid-two-1"], node)
+    assert plugin.filter(cycle, wanted, node).ok
