@@ -64,8 +64,8 @@ def autoscaler(**spec: Any) -> dict[str, Any]:
         "type": "Resource",
         "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}},
     }
-    return {"metadata": {"name": "web"},
-            "spec": {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 10, "metrics": [metric], **spec}}  # fmt: skip
+    body = {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 10, "metrics": [metric], **spec}
+    return {"metadata": {"name": "web"}, "spec": body}
 
 
 def use(bench: Bench, cpu: str) -> None:
