@@ -4,6 +4,7 @@ The order is kube-apiserver's: decode and default, admission plugins, validation
 """
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 from harness.apiserver import errors
@@ -12,7 +13,7 @@ from harness.apiserver.customs import Custom
 from harness.apiserver.defaults import default
 from harness.apiserver.qos import qos_class
 from harness.apiserver.resources import Registry, Resource
-from harness.apiserver.schemas import schema_for, unknown_fields
+from harness.apiserver.schemas import knows_all, prune, schema_for, unknown_fields
 from harness.apiserver.store import Object, Store
 from harness.apiserver.validation import validate
 from scheduler.api.clock import Clock
@@ -20,6 +21,8 @@ from scheduler.api.clock import Clock
 SYSTEM_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 _NOT_READY, _UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 _EVICT_AFTER = 300  # seconds that a pod stays on a node that is not ready, upstream's default
+
+_COMPLETED = frozenset({("", "pods"), ("", "nodes"), ("", "namespaces")})  # kinds that get more than defaults
 
 Hook = Callable[[Resource, Object, Object | None, str], None]
 
@@ -33,14 +36,18 @@ class Admission:
         self.hooks: list[Hook] = []  # admission plugins added from outside: (resource, object, old, subresource)
         self.last: list[Hook] = []  # the same, for those that must see what will be stored: they change nothing
 
-    def create(self, resource: Resource, namespace: str, body: Object, warnings: list[str], *, strictness: str) -> None:
-        """
+    def create(
+        self, resource: Resource, namespace: str, body: Object, warnings: list[str], *, strictness: str
+    ) -> Object:
+        """The object as its creator wants it, and owns it: with defaults, without what is added here.
+
         Raises:
             Refused: it may not be created.
         """
         if resource.namespaced:
             self._check_namespace(resource, namespace, body)
         self._complete(resource, body, warnings, strictness)
+        wanted = deepcopy(body) if self.hooks else _outline(body) if resource.key in _COMPLETED else body
         if resource.key == ("", "pods"):
             self._new_pod(body)
         elif resource.key == ("", "nodes"):
@@ -54,6 +61,7 @@ class Admission:
         self._check(resource, body, None, "")
         for hook in self.last:
             hook(resource, body, None, "")
+        return wanted
 
     def update(
         self,
@@ -90,8 +98,8 @@ class Admission:
         if resource.custom is not None:
             unknown = self._custom(resource).complete(body)
         else:
+            unknown = self._prune(resource, body)
             default(resource.group, resource.kind, body)
-            unknown = [] if strictness != "Strict" else self._unknown(resource, body)
         if not unknown or strictness == "Ignore":
             return
         texts = [f'unknown field "{path}"' for path in unknown]
@@ -106,9 +114,17 @@ class Admission:
             )
         warnings.extend(texts)
 
-    def _unknown(self, resource: Resource, body: Object) -> list[str]:
+    @staticmethod
+    def _prune(resource: Resource, body: Object) -> list[str]:
+        """Take away what the schema does not know; the paths of it."""
         schema = schema_for(resource.group, resource.version, resource.kind)
-        return unknown_fields(schema, body) if schema is not None else []
+        if schema is None or knows_all(schema, body):
+            return []
+        unknown = unknown_fields(schema, body)
+        pruned = prune(schema, body)
+        body.clear()
+        body.update(pruned)
+        return unknown
 
     def _custom(self, resource: Resource) -> Custom:
         assert resource.custom is not None  # noqa: S101
@@ -202,6 +218,16 @@ class Admission:
             if item.obj.get("globalDefault"):
                 why = f"PriorityClass {item.key[1]} is already marked as default. Only one default can exist"
                 raise errors.forbidden("priorityclasses", "scheduling.k8s.io", body["metadata"]["name"], why)
+
+
+def _outline(body: Object) -> Object:
+    """A copy without status that what is set in the object and its spec leaves as it is; deeper parts are shared."""
+    copy = {**body}
+    copy.pop("status", None)
+    spec = body.get("spec")
+    if isinstance(spec, dict):
+        copy["spec"] = {**spec}
+    return copy
 
 
 def _tolerate(spec: dict[str, Any]) -> None:

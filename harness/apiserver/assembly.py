@@ -19,6 +19,7 @@ from harness.apiserver.controllers.replicasets import REPLICATION_CONTROLLERS, R
 from harness.apiserver.controllers.statefulsets import StatefulSets
 from harness.apiserver.definitions import DEFINITIONS, shipped
 from harness.apiserver.objects import Options
+from harness.apiserver.rbac import first_roles
 from harness.apiserver.server import ApiServer
 from harness.apiserver.store import Object
 from scheduler.api.clock import Clock
@@ -48,6 +49,8 @@ def build_server(clock: Clock, *, seed: int = 0, history: int | None = None, roo
         _create(server, ("scheduling.k8s.io", "priorityclasses"), body)
     for definition in shipped():
         _create(server, DEFINITIONS, definition)
+    for role in first_roles():
+        _create(server, ("rbac.authorization.k8s.io", f"{role['kind'].lower()}s"), role)
     return server
 
 

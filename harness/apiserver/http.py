@@ -15,9 +15,10 @@ from typing import Any, cast
 import httptools
 
 from harness.apiserver import errors
+from harness.apiserver.asked import BODY_LIMIT
 from harness.apiserver.errors import Refused
 from harness.apiserver.identity import Identity
-from harness.apiserver.server import BODY_LIMIT, ApiServer
+from harness.apiserver.server import ApiServer
 from harness.apiserver.streaming import Closable, Streaming
 from harness.apiserver.watch import fell_behind
 from scheduler.api.transport import Request, Response

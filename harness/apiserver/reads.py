@@ -7,9 +7,9 @@ from typing import Any
 import orjson
 import yaml
 
-from harness.apiserver import errors, events
+from harness.apiserver import errors, faces
 from harness.apiserver.negotiation import Format
-from harness.apiserver.resources import EVENTS_GROUP, Resource
+from harness.apiserver.resources import Resource
 from harness.apiserver.selectors import Test, field_test, label_test
 from harness.apiserver.store import Change, Collection, Item, Object, Store
 from harness.apiserver.streaming import Streaming
@@ -255,7 +255,7 @@ class Reads:
             )
         if shape.shape == "PartialObjectMetadata":
             return lambda kind, item, _change: _line(kind, orjson.dumps(_partial(item.obj, shape.version)))
-        if resource.group == EVENTS_GROUP or resource.custom is not None:
+        if resource.custom is not None or faces.second(resource):
             return _converting(resource)
         return plain
 
@@ -274,7 +274,7 @@ def _line(kind: str, obj: bytes) -> bytes:
 
 
 def _encoded(resource: Resource, item: Item) -> bytes:
-    if resource.custom is None and resource.group != EVENTS_GROUP:
+    if resource.custom is None and not faces.second(resource):
         return item.raw
     if item.obj.get("apiVersion") == resource.api_version:
         return item.raw
@@ -285,8 +285,8 @@ def _as(resource: Resource, obj: Object) -> Object:
     """The object in the version that was asked for."""
     if obj.get("apiVersion") == resource.api_version:
         return obj
-    if resource.group == EVENTS_GROUP:
-        return events.to_new(obj)
+    if faces.second(resource):
+        return faces.to_second(resource, obj)
     return {**obj, "apiVersion": resource.api_version}
 
 

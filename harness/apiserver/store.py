@@ -11,6 +11,8 @@ from typing import Any
 
 import orjson
 
+from harness.apiserver.books import Book
+
 Object = dict[str, Any]
 Key = tuple[str, str]  # namespace ("" for cluster scope), name
 
@@ -20,10 +22,10 @@ HISTORY = 16_384  # changes of one collection that a watch can go back
 class Item:
     """One object at one revision."""
 
-    __slots__ = ("key", "obj", "raw", "version")
+    __slots__ = ("book", "key", "obj", "raw", "version")
 
-    def __init__(self, key: Key, obj: Object, version: int) -> None:
-        self.key, self.obj, self.version = key, obj, version
+    def __init__(self, key: Key, obj: Object, version: int, book: Book | None = None) -> None:
+        self.key, self.obj, self.version, self.book = key, obj, version, book
         self.raw = orjson.dumps(obj)
 
 
@@ -89,13 +91,13 @@ class Collection:
         for names in self._items.values():
             yield from names.values()
 
-    def put(self, key: Key, obj: Object) -> Item:
-        """Store `obj`, which nobody may change afterwards; sets its resourceVersion."""
+    def put(self, key: Key, obj: Object, book: Book | None = None) -> Item:
+        """Store `obj`, which nobody may change afterwards; sets its resourceVersion. Without a `book` the old stays."""
         version = self._store.next_version()
         obj["metadata"]["resourceVersion"] = str(version)
-        item = Item(key, obj, version)
         names = self._items.setdefault(key[0], {})
         old = names.get(key[1])
+        item = Item(key, obj, version, book or (old.book if old is not None else None))
         names[key[1]] = item
         if old is None:
             self._count += 1

@@ -23,6 +23,7 @@ import uvloop
 from harness.apiserver.access import identify, kubeconfig, make_credentials, server_context, write_private
 from harness.apiserver.assembly import build_server
 from harness.apiserver.http import HttpServer
+from harness.apiserver.identity import Identity
 from harness.apiserver.inprocess import InProcessTransport
 from harness.errors import ClusterError
 from harness.nodes.agent import NodeAgents
@@ -31,7 +32,7 @@ from scheduler.api.clock import WallClock
 from scheduler.api.transport import Request
 
 LOOPBACK = "127.0.0.1"
-# Stored objects are trees without cycles; at Python's own pace the collector takes a fifth of our time.
+# Stored objects are trees without cycles; at Python's own pace the collector looks at all of them time and again.
 SELDOM = (200_000, 50, 1000)
 
 
@@ -70,7 +71,13 @@ async def _serve(
     transport = InProcessTransport(server, clock)
     agents = NodeAgents(transport, clock, seed=serving.seed)
     server.logs = agents.logs
-    listener = HttpServer(server, lambda header, certificate: identify(credentials, header, certificate))
+
+    def who(header: str, certificate: dict[str, object] | None) -> Identity | None:
+        scheme, _, token = header.partition(" ")
+        known = identify(credentials, header, certificate)
+        return known or (server.tokens.identify(token.strip()) if scheme.lower() == "bearer" else None)
+
+    listener = HttpServer(server, who)
     with tempfile.TemporaryDirectory(prefix="seatrial-") as folder:
         tls = server_context(credentials, Path(folder))
     try:
