@@ -51,7 +51,6 @@ def test_a_folder_that_is_not_there_is_the_user_s_mistake(tmp_path: Path) -> Non
         [*COMMAND, "--folder", str(tmp_path / "none")],
         capture_output=True,
         text=True,
-        env=dict(os.environ),
         check=False,
     )
     assert done.returncode == 2
