@@ -12,6 +12,7 @@ import msgspec
 
 from harness.devices.grants import DSMLU_ASSIGNED
 from harness.devices.provider import Device, Driver, Link
+from harness.hami.protocol import SHIPPED, VERSION_LABEL, HamiHost
 from harness.nodes import devices as device_object
 from harness.nodes.admission import UNEXPECTED, Books, Refused
 from harness.nodes.capacity import Sized, capacity_and_allocatable, quantities
@@ -19,6 +20,7 @@ from harness.nodes.pods import BoundPod, decode_pod, requests_of
 from harness.nodes.runtimes.protocol import ContainerState, Runtime, Work
 from harness.nodes.status import granted_before, phase_of, refused_status, running_status, seen_states
 from harness.nodes.writer import DEVICES, NODES, Writer, pod_path, then
+from scheduler.api import device as words
 from scheduler.api.clock import Clock
 from scheduler.api.core import HOSTNAME_LABEL
 from scheduler.api.quantity import QuantityError
@@ -90,6 +92,7 @@ class NodeAgent:
         """Publish the Device object, then labels and taints, then a Ready status: whoever sees Ready sees the rest."""
         self._read_hardware()
         marks = self._labels(labels)
+        self._books.hami = self._hami(labels)
 
         def say_ready() -> None:
             self._write_status()
@@ -105,11 +108,18 @@ class NodeAgent:
 
     def refresh(self) -> None:
         """Look at the hardware again and publish what has changed."""
-        before = self._devices
+        before, labels = self._devices, self._device_labels()
         self._read_hardware()
         if self._devices != before:
             self._publish(None)
             self._write_status()
+            self._relabel(labels, self._device_labels())
+
+    def _relabel(self, before: dict[str, str], now: dict[str, str]) -> None:
+        """Koordinator's manager copies labels of the Device to the Node and never takes one away."""
+        changed = {name: value for name, value in now.items() if before.get(name) != value}
+        if changed:
+            self._writer.strategic(f"{NODES}/{self.name}", {"metadata": {"labels": changed}})
 
     def set_ready(self, ready: bool) -> None:
         """Say that the node is Ready, or that it is not."""
@@ -136,6 +146,13 @@ class NodeAgent:
         shown = device_object.reported(self._devices)
         cards = [one for one in shown if one.kind == "gpu"]
         return device_object.labels(shown, self.hardware.driver(cards[0].vendor) if cards else None)
+
+    def _hami(self, labels: dict[str, str]) -> HamiHost:
+        """The fleet's own word on versions goes before the hardware's: a label can make a host an older one."""
+        driver = labels.get(words.GPU_DRIVER_LABEL, "")
+        if not driver and any(one.vendor == "nvidia" for one in self._devices):
+            driver = self.hardware.driver("nvidia").driver
+        return HamiHost(driver, labels.get(VERSION_LABEL, SHIPPED))
 
     def _publish(self, done: Callable[[Response], object] | None) -> None:
         """Create the Device object or change our part of it; labels and annotations of others stay."""
