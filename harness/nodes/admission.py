@@ -156,6 +156,14 @@ class Books:
                 found[container.name] = grant
         return found
 
+    def shares(self, uid: str) -> tuple[Share, ...]:
+        """What a pod holds of devices, promised or picked; nothing if it is not here."""
+        holding = self.holdings.get(uid)
+        if holding is None:
+            return ()
+        chosen = (one for each in holding.picks.values() for devices in each.values() for one in devices)
+        return (*holding.shares, *(Share(one, card_resources(one)) for one in chosen))
+
     def holders(self, key: Key) -> list[str]:
         """Uids of the pods on a device."""
         return [uid for uid, holding in self.holdings.items() if any(one == key for one, _ in _device_amounts(holding))]

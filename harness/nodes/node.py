@@ -12,6 +12,7 @@ import msgspec
 
 from harness.devices.grants import DSMLU_ASSIGNED
 from harness.devices.provider import Device, Driver, Link
+from harness.errors import UsageError
 from harness.hami.protocol import SHIPPED, VERSION_LABEL, HamiHost
 from harness.nodes import devices as device_object
 from harness.nodes.admission import UNEXPECTED, Books, Refused
@@ -19,6 +20,7 @@ from harness.nodes.capacity import Sized, capacity_and_allocatable, quantities
 from harness.nodes.pods import BoundPod, decode_pod, requests_of
 from harness.nodes.runtimes.protocol import ContainerState, Runtime, Work
 from harness.nodes.status import granted_before, phase_of, refused_status, running_status, seen_states
+from harness.nodes.usage import NodeUse, scripted_use
 from harness.nodes.writer import DEVICES, NODES, Writer, pod_path, then
 from scheduler.api import device as words
 from scheduler.api.clock import Clock
@@ -248,6 +250,19 @@ class NodeAgent:
     def pods_on(self, kind: str, minor: int) -> list[Work]:
         """The pods that hold a part of a device."""
         return [self._runs[uid].work for uid in self._books.holders((kind, minor)) if uid in self._runs]
+
+    def device_use(self) -> NodeUse | None:
+        """What the pods that run do with the cards; None while the node plays dead."""
+        if self.frozen:
+            return None
+        pods = []
+        for uid, run in self._runs.items():
+            if any(one.state == "running" for one in run.states):
+                try:
+                    pods.append(scripted_use(run.work.pod, self._books.shares(uid)))
+                except UsageError as error:
+                    log.warning("usage refused node=%s why=%s", self.name, error)
+        return NodeUse(self._devices, tuple(pods))
 
     def close(self) -> None:
         """End everything without telling the API: the node is gone."""
