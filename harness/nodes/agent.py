@@ -197,10 +197,10 @@ class NodeAgents:
         if verb == "not_ready":
             agent.set_ready(not on)
         elif on:
-            agent.frozen = True
+            agent.freeze()
             self._leases.drop(agent.name)
         else:
-            agent.frozen = False
+            agent.thaw()
             self._leases.add(agent.name, agent.uid)
 
     # -- pods ---------------------------------------------------------------------------------------------------------

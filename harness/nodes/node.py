@@ -80,6 +80,7 @@ class NodeAgent:
         self._devices: tuple[Device, ...] = ()
         self._published: list[Manifest] = []
         self._names: set[str] = set()  # resources last written to the node
+        self._missed: dict[str, tuple[bool, msgspec.Raw]] = {}  # pods that changed while frozen, by uid
         self.frozen = False
         self.ready = True
 
@@ -110,6 +111,8 @@ class NodeAgent:
 
     def refresh(self) -> None:
         """Look at the hardware again and publish what has changed."""
+        if self.frozen:
+            return
         before, labels = self._devices, self._device_labels()
         self._read_hardware()
         if self._devices != before:
@@ -127,6 +130,23 @@ class NodeAgent:
         """Say that the node is Ready, or that it is not."""
         self.ready = ready
         self._write_status()
+
+    def freeze(self) -> None:
+        """Hear and say nothing; containers go on."""
+        self.frozen = True
+
+    def thaw(self) -> None:
+        """Catch up with what has happened meanwhile, then say how the node and its pods are."""
+        self.frozen = False
+        missed, self._missed = self._missed, {}
+        for uid, (deleting, raw) in missed.items():
+            self.pod_set(uid, deleting, raw)
+        self._read_hardware()
+        self._publish(None)
+        self._write_status()
+        for run in self._runs.values():
+            if run.states:
+                self._write_pod(run)
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -218,6 +238,7 @@ class NodeAgent:
     def pod_set(self, uid: str, deleting: bool, raw: msgspec.Raw) -> None:
         """A pod bound to this node is there, or has changed."""
         if self.frozen:
+            self._missed[uid] = (deleting, msgspec.Raw(bytes(raw)))
             return
         run = self._runs.get(uid)
         if run is not None:
@@ -233,6 +254,7 @@ class NodeAgent:
     def pod_gone(self, uid: str) -> None:
         """The object of a pod is gone; whatever is left of the pod goes too."""
         self._refused.discard(uid)
+        self._missed.pop(uid, None)
         run = self._runs.pop(uid, None)
         if run is not None:
             self._books.release(uid)

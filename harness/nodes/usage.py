@@ -1,7 +1,7 @@
 """What pods do with a node's cards, as NodeMetric: koordlet's device metrics.
 
 Nothing is sent for a node until its NodeMetric exists (Koordinator's manager makes it), and then once an interval. As
-in koordlet, these are NVIDIA cards only, a card's use is the sum over processes, and a card that does not answer is left
+in koordlet, these are NVIDIA cards only, a card's use is the sum over processes, and a silent card is left
 out. Simulated pods do what their annotation `seatrial.dev/device-usage` says, on each card that they hold; real cards
 are asked through their provider. CPU and memory of the node are not measured here.
 """
