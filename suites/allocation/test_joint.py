@@ -133,9 +133,10 @@ def test_a_joint_pod_waits_for_its_nic(cluster: Trial, expect: Expect) -> None:
     check_arrival(cluster, strict)
 
 
-@pytest.mark.case("DS-056", severity="critical")
-def test_best_effort_goes_further_away(cluster: Trial, expect: Expect) -> None:
-    """When the NIC beside the pod's GPU is taken, a pod without a required scope gets another NIC of the node."""
+@pytest.mark.case("DS-056", severity="blocker")
+@pytest.mark.parametrize("same", [pytest.param(False, id="best-effort"), pytest.param(True, id="same-pcie")])
+def test_when_the_near_nic_is_taken(cluster: Trial, expect: Expect, same: bool) -> None:
+    """Best effort gets another NIC of the node; a pod that requires the same switch is never split, it waits."""
     cluster.add(node("n1").server(ONE_EACH))
     cluster.submit(joint("pilot", 1))
     pilot = expect.running("pilot")
@@ -148,11 +149,16 @@ def test_best_effort_goes_further_away(cluster: Trial, expect: Expect) -> None:
     kept = by_nic.pop(near[0])
     cluster.delete(*by_nic.values())
 
-    cluster.submit(joint("a", 1))
+    cluster.submit(joint("a", 1, same=same))
 
+    if same:
+        expect.pending("a")
+        expect.stable(seconds=2)
+        cluster.delete(kept)
     a = expect.running("a")
     assert minors(a) == minors(pilot), "the GPU is chosen by its own lights"
-    assert minors(a, "rdma") != near, f"NIC {near} is {kept}'s"
+    assert (minors(a, "rdma") == near) == same, f"NIC {near} is {kept}'s"
+    assert together(cluster, a) == same
     check_arrival(cluster, a)
 
 
