@@ -5,6 +5,7 @@ The machine of most cases has eight A100, two on a PCIe switch, two switches on 
 
 import random
 from collections import Counter
+from collections.abc import Callable, Collection
 
 import pytest
 
@@ -16,6 +17,8 @@ from scheduler.api.builders import PodBuilder, node, pod, pods
 from scheduler.api.core import Pod
 
 PAIRS, SINGLES = "hgx-a100", "dgx-h100"  # servers by the number of cards under each PCIe switch
+
+Where = Callable[[Trial, Pod], Collection[object]]
 
 pytestmark = [pytest.mark.feature("DEV-5"), pytest.mark.needs(Capability.NODES)]
 
@@ -74,9 +77,8 @@ def test_small_pods_share_a_switch(cluster: Trial, expect: Expect) -> None:
     ("scope", "where"),
     [pytest.param("PCIe", switches, id="pcie"), pytest.param("NUMANode", numa_nodes, id="numa-node")],
 )
-def test_a_required_scope_is_waited_for(cluster: Trial, expect: Expect, scope: str, where: object) -> None:
+def test_a_required_scope_is_waited_for(cluster: Trial, expect: Expect, scope: str, where: Where) -> None:
     """Two free cards that are far apart do for a pod that does not mind; one that requires nearness waits for it."""
-    assert callable(where)
     cluster.add(node("n1").server(PAIRS))
     by_place: dict[object, list[str]] = {}
     for one in fill(cluster, expect):
@@ -165,17 +167,17 @@ def test_churn_never_breaks_a_required_scope(cluster: Trial, seed: int) -> None:
     """Pods with and without required scopes come and go; whoever is bound has what it required, on cards of its own."""
     cluster.add(node("pairs").server(PAIRS), node("singles").server(SINGLES))
     draw = random.Random(seed)  # noqa: S311 a churn that can be repeated
-    asked = {"PCIe": switches, "NUMANode": numa_nodes}
+    asked: dict[str, Where] = {"PCIe": switches, "NUMANode": numa_nodes}
     alive: list[str] = []
     judged = 0
     for step in range(40):
         if alive and draw.random() < 0.35:
             cluster.delete(alive.pop(draw.randrange(len(alive))))
         else:
-            one = pod(f"p{step}").gpus(draw.choice([1, 2, 2, 3, 4]))
+            asking = pod(f"p{step}").gpus(draw.choice([1, 2, 2, 3, 4]))
             scope = draw.choice(["", *asked])
-            cluster.submit(scoped(one, scope).label("scope", scope) if scope else one)
-            alive.append(one.name)
+            cluster.submit(scoped(asking, scope).label("scope", scope) if scope else asking)
+            alive.append(asking.name)
         cluster.cluster.wait(lambda: False, within=0.2)
         bound = [one for one in cluster.pods() if one.spec.node_name and not one.terminated]
         held = [(one.spec.node_name, minor) for one in bound for minor in minors(one)]
