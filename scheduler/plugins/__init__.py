@@ -1,4 +1,7 @@
-"""The table of plugins: name → class. The order in it is the default order, the number the default score weight."""
+"""The table of plugins: name → class. The order in it is the default order, the number the default score weight.
+
+Plugins in `ON_REQUEST` run only where a profile names them.
+"""
 
 from scheduler.framework.points import Plugin
 from scheduler.plugins.binding import DefaultBinder
@@ -12,6 +15,8 @@ from scheduler.plugins.noderesources.balanced import (
     NodeResourcesBalancedAllocationArgs,
 )
 from scheduler.plugins.noderesources.fit import NodeResourcesFit, NodeResourcesFitArgs
+from scheduler.plugins.noderesources.fitplus import NodeResourcesFitPlus, NodeResourcesFitPlusArgs
+from scheduler.plugins.noderesources.scarce import ScarceResourceAvoidance, ScarceResourceAvoidanceArgs
 from scheduler.plugins.placement import NodeAffinity, NodeName, NodeUnschedulable, TaintToleration
 from scheduler.plugins.podtopologyspread.plugin import PodTopologySpread, PodTopologySpreadArgs
 from scheduler.plugins.queueing import PrioritySort, SchedulingGates
@@ -34,8 +39,12 @@ TABLE: dict[str, tuple[type[Plugin], int]] = {
         (NodeResourcesBalancedAllocation, 1),
         (ImageLocality, 1),
         (DefaultBinder, 0),
+        (NodeResourcesFitPlus, 0),
+        (ScarceResourceAvoidance, 0),
     )
 }
+
+ON_REQUEST = frozenset({NodeResourcesFitPlus.name, ScarceResourceAvoidance.name})
 
 ARGS = {
     "DefaultPreemption": DefaultPreemptionArgs,
@@ -43,5 +52,7 @@ ARGS = {
     "InterPodAffinity": InterPodAffinityArgs,
     "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocationArgs,
     "NodeResourcesFit": NodeResourcesFitArgs,
+    "NodeResourcesFitPlus": NodeResourcesFitPlusArgs,
     "PodTopologySpread": PodTopologySpreadArgs,
+    "ScarceResourceAvoidance": ScarceResourceAvoidanceArgs,
 }
