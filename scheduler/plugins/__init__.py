@@ -20,6 +20,8 @@ from scheduler.plugins.noderesources.scarce import ScarceResourceAvoidance, Scar
 from scheduler.plugins.placement import NodeAffinity, NodeName, NodeUnschedulable, TaintToleration
 from scheduler.plugins.podtopologyspread.plugin import PodTopologySpread, PodTopologySpreadArgs
 from scheduler.plugins.queueing import PrioritySort, SchedulingGates
+from scheduler.plugins.volumes.attaching import NodeVolumeLimits, VolumeRestrictions, VolumeZone
+from scheduler.plugins.volumes.binding import VolumeBinding, VolumeBindingArgs
 
 TABLE: dict[str, tuple[type[Plugin], int]] = {
     plugin.name: (plugin, weight)
@@ -32,6 +34,10 @@ TABLE: dict[str, tuple[type[Plugin], int]] = {
         (NodeAffinity, 2),
         (NodePorts, 0),
         (NodeResourcesFit, 1),
+        (VolumeRestrictions, 0),
+        (NodeVolumeLimits, 0),
+        (VolumeBinding, 0),
+        (VolumeZone, 0),
         (PodTopologySpread, 2),
         (InterPodAffinity, 2),
         (DeviceShare, 1),
@@ -55,4 +61,5 @@ ARGS = {
     "NodeResourcesFitPlus": NodeResourcesFitPlusArgs,
     "PodTopologySpread": PodTopologySpreadArgs,
     "ScarceResourceAvoidance": ScarceResourceAvoidanceArgs,
+    "VolumeBinding": VolumeBindingArgs,
 }
