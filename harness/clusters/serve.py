@@ -24,6 +24,7 @@ import uvloop
 from harness.apiserver.access import identify, kubeconfig, make_credentials, server_context, write_private
 from harness.apiserver.assembly import build_server
 from harness.apiserver.http import HttpServer
+from harness.apiserver.identity import Identity
 from harness.apiserver.inprocess import InProcessTransport
 from harness.clusters.local_node import LocalNode, local_agent
 from harness.errors import ClusterError, HarnessError
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from harness.nodes.local_agent import LocalAgent
 
 LOOPBACK = "127.0.0.1"
+# Stored objects are trees without cycles; at Python's own pace the collector looks at all of them time and again.
+SELDOM = (200_000, 50, 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,13 @@ async def _serve(
     credentials = make_credentials([serving.host])
     server = build_server(clock, seed=serving.seed, root_ca=credentials.authority.decode())
     transport = InProcessTransport(server, clock)
-    listener = HttpServer(server, lambda header, certificate: identify(credentials, header, certificate))
+
+    def who(header: str, certificate: dict[str, object] | None) -> Identity | None:
+        scheme, _, token = header.partition(" ")
+        known = identify(credentials, header, certificate)
+        return known or (server.tokens.identify(token.strip()) if scheme.lower() == "bearer" else None)
+
+    listener = HttpServer(server, who)
     with tempfile.TemporaryDirectory(prefix="seatrial-") as folder:
         tls = server_context(credentials, Path(folder))
     try:
@@ -84,6 +93,7 @@ async def _serve(
     write_private(serving.kubeconfig, kubeconfig(credentials, url))
     gc.collect()
     gc.freeze()  # what is here now stays: the collector need not look at it again
+    gc.set_threshold(*SELDOM)
     try:
         with _nodes(serving, entries, transport, clock) as agents:
             server.logs = agents.logs

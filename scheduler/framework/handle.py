@@ -1,7 +1,7 @@
 """What plugins may ask of the scheduler around them."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from scheduler.api.clock import Clock
 from scheduler.api.core import PodDisruptionBudget
@@ -13,6 +13,8 @@ from scheduler.framework.status import Status
 
 if TYPE_CHECKING:
     from scheduler.framework.runner import Runner
+
+T = TypeVar("T")
 
 
 class Nominator:
@@ -59,10 +61,17 @@ class Handle:
         self.nominator = Nominator()
         self.budgets: dict[str, PodDisruptionBudget] = {}  # by namespace/name
         self._runners: dict[str, Runner] = {}
+        self._shared: dict[type[Any], Any] = {}
 
     @property
     def columns(self) -> NodeColumns:
         return self.cache.columns
+
+    def shared(self, kind: type[T], make: Callable[[], T] | None = None) -> T:
+        """The one object of this kind that plugins of all profiles share; made of the cache, or by `make`, if new."""
+        if kind not in self._shared:
+            self._shared[kind] = make() if make is not None else kind(self.cache)  # type: ignore[call-arg]
+        return cast("T", self._shared[kind])
 
     def register(self, runner: "Runner") -> None:
         self._runners[runner.scheduler_name] = runner
