@@ -48,6 +48,8 @@ def up(
     """
     if fake and backend == EMBEDDED:
         raise UsageError(f"--fake {fake}: for --backend {LOCAL} and {LOCAL_DOCKER}; simulated nodes come from --fleet")
+    if fleet not in {"default", NONE} and backend != EMBEDDED:
+        raise UsageError(f"--fleet {fleet}: backend {backend!r} has one node, this machine, and takes no fleet")
     local = _local(backend, fake)
     if subject in {IN_PROCESS, DEPLOYED}:
         raise UsageError(f"--subject {subject}: a cluster to play with takes {OURS}, {NONE} or the path of a binary")

@@ -24,7 +24,6 @@ from harness.subject.protocol import OURS, open_subject
 from scheduler.api.builders import PodBuilder, node, pod
 from scheduler.api.transport import Request
 
-MAIN = "import sys; from harness.cli import main; sys.exit(main())"
 PODS = "/api/v1/namespaces/default/pods"
 
 
@@ -184,7 +183,7 @@ def test_folders_of_the_dead_are_cleared_away(own_state: Path, tmp_path: Path) -
 
 
 def test_suites_run_to_their_end_and_say_what_they_miss(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", MAIN, "run", "allocation", "isolation", "--backend", "local"]
+    command = [sys.executable, "-m", "harness", "run", "allocation", "isolation", "--backend", "local"]
     done = subprocess.run(  # noqa: S603 our own interpreter
         [*command, "--report", str(tmp_path / "report")], capture_output=True, text=True, check=False
     )
