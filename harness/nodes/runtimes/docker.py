@@ -1,8 +1,9 @@
 """Pods as Docker containers, through the engine's own API.
 
 Docker's restart policies are not used: when a container is started again is kubelet's rule (lifecycle.py). Containers
-share the machine's network, so that a pod's address is the node's. What is ours carries labels; containers whose agent
-is gone are removed when the next one starts, since Docker, unlike our keepers, does not end them with the agent.
+share the machine's network, so that a pod's address is the node's. What is ours carries labels. Docker does not end
+containers with their agent, so a small process of ours waits for the agent's end and removes them then; should that one
+be killed too, the next agent to start removes what the dead have left.
 """
 
 import asyncio
@@ -11,6 +12,8 @@ import logging
 import os
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -151,6 +154,7 @@ class DockerRuntime(LifecycleRuntime):
             self.version = str(self._client.version()["Version"])
             self._known_runtimes = set(self._client.info().get("Runtimes") or ())
             self._clear_leftovers()
+            self._sweeper = _sweeper(url, self._owner) if not owner else None
         except DockerException as error:
             raise ClusterError(f"no Docker engine answers: {error}") from error
 
@@ -209,8 +213,10 @@ class DockerRuntime(LifecycleRuntime):
         super().close()
         self._runs.clear()
         self._pool.shutdown(wait=True, cancel_futures=True)
-        self._remove_all({"label": f"{OWNER}={self._owner}"})
+        remove_all(self._client, self._owner)
         self._client.close()
+        if self._sweeper is not None:
+            self._sweeper.communicate()  # it sees its input close, finds nothing left, and ends
 
     # -- for runs -----------------------------------------------------------------------------------------------------
 
@@ -369,12 +375,31 @@ class DockerRuntime(LifecycleRuntime):
                 log.info("leftover removed container=%s", row["Id"])
                 _remove(self._client, row["Id"])
 
-    def _remove_all(self, filters: dict[str, str]) -> None:
-        try:
-            for row in self._client.api.containers(all=True, filters=filters):
-                _remove(self._client, row["Id"])
-        except DockerException as error:
-            log.warning("containers left owner=%s why=%s", self._owner, error)
+
+def remove_all(client: docker.DockerClient, owner: str) -> None:
+    """Remove every container of an owner, whatever it does."""
+    try:
+        for row in client.api.containers(all=True, filters={"label": f"{OWNER}={owner}"}):
+            _remove(client, row["Id"])
+    except DockerException as error:
+        log.warning("containers left owner=%s why=%s", owner, error)
+
+
+def sweep(url: str, owner: str) -> None:
+    """Wait until whoever started us is gone, and remove its containers."""
+    sys.stdin.buffer.read()  # nothing is ever written: it ends when the other end is closed, by whatever death
+    client = _client(url)
+    try:
+        remove_all(client, owner)
+    finally:
+        client.close()
+
+
+def _sweeper(url: str, owner: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(  # noqa: S603 our own interpreter
+        [sys.executable, "-m", __name__, url, owner],
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
 
 
 def unreachable(url: str = "") -> str | None:
@@ -424,3 +449,7 @@ def _moment(text: str) -> float:
     """The engine writes nanoseconds, which Python does not read; year 1 stands for never."""
     whole, _, rest = text.rstrip("Z").partition(".")
     return 0.0 if whole.startswith("0001-") else from_rfc3339(f"{whole}Z") + float(f"0.{rest[:6] or 0}")
+
+
+if __name__ == "__main__":
+    sweep(sys.argv[1], sys.argv[2])

@@ -1,11 +1,8 @@
 """Pods as containers of a real Docker engine: one that answers here, or one that is started for these tests."""
 
 import asyncio
-import io
-import os
-import shutil
 import subprocess
-import tarfile
+import sys
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
@@ -17,68 +14,20 @@ import pytest
 
 from harness.devices.provider import ContainerGrant, Mount
 from harness.errors import ClusterError
-from harness.nodes.runtimes.docker import DEFAULT_URL, OWNER, UID, DockerRuntime, unreachable
+from harness.nodes.runtimes.docker import OWNER, UID, DockerRuntime, unreachable
 from harness.nodes.runtimes.simulated import Stages
+from harness.nodes.runtimes.tests.engine import IMAGE, containers, engine_at
 from harness.nodes.runtimes.tests.rig import Reports, eventually, stopped, work
-from harness.processes import stop
 from scheduler.api.clock import WallClock
 
-IMAGE = "seatrial-test:busybox"
-UP_WITHIN = 30.0
 TINY = {"memory": "16Mi"}
 Body = Callable[[DockerRuntime], Awaitable[None]]
 
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of an engine that has the test's image."""
-    busybox = next((each for each in ("/bin/busybox", "/usr/bin/busybox") if _static(each)), "")
-    if not busybox:
-        pytest.skip("no static busybox to make an image of (Debian: busybox-static)")
-    if unreachable() is None:
-        url = os.environ.get("DOCKER_HOST", DEFAULT_URL)
-        _import(url, busybox)
+    with engine_at(tmp_path_factory.mktemp("engine")) as url:
         yield url
-        return
-    dockerd = shutil.which("dockerd")
-    if os.geteuid() != 0 or dockerd is None:
-        pytest.skip(f"{unreachable()}; none can be started here without root and dockerd")
-    folder = tmp_path_factory.mktemp("engine")
-    url = f"unix://{folder}/docker.sock"
-    command = [
-        dockerd, "--data-root", f"{folder}/data", "--exec-root", f"{folder}/exec", "--pidfile", f"{folder}/pid",
-        "-H", url, "--iptables=false", "--ip6tables=false", "--bridge=none", "--storage-driver=vfs",
-    ]  # fmt: skip
-    with (folder / "log").open("wb") as sink:
-        process = subprocess.Popen(command, stdout=sink, stderr=sink)  # noqa: S603 the system's own daemon
-    try:
-        deadline = time.monotonic() + UP_WITHIN
-        while unreachable(url) is not None:
-            if process.poll() is not None or time.monotonic() > deadline:
-                pytest.skip(f"dockerd does not start here: {(folder / 'log').read_text()[-300:]}")
-            time.sleep(0.1)
-        _import(url, busybox)
-        yield url
-    finally:
-        stop(process, within=30)
-
-
-def _static(path: str) -> bool:
-    return Path(path).is_file() and b"/ld-linux" not in Path(path).read_bytes()[:4096]
-
-
-def _import(url: str, busybox: str) -> None:
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        archive.add(busybox, "bin/busybox")
-        for name in ("sh", "sleep", "cat", "env", "ls", "tail", "head"):
-            link = tarfile.TarInfo(f"bin/{name}")
-            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
-            archive.addfile(link)
-    client = docker.DockerClient(base_url=url)
-    repository, _, tag = IMAGE.partition(":")
-    client.api.import_image_from_data(packed.getvalue(), repository=repository, tag=tag)
-    client.close()
 
 
 def on_loop(url: str, body: Body, **options: Any) -> None:
@@ -90,15 +39,6 @@ def on_loop(url: str, body: Body, **options: Any) -> None:
             runtime.close()
 
     asyncio.run(run())
-
-
-def ours(url: str, label: str = OWNER) -> list[str]:
-    """The containers with a label."""
-    client = docker.DockerClient(base_url=url)
-    try:
-        return [str(row["Id"]) for row in client.api.containers(all=True, filters={"label": label})]
-    finally:
-        client.close()
 
 
 @pytest.mark.parametrize(
@@ -133,7 +73,7 @@ def test_a_container_runs_to_its_end(  # noqa: PLR0917
         await stopped(runtime, pod)
 
     on_loop(engine, body)
-    assert not ours(engine)
+    assert not containers(engine)
 
 
 def test_exec_and_stop(engine: str) -> None:
@@ -149,7 +89,7 @@ def test_exec_and_stop(engine: str) -> None:
         begun = time.monotonic()
         await stopped(runtime, pod, grace=0.5)
         assert 0.5 <= time.monotonic() - begun < 8
-        await eventually(lambda: not ours(engine, f"{UID}={pod.uid}"))
+        await eventually(lambda: not containers(engine, f"{UID}={pod.uid}"))
 
     on_loop(engine, body)
 
@@ -162,7 +102,7 @@ def test_the_restart_policy_is_ours(engine: str) -> None:
         assert "CrashLoopBackOff" in {states[0].reason for states in reports.seen}
 
     on_loop(engine, body)
-    assert not ours(engine)
+    assert not containers(engine)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +121,7 @@ def test_what_cannot_begin_says_why(engine: str, image: str, command: list[str],
         await stopped(runtime, pod)
 
     on_loop(engine, body)
-    assert not ours(engine)
+    assert not containers(engine)
 
 
 def test_a_successor_of_the_same_name_takes_containers_up(engine: str) -> None:
@@ -204,16 +144,44 @@ def test_a_successor_of_the_same_name_takes_containers_up(engine: str) -> None:
     on_loop(engine, body, owner=f"agent-{name}")
 
 
+AGENT = """
+import asyncio, sys
+from harness.nodes.runtimes.docker import DockerRuntime
+from harness.nodes.runtimes.tests.engine import IMAGE
+from harness.nodes.runtimes.tests.rig import Reports, work
+from scheduler.api.clock import WallClock
+
+async def main():
+    runtime, reports = DockerRuntime(WallClock(), url=sys.argv[1]), Reports()
+    runtime.start(work(["sleep", "60"], name=sys.argv[2], image=IMAGE), reports)
+    await reports.state("running")
+    print("running", flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+def test_no_container_outlives_an_agent_that_was_killed(engine: str) -> None:
+    name = f"orphan-{uuid.uuid4().hex[:8]}"
+    with subprocess.Popen([sys.executable, "-c", AGENT, engine, name], stdout=subprocess.PIPE) as agent:  # noqa: S603
+        assert agent.stdout is not None
+        assert agent.stdout.readline() == b"running\n"
+        assert len(containers(engine)) == 1
+        agent.kill()
+    asyncio.run(eventually(lambda: not containers(engine)))
+
+
 def test_containers_of_the_dead_are_removed_at_the_start(engine: str) -> None:
     client = docker.DockerClient(base_url=engine)
     try:
         client.containers.run(IMAGE, ["sleep", "60"], detach=True, network_mode="none", labels={OWNER: "4194303-1"})
     finally:
         client.close()
-    assert len(ours(engine)) == 1
+    assert len(containers(engine)) == 1
 
     async def body(runtime: DockerRuntime) -> None:
-        assert not ours(engine)
+        assert not containers(engine)
 
     on_loop(engine, body)
 
