@@ -218,9 +218,9 @@ def test_a_deleted_pod_leaves_no_process(tmp_path: Path, script: str, grace: flo
 
 def test_a_longer_grace_can_be_cut_short(tmp_path: Path) -> None:
     async def body(runtime: ProcessRuntime) -> None:
-        pod, reports = work("trap '' TERM; while :; do sleep 0.05; done"), Reports()
+        pod, reports = work("trap '' TERM; echo deaf; while :; do sleep 0.05; done"), Reports()
         runtime.start(pod, reports)
-        await reports.state("running")
+        await eventually(lambda: runtime.logs(pod, "main") == b"deaf\n")
         ends: list[str] = []
         runtime.stop(pod, 600.0, lambda: ends.append("first"))
         await asyncio.sleep(0.1)
