@@ -3,7 +3,7 @@
 The order is kube-apiserver's: decode and default, admission plugins, validation.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -11,20 +11,38 @@ from harness.apiserver import errors
 from harness.apiserver.causes import Cause, message
 from harness.apiserver.customs import Custom
 from harness.apiserver.defaults import default
+from harness.apiserver.podspecs import Known, PodSpecs, Priority
 from harness.apiserver.qos import qos_class
 from harness.apiserver.resources import Registry, Resource
-from harness.apiserver.schemas import knows_all, prune, schema_for, unknown_fields
 from harness.apiserver.store import Object, Store
 from harness.apiserver.validation import validate
+from harness.apiserver.validation_names import check_metadata, subdomain
 from scheduler.api.clock import Clock
 
 SYSTEM_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 _NOT_READY, _UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 _EVICT_AFTER = 300  # seconds that a pod stays on a node that is not ready, upstream's default
 
-_COMPLETED = frozenset({("", "pods"), ("", "nodes"), ("", "namespaces")})  # kinds that get more than defaults
+_COMPLETED = frozenset({("", "nodes"), ("", "namespaces")})  # kinds that get more than defaults
 
 Hook = Callable[[Resource, Object, Object | None, str], None]
+
+
+def tell_unknown(kind: str, version: str, paths: Sequence[str], strictness: str, warnings: list[str]) -> None:
+    """Report fields that were left out, as `fieldValidation` wants it.
+
+    Raises:
+        Refused: 400, they are not to be tolerated.
+    """
+    if strictness == "Ignore":
+        return
+    texts = [f'unknown field "{path}"' for path in paths]
+    if strictness == "Strict":
+        joined = ", ".join(texts)
+        raise errors.bad_request(
+            f'{kind} in version "{version}" cannot be handled as a {kind}: strict decoding error: {joined}'
+        )
+    warnings.extend(texts)
 
 
 class Admission:
@@ -33,6 +51,7 @@ class Admission:
     def __init__(self, store: Store, registry: Registry, clock: Clock) -> None:
         self._store, self._registry, self._clock = store, registry, clock
         self._customs: dict[int, Custom] = {}
+        self._specs = PodSpecs()
         self.hooks: list[Hook] = []  # admission plugins added from outside: (resource, object, old, subresource)
 
     def create(
@@ -45,11 +64,11 @@ class Admission:
         """
         if resource.namespaced:
             self._check_namespace(resource, namespace, body)
+        if resource.key == ("", "pods"):
+            return self._create_pod(resource, body, warnings, strictness)
         self._complete(resource, body, warnings, strictness)
         wanted = deepcopy(body) if self.hooks else _outline(body) if resource.key in _COMPLETED else body
-        if resource.key == ("", "pods"):
-            self._new_pod(body)
-        elif resource.key == ("", "nodes"):
+        if resource.key == ("", "nodes"):
             _new_node(body)
         elif resource.key == ("", "namespaces"):
             body["status"] = {"phase": "Active"}
@@ -92,34 +111,10 @@ class Admission:
     def _complete(self, resource: Resource, body: Object, warnings: list[str], strictness: str) -> None:
         if resource.custom is not None:
             unknown = self._custom(resource).complete(body)
+            if unknown:
+                tell_unknown(resource.kind, resource.version, unknown, strictness, warnings)
         else:
-            unknown = self._prune(resource, body)
             default(resource.group, resource.kind, body)
-        if not unknown or strictness == "Ignore":
-            return
-        texts = [f'unknown field "{path}"' for path in unknown]
-        if strictness == "Strict":
-            name = body["metadata"].get("name", "")
-            joined = ", ".join(texts)
-            raise errors.bad_request(
-                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}:'
-                f" strict decoding error: {joined}"
-                if name
-                else f"strict decoding error: {joined}"
-            )
-        warnings.extend(texts)
-
-    @staticmethod
-    def _prune(resource: Resource, body: Object) -> list[str]:
-        """Take away what the schema does not know; the paths of it."""
-        schema = schema_for(resource.group, resource.version, resource.kind)
-        if schema is None or knows_all(schema, body):
-            return []
-        unknown = unknown_fields(schema, body)
-        pruned = prune(schema, body)
-        body.clear()
-        body.update(pruned)
-        return unknown
 
     def _custom(self, resource: Resource) -> Custom:
         assert resource.custom is not None  # noqa: S101
@@ -134,6 +129,9 @@ class Admission:
         causes: list[Cause] = validate(resource.group, resource.kind, body, old, subresource=subresource)
         if resource.custom is not None:
             causes += self._custom(resource).problems(body)
+        self._refuse(resource, body, causes)
+
+    def _refuse(self, resource: Resource, body: Object, causes: list[Cause]) -> None:
         if causes:
             name = str(body["metadata"].get("name", ""))
             said = [{"reason": one.reason, "message": one.message, "field": one.field} for one in causes]
@@ -157,15 +155,42 @@ class Admission:
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
-    def _new_pod(self, body: Object) -> None:
+    def _create_pod(self, resource: Resource, body: Object, warnings: list[str], strictness: str) -> Object:
         spec = body.get("spec")
         if not isinstance(spec, dict):
-            return  # validation has the words for it
-        self._set_priority(body, spec)
+            self._complete(resource, body, warnings, strictness)
+            self._check(resource, body, None, "")  # which has the words for it
+            return body
+        priority = self._priority(body, spec)
+        key = self._specs.key(spec, priority)
+        known = self._specs.get(key) if not self.hooks else None
+        if known is not None:
+            body["spec"] = known.spec
+            causes: list[Cause] = []
+            check_metadata(body["metadata"], subdomain, causes)
+            self._refuse(resource, body, causes)
+            self._set_status(body, known.quality)
+            return _wanted_pod(body, known.wanted)
+        self._complete(resource, body, warnings, strictness)
+        wanted = deepcopy(spec) if self.hooks else {**spec}
+        spec["priority"] = priority.value
+        spec.setdefault("preemptionPolicy", priority.policy)
+        if priority.class_name:
+            spec["priorityClassName"] = priority.class_name
         spec.setdefault("serviceAccountName", "default")
         _tolerate(spec)
-        body["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
-        if spec.get("schedulingGates"):
+        quality = qos_class(spec)
+        self._set_status(body, quality)
+        for hook in self.hooks:
+            hook(resource, body, None, "")
+        self._check(resource, body, None, "")
+        if not self.hooks:
+            self._specs.keep(key, Known(body["spec"], quality, wanted))
+        return _wanted_pod(body, wanted)
+
+    def _set_status(self, body: Object, quality: str) -> None:
+        body["status"] = {"phase": "Pending", "qosClass": quality}
+        if body["spec"].get("schedulingGates"):
             body["status"]["conditions"] = [
                 {
                     "type": "PodScheduled",
@@ -177,11 +202,11 @@ class Admission:
                 }
             ]
 
-    def _set_priority(self, body: Object, spec: dict[str, Any]) -> None:
+    def _priority(self, body: Object, spec: dict[str, Any]) -> Priority:
         """PriorityClass → priority and preemptionPolicy, as the Priority admission plugin does."""
         classes = self._store.collection(("scheduling.k8s.io", "priorityclasses"))
-        name = spec.get("priorityClassName", "")
-        policy = "PreemptLowerPriority"
+        name = spec.get("priorityClassName") or ""
+        value, policy = 0, "PreemptLowerPriority"
         if name:
             found = classes.get(("", name))
             if found is None:
@@ -191,11 +216,10 @@ class Admission:
             value = int(found.obj.get("value", 0))
             policy = found.obj.get("preemptionPolicy", policy)
         else:
-            value = 0
             for item in classes.each():
                 if item.obj.get("globalDefault"):
                     value, policy = int(item.obj.get("value", 0)), item.obj.get("preemptionPolicy", policy)
-                    spec["priorityClassName"] = item.key[1]
+                    name = item.key[1]
         given = spec.get("priority")
         if given is not None and given != value:
             why = (
@@ -203,8 +227,7 @@ class Admission:
                 f" priority admission controller computed {value} from the given PriorityClass name"
             )
             raise errors.forbidden("pods", "", str(body["metadata"].get("name", "")), why)
-        spec["priority"] = value
-        spec.setdefault("preemptionPolicy", policy)
+        return Priority(value, name, policy)
 
     def _one_global_default(self, body: Object) -> None:
         if not body.get("globalDefault"):
@@ -213,6 +236,10 @@ class Admission:
             if item.obj.get("globalDefault"):
                 why = f"PriorityClass {item.key[1]} is already marked as default. Only one default can exist"
                 raise errors.forbidden("priorityclasses", "scheduling.k8s.io", body["metadata"]["name"], why)
+
+
+def _wanted_pod(body: Object, spec: Object) -> Object:
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": body["metadata"], "spec": spec}
 
 
 def _outline(body: Object) -> Object:
@@ -262,7 +289,7 @@ def _stamp_conditions(body: Object, old: Object) -> None:
     conditions = body.get("status", {}).get("conditions")
     if not conditions:
         return
-    before = {one["type"]: one for one in old.get("status", {}).get("conditions") or ()}
+    before = {one.get("type"): one for one in old.get("status", {}).get("conditions") or ()}
     kept = []
     for one in conditions:
         earlier = before.get(one.get("type"))

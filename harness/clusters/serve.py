@@ -25,7 +25,7 @@ from harness.apiserver.assembly import build_server
 from harness.apiserver.http import HttpServer
 from harness.apiserver.identity import Identity
 from harness.apiserver.inprocess import InProcessTransport
-from harness.errors import ClusterError
+from harness.errors import ClusterError, HarnessError
 from harness.nodes.agent import NodeAgents
 from harness.nodes.fleet import load_fleet, node_manifest
 from scheduler.api.clock import WallClock
@@ -123,7 +123,7 @@ def main() -> int:
 
     try:
         serve(serving, ready)
-    except ClusterError as error:
+    except HarnessError as error:
         print(json.dumps({"error": str(error)}), flush=True)  # noqa: T201
         return 2
     finally:
