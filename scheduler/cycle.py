@@ -4,11 +4,12 @@
 then the pod counts as being where it was decided to go.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from scheduler.api.clock import Timer
 from scheduler.api.core import ConfigMap, Node, Pod, PodDisruptionBudget
 from scheduler.api.device import Device
+from scheduler.framework.clusterwide import WIDE
 from scheduler.framework.events import Bind, ClearNomination, Decision, Evict, Reject
 from scheduler.framework.failure import FitError
 from scheduler.framework.handle import Handle
@@ -22,6 +23,7 @@ from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.slices import SliceBook
 from scheduler.queue.active import Entry
 from scheduler.queue.queue import LEFTOVER_SECONDS, SchedulingQueue
+from scheduler.queue.unschedulable import ClassKey
 
 SCHEDULER_ERROR = "SchedulerError"
 
@@ -39,6 +41,7 @@ class Core:
         self._runners = runners
         self._devices = devices
         self._opened = False  # something happened that may have opened a node to pods that wait
+        self._stirs = 0  # how much of `cache.stirs` the pods have been told that depend on other pods' places
         self._alarm: tuple[float, Timer] | None = None
         self._binding: dict[str, tuple[Entry, CycleState]] = {}
 
@@ -69,6 +72,10 @@ class Core:
     def config_maps(self) -> list[str]:
         """The ConfigMaps that plugins read, as namespace/name."""
         return sorted(self.handle.shared(SliceBook, SliceBook).read)
+
+    def set_namespace(self, name: str, labels: dict[str, str] | None) -> None:
+        """A namespace with its labels; None: it is gone."""
+        self.cache.set_namespace(name, labels)
 
     def set_budget(self, budget: PodDisruptionBudget) -> None:
         self.handle.budgets[budget.metadata.key] = budget
@@ -151,14 +158,12 @@ class Core:
     @property
     def busy(self) -> bool:
         """Whether `decide` would have a pod to settle."""
-        if self._opened or self._devices.unsettled:
-            self._wake()
+        self._wake_if_opened()
         return self.queue.ready > 0
 
     def decide(self) -> list[Decision]:
         """Settle the pod whose turn it is; an empty list also means that nobody's is."""
-        if self._opened or self._devices.unsettled:
-            self._wake()
+        self._wake_if_opened()
         entry = self.queue.pop()
         if entry is None:
             return []
@@ -173,12 +178,12 @@ class Core:
         node = self.cache.columns.names[row]
         status = runner.reserve(state, info.pod, node)
         if not status.ok:
-            return self._reject(entry, runner, status)
+            return self._reject(entry, state, status)
         self.cache.assume(info, node)
         if self.handle.nominator:
             self.handle.nominator.forget(info.uid)
         self._binding[info.uid] = (entry, state)
-        key = (runner.scheduler_name, info.shape.id)
+        key = _class_key(info, state)
         if self.queue.waiting.has_class(key):
             self._wake_class(key, verdicts)
         marks = self._marks(runner, state, info.pod, node)
@@ -204,7 +209,8 @@ class Core:
         decisions: list[Decision] = []
         nominated: str | None = None
         words: list[str] = []
-        state = verdicts.state.fork()
+        state = failure.state or verdicts.state.fork()
+        key = _class_key(info, state)
         for plugin in runner.profile.post_filter:
             result = plugin.post_filter(state, info, failure)
             if result.status.ok:
@@ -217,7 +223,7 @@ class Core:
                 nominated = ""
             if result.status.code is not Code.UNSCHEDULABLE:
                 break
-        self._wait(entry, (runner.scheduler_name, info.shape.id), verdicts)
+        self._wait(entry, key, verdicts)
         return [*decisions, Reject(info, failure.message(", ".join(words)), nominated=nominated)]
 
     def _make_way(self, info: PodInfo, node: str, victims: Sequence[PodInfo]) -> list[Decision]:
@@ -232,39 +238,57 @@ class Core:
             self._opened = True  # nobody to wait for: the node is free, or will be when those who are going have gone
         return [*(ClearNomination(other) for other in lesser), *evictions]
 
-    def _reject(self, entry: Entry, runner: Runner, status: Status) -> list[Decision]:
+    def _reject(self, entry: Entry, state: CycleState, status: Status) -> list[Decision]:
         """Reserve said no although the filters had said yes: the message counts one node (R47)."""
         info = entry.info
         reason = "Unschedulable" if status.rejected else SCHEDULER_ERROR
         message = f"0/1 nodes are available: 1 {status.message}." if status.rejected else status.message
-        self._wait(entry, (runner.scheduler_name, info.shape.id), runner.verdicts(info.shape))
+        self._wait(entry, _class_key(info, state), self._runner(info).verdicts(info.shape))
         return [Reject(info, message, reason)]
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
-    def _wait(self, entry: Entry, key: tuple[str, int], verdicts: ClassVerdicts) -> None:
+    def _wait(self, entry: Entry, key: ClassKey, verdicts: ClassVerdicts) -> None:
         self.queue.wait(key, entry)
         moment = self.handle.clock.monotonic() + LEFTOVER_SECONDS
-        if verdicts.feasible:
+        if self._could_go(key, entry.info, verdicts):
             moment = min(moment, self.queue.waiting.next_ready(key))
         self._set_alarm(moment)
+        alike = (*key[:2], "")
+        if key[2] and self.queue.waiting.has_class(alike):  # it was tried in the name of these, but differs from them
+            self._wake_class(alike, verdicts)
+
+    def _wake_if_opened(self) -> None:
+        if self._opened or self._devices.unsettled:
+            self._wake()
+        elif self._stirs != self.cache.stirs:
+            self._stirs = self.cache.stirs
+            self._wake_classes(self.queue.waiting.wide_classes())
 
     def _wake(self) -> None:
         """Look which classes of waiting pods have a node now, and let the first pod of each try."""
         self._opened = self._devices.unsettled = False
-        for key in self.queue.waiting.classes():
+        self._stirs = self.cache.stirs
+        self._wake_classes(self.queue.waiting.classes())
+
+    def _wake_classes(self, keys: Iterable[ClassKey]) -> None:
+        for key in keys:
             shape = self.queue.waiting.example(key).info.shape
             self._wake_class(key, self._runners[key[0]].verdicts(shape))
 
-    def _wake_class(self, key: tuple[str, int], verdicts: ClassVerdicts) -> None:
+    def _wake_class(self, key: ClassKey, verdicts: ClassVerdicts) -> None:
         verdicts.refresh()
-        if not verdicts.feasible:
+        if not self._could_go(key, self.queue.waiting.example(key).info, verdicts):
             return
         entry = self.queue.waiting.first(key, self.handle.clock.monotonic())
         if entry is not None:
             self.queue.wake(entry)
         else:
             self._set_alarm(self.queue.waiting.next_ready(key))
+
+    def _could_go(self, key: ClassKey, info: PodInfo, verdicts: ClassVerdicts) -> bool:
+        """Whether a node would take `info`, which stands for its class; where the class says little, it has to try."""
+        return verdicts.feasible_for(info) if key[2] else verdicts.feasible
 
     def _set_alarm(self, moment: float) -> None:
         """Look again at that monotonic second, if not before."""
@@ -287,6 +311,17 @@ class Core:
 
     def on_ready(self) -> None:
         """Called when time alone has made `decide` worth calling; the shell puts its own function here."""
+
+
+def _class_key(info: PodInfo, state: CycleState) -> ClassKey:
+    """What a pod has in common with those that can be placed whenever it can."""
+    metadata = info.pod.metadata
+    mark = ""
+    if WIDE in state:
+        claims = [volume.persistent_volume_claim.claim_name for volume in info.pod.spec.volumes
+                  if volume.persistent_volume_claim]  # fmt: skip
+        mark = f"{metadata.namespace} {sorted(metadata.labels.items())} {claims}"
+    return info.pod.spec.scheduler_name, info.shape.id, mark
 
 
 def _nominated(pod: Pod) -> bool:

@@ -53,6 +53,7 @@ class Admission:
         self._customs: dict[int, Custom] = {}
         self._specs = PodSpecs()
         self.hooks: list[Hook] = []  # admission plugins added from outside: (resource, object, old, subresource)
+        self.last: list[Hook] = []  # the same, for those that must see what will be stored: they change nothing
 
     def create(
         self, resource: Resource, namespace: str, body: Object, warnings: list[str], *, strictness: str
@@ -67,16 +68,19 @@ class Admission:
         if resource.key == ("", "pods"):
             return self._create_pod(resource, body, warnings, strictness)
         self._complete(resource, body, warnings, strictness)
-        wanted = deepcopy(body) if self.hooks else _outline(body) if resource.key in _COMPLETED else body
+        hooks = self._hooks_for(resource, body)
+        wanted = deepcopy(body) if hooks else _outline(body) if resource.key in _COMPLETED else body
         if resource.key == ("", "nodes"):
             _new_node(body)
         elif resource.key == ("", "namespaces"):
             body["status"] = {"phase": "Active"}
         elif resource.kind == "PriorityClass":
             self._one_global_default(body)
-        for hook in self.hooks:
+        for hook in hooks:
             hook(resource, body, None, "")
         self._check(resource, body, None, "")
+        for hook in self.last:
+            hook(resource, body, None, "")
         return wanted
 
     def update(
@@ -105,6 +109,8 @@ class Admission:
         for hook in self.hooks:
             hook(resource, body, old, subresource)
         self._check(resource, body, old, subresource)
+        for hook in self.last:
+            hook(resource, body, old, subresource)
 
     # -- every kind ---------------------------------------------------------------------------------------------------
 
@@ -115,6 +121,10 @@ class Admission:
                 tell_unknown(resource.kind, resource.version, unknown, strictness, warnings)
         else:
             default(resource.group, resource.kind, body)
+
+    def _hooks_for(self, resource: Resource, body: Object) -> list[Hook]:
+        """The hooks that may change a new object; one that can tell has a method `concerns`."""
+        return [hook for hook in self.hooks if getattr(hook, "concerns", _always)(resource, body)]
 
     def _custom(self, resource: Resource) -> Custom:
         assert resource.custom is not None  # noqa: S101
@@ -163,30 +173,33 @@ class Admission:
             return body
         priority = self._priority(body, spec)
         key = self._specs.key(spec, priority)
-        known = self._specs.get(key) if not self.hooks else None
+        hooks = self._hooks_for(resource, body)
+        known = self._specs.get(key) if not hooks else None
         if known is not None:
-            body["spec"] = known.spec
+            body["spec"], wanted = known.spec, known.wanted
             causes: list[Cause] = []
             check_metadata(body["metadata"], subdomain, causes)
             self._refuse(resource, body, causes)
             self._set_status(body, known.quality)
-            return _wanted_pod(body, known.wanted)
-        self._complete(resource, body, warnings, strictness)
-        wanted = deepcopy(spec) if self.hooks else {**spec}
-        spec["priority"] = priority.value
-        spec.setdefault("preemptionPolicy", priority.policy)
-        if priority.class_name:
-            spec["priorityClassName"] = priority.class_name
-        spec.setdefault("serviceAccountName", "default")
-        _tolerate(spec)
-        quality = qos_class(spec)
-        self._set_status(body, quality)
-        for hook in self.hooks:
-            hook(resource, body, None, "")
-        self._check(resource, body, None, "")
-        if not self.hooks:
-            self._specs.keep(key, Known(body["spec"], quality, wanted))
-        return _wanted_pod(body, wanted)
+        else:
+            self._complete(resource, body, warnings, strictness)
+            wanted = deepcopy(spec) if hooks else {**spec}
+            spec["priority"] = priority.value
+            spec.setdefault("preemptionPolicy", priority.policy)
+            if priority.class_name:
+                spec["priorityClassName"] = priority.class_name
+            spec.setdefault("serviceAccountName", "default")
+            _tolerate(spec)
+            quality = qos_class(spec)
+            self._set_status(body, quality)
+            for hook in hooks:
+                hook(resource, body, None, "")
+            self._check(resource, body, None, "")
+            if not hooks:
+                self._specs.keep(key, Known(body["spec"], quality, wanted))
+        for last in self.last:
+            last(resource, body, None, "")
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": body["metadata"], "spec": wanted}
 
     def _set_status(self, body: Object, quality: str) -> None:
         body["status"] = {"phase": "Pending", "qosClass": quality}
@@ -238,8 +251,8 @@ class Admission:
                 raise errors.forbidden("priorityclasses", "scheduling.k8s.io", body["metadata"]["name"], why)
 
 
-def _wanted_pod(body: Object, spec: Object) -> Object:
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": body["metadata"], "spec": spec}
+def _always(_resource: Resource, _body: Object) -> bool:
+    return True
 
 
 def _outline(body: Object) -> Object:

@@ -25,8 +25,8 @@ from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATE
 PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"  # upstream's alphabet: no vowels, no words
 _NAME_LIMIT = 63
+_NAME_TRIES = 8  # as upstream; then the client hears AlreadyExists
 _NOBODY: list[Object] = []  # managedFields of a new object
-_NAME_ATTEMPTS = 8  # upstream's
 _PLAIN_KINDS = frozenset({"Node", "Namespace", "Event", "Lease", "ConfigMap", "Secret", "ServiceAccount", "Endpoints"})
 
 
@@ -156,10 +156,11 @@ class Objects:
         return collection.put(key, body, book)
 
     def _generated(self, resource: Resource, namespace: str, stem: str) -> str:
-        name, collection = "", self.collection(resource)
-        for _ in range(_NAME_ATTEMPTS):
+        """A name that nobody has: among thousands of one stem, two alike are no rarity."""
+        name, collection, space = "", self.collection(resource), namespace if resource.namespaced else ""
+        for _ in range(_NAME_TRIES):
             name = stem[: _NAME_LIMIT - 5] + "".join(self._random.choices(_SUFFIX, k=5))
-            if collection.get((namespace if resource.namespaced else "", name)) is None:
+            if collection.get((space, name)) is None:
                 break
         return name
 

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from harness.apiserver import errors
+from harness.apiserver.controllers.podstate import disrupted
 from harness.apiserver.objects import DeleteOptions, Objects
 from harness.apiserver.resources import Resource
 from harness.apiserver.store import Item, Key, Object
@@ -95,6 +96,9 @@ def evict(objects: Objects, pods: Resource, key: Key, body: Object, *, dry_run: 
     phase = item.obj.get("status", {}).get("phase")
     if phase not in {"Succeeded", "Failed", "Pending"} and "deletionTimestamp" not in item.obj["metadata"]:
         _charge_budget(objects, item, dry_run=options.dry_run)
+    if not options.dry_run and not options.version and "deletionTimestamp" not in item.obj["metadata"]:
+        why = "Eviction API: evicting"
+        objects.write(pods, item, disrupted(item.obj, "EvictionByEvictionAPI", why, objects.clock.timestamp()))
     objects.delete(pods, key, options)
 
 

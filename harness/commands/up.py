@@ -165,6 +165,7 @@ def _spawn(command: list[str], log: Path | None) -> "subprocess.Popen[bytes]":
             stdout=sink,
             stderr=sink,
             start_new_session=log is not None,
+            process_group=None if log is not None else 0,
             preexec_fn=None if log is not None else die_with_parent,  # noqa: PLW1509 one call into libc
         )
 

@@ -45,6 +45,7 @@ class ProcessSubject(Subject):
                     stdin=subprocess.DEVNULL,
                     stdout=sink,
                     stderr=sink,
+                    process_group=0,  # Ctrl-C is for whoever started us
                     preexec_fn=die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
                 )
             except OSError as error:

@@ -67,10 +67,10 @@ class Handle:
     def columns(self) -> NodeColumns:
         return self.cache.columns
 
-    def shared(self, kind: type[T], make: Callable[[], T]) -> T:
-        """The one object of this kind that a plugin's instances in all profiles share; `make` it if there is none."""
+    def shared(self, kind: type[T], make: Callable[[], T] | None = None) -> T:
+        """The one object of this kind that plugins of all profiles share; made of the cache, or by `make`, if new."""
         if kind not in self._shared:
-            self._shared[kind] = make()
+            self._shared[kind] = make() if make is not None else kind(self.cache)  # type: ignore[call-arg]
         return cast("T", self._shared[kind])
 
     def register(self, runner: "Runner") -> None:

@@ -32,7 +32,7 @@ class Scope(IntEnum):
 
     NODE = 1  # the node object
     NODE_PODS = 2  # the node object, its devices, and the pods on it
-    CLUSTER = 3  # anything: asked anew in each cycle
+    CLUSTER = 3  # anything, so that nothing is kept: asked anew in each cycle, of pods that the plugin `concerns`
 
 
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -56,6 +56,22 @@ class Plugin(ABC):
     scope: ClassVar[Scope] = Scope.CLUSTER
     reads_labels: ClassVar[Sequence[str]] = ()
     reads_annotations: ClassVar[Sequence[str]] = ()
+
+    def concerns(self, pod: Pod) -> bool:  # noqa: ARG002
+        """With scope CLUSTER: whether there is anything to say about this pod; if not, it is as if it had been skipped.
+
+        Asked in every cycle, of every pod: it must be quick. A pod that no such plugin concerns pays for no more.
+        """
+        return True
+
+    @property
+    def version(self) -> int:
+        """With scope NODE: what is kept about all nodes is stale once this changes, whatever the nodes' own objects do.
+
+        For verdicts that also depend, rarely, on something other than the one node. Overriding it costs every decision
+        one question.
+        """
+        return 0
 
 
 class PreEnqueue(Plugin):
@@ -141,10 +157,13 @@ class Score(Plugin):
         """How good the node is: 0 to 100, or any number if `normalizer` brings it there."""
 
     def normalize(self, state: CycleState, raw: Ints) -> Ints:  # noqa: ARG002
-        """With scope CLUSTER: bring the raw scores of the feasible nodes to 0..100, in whatever way."""
+        """With scope CLUSTER: bring the raw scores [row] of the feasible nodes to 0..100, in whatever way."""
         if self.normalizer is None:
             return raw
         return self.normalizer.apply(raw[None], raw.max(initial=0).reshape(1, 1))[0]
+
+    def survey(self, state: CycleState, pod: Pod, nodes: "Sequence[NodeInfo]") -> None:
+        """With scope CLUSTER: these nodes are feasible; comes before `score`. (`scores` sees them in its batch.)"""
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:  # noqa: ARG002
         """Whether `score` has anything to say about this pod; asked once a class (or cycle, by scope)."""
@@ -246,7 +265,10 @@ class Listener(ABC):
         """It is not any more."""
 
     def pod_changed(self, info: "PodInfo", before: Pod) -> None:  # noqa: B027 likewise
-        """Its marks changed while it stayed where it is."""
+        """Its marks changed while it stayed where it is: labels, annotations, or that it is being deleted."""
+
+    def namespace_changed(self, name: str) -> None:  # noqa: B027 likewise
+        """A namespace's labels are others than they were."""
 
 
 class ByMaximum:

@@ -5,6 +5,7 @@ Follows kube-controller-manager's node-lifecycle, taint-eviction and pod-garbage
 
 from typing import Any
 
+from harness.apiserver.controllers.podstate import disrupted
 from harness.apiserver.controllers.turns import Turns
 from harness.apiserver.errors import Refused
 from harness.apiserver.objects import DeleteOptions, Objects
@@ -135,7 +136,7 @@ class Nodes:
         if self._objects.store.collection(NODES).get(("", node)) is not None:
             return
         for pod in self._pods_on(node):
-            self._delete(pod, 0)
+            self._disrupt(pod, "DeletionByPodGC", "PodGC: node no longer exists", 0)
 
     def _plan_evictions(self, node: str, taints: list[dict[str, Any]]) -> None:
         for pod in self._pods_on(node):
@@ -156,8 +157,15 @@ class Nodes:
                 wait = _stays(pod.obj, [taint])
                 added = from_rfc3339(taint["timeAdded"]) if taint.get("timeAdded") else now
                 if wait is not None and now >= int(added) + wait:
-                    self._delete(pod, None)
+                    why = "Taint manager: deleting due to NoExecute taint"
+                    self._disrupt(pod, "DeletionByTaintManager", why, None)
                     return
+
+    def _disrupt(self, pod: Item, reason: str, message: str, grace: int | None) -> None:
+        if "deletionTimestamp" not in pod.obj["metadata"]:
+            body = disrupted(pod.obj, reason, message, self._clock.timestamp())
+            pod = self._objects.store.collection(PODS).put(pod.key, body)
+        self._delete(pod, grace)
 
     def _delete(self, pod: Item, grace: int | None) -> None:
         resource = self._registry.storage(PODS)

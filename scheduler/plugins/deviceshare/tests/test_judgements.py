@@ -8,7 +8,6 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from scheduler.api.clock import SimClock
 from scheduler.api.core import Container, Node, NodeSpec, NodeStatus, Pod, PodSpec, ResourceRequirements
 from scheduler.api.device import (
     DEVICE_ALLOCATE_HINT,
@@ -32,7 +31,6 @@ from scheduler.api.device import (
     DeviceSpec,
 )
 from scheduler.api.wire import ObjectMeta, ResourceList
-from scheduler.app import build_core
 from scheduler.plugins.deviceshare.tests.machines import FUNCTIONS, JOINT, NIC_LABELS, card, paired, single
 from scheduler.plugins.deviceshare.tests.test_slices import HUAWEI, SIZES, SOURCE, config_map, npus
 from scheduler.tests.rig import profile
@@ -111,8 +109,7 @@ class WishfulPlay(Play):
     """Pods with annotations, pods that others put somewhere, and sizes and labels that change."""
 
     def __init__(self, **parts: Any) -> None:
-        super().__init__("spread")
-        self.core = build_core(profile(**parts), SimClock(), seed=3)
+        super().__init__(profile(**parts))
 
     def act(self, kind: str, what: Any) -> None:
         match kind:
