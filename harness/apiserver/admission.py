@@ -12,7 +12,7 @@ from harness.apiserver import errors
 from harness.apiserver.causes import Cause, message
 from harness.apiserver.customs import Custom
 from harness.apiserver.defaults import default
-from harness.apiserver.podspecs import Known, PodSpecs, Priority
+from harness.apiserver.podspecs import Completed, PodSpecs, Priority
 from harness.apiserver.qos import qos_class
 from harness.apiserver.resources import Registry, Resource
 from harness.apiserver.store import Object, Store
@@ -24,9 +24,10 @@ SYSTEM_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critica
 _NOT_READY, _UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 _EVICT_AFTER = 300  # seconds that a pod stays on a node that is not ready, upstream's default
 
-_COMPLETED = frozenset({("", "nodes"), ("", "namespaces")})  # kinds that get more than defaults
+_COMPLETED = frozenset({("", "pods"), ("", "nodes"), ("", "namespaces")})  # kinds that get more than defaults
 
 Hook = Callable[[Resource, Object, Object | None, str], None]
+Concerns = Callable[[Resource, str], bool]  # of a kind, in a namespace
 
 
 def tell_unknown(kind: str, version: str, paths: Sequence[str], strictness: str, warnings: list[str]) -> None:
@@ -54,6 +55,7 @@ class Admission:
         self._customs: dict[int, Custom] = {}
         self._specs = PodSpecs()
         self.hooks: list[Hook] = []  # admission plugins added from outside: (resource, object, old, subresource)
+        self.plugins: list[tuple[Hook, Concerns]] = []  # the same, each asked only where it says that it has a word
         self.last: list[Hook] = []  # the same, for those that must see what will be stored: they change nothing
 
     def create(
@@ -67,9 +69,9 @@ class Admission:
         if resource.namespaced:
             self._check_namespace(resource, namespace, body)
         if resource.key == ("", "pods"):
-            return self._create_pod(resource, body, warnings, strictness)
+            return self._create_pod(resource, namespace, body, warnings, strictness)
         self._complete(resource, body, warnings, strictness)
-        hooks = self._hooks_for(resource, body)
+        hooks = self._acting(resource, namespace)
         wanted = _copy(body) if hooks else _outline(body) if resource.key in _COMPLETED else body
         if resource.key == ("", "nodes"):
             _new_node(body)
@@ -107,11 +109,14 @@ class Admission:
             return
         if body.get("spec") != old.get("spec") or resource.key != ("", "pods"):
             self._complete(resource, body, warnings, strictness)
-        for hook in self.hooks:
+        for hook in self._acting(resource, body["metadata"].get("namespace", "")):
             hook(resource, body, old, subresource)
         self._check(resource, body, old, subresource)
         for hook in self.last:
             hook(resource, body, old, subresource)
+
+    def _acting(self, resource: Resource, namespace: str) -> list[Hook]:
+        return [hook for hook, concerns in self.plugins if concerns(resource, namespace)] + self.hooks
 
     # -- every kind ---------------------------------------------------------------------------------------------------
 
@@ -122,10 +127,6 @@ class Admission:
                 tell_unknown(resource.kind, resource.version, unknown, strictness, warnings)
         else:
             default(resource.group, resource.kind, body)
-
-    def _hooks_for(self, resource: Resource, body: Object) -> list[Hook]:
-        """The hooks that may change a new object; one that can tell has a method `concerns`."""
-        return [hook for hook in self.hooks if getattr(hook, "concerns", _always)(resource, body)]
 
     def _custom(self, resource: Resource) -> Custom:
         assert resource.custom is not None  # noqa: S101
@@ -166,41 +167,44 @@ class Admission:
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
-    def _create_pod(self, resource: Resource, body: Object, warnings: list[str], strictness: str) -> Object:
+    def _create_pod(
+        self, resource: Resource, namespace: str, body: Object, warnings: list[str], strictness: str
+    ) -> Object:
         spec = body.get("spec")
         if not isinstance(spec, dict):
             self._complete(resource, body, warnings, strictness)
             self._check(resource, body, None, "")  # which has the words for it
             return body
         priority = self._priority(body, spec)
+        hooks = self._acting(resource, namespace)
         key = self._specs.key(spec, priority)
-        hooks = self._hooks_for(resource, body)
         known = self._specs.get(key) if not hooks else None
         if known is not None:
-            body["spec"], wanted = known.spec, known.wanted
+            body.pop("status", None)
+            wanted = {**body, "spec": known.wanted}
+            body["spec"] = known.spec
+            self._set_status(body, known.quality)
             causes: list[Cause] = []
             check_metadata(body["metadata"], subdomain, causes)
             self._refuse(resource, body, causes)
-            self._set_status(body, known.quality)
         else:
             self._complete(resource, body, warnings, strictness)
-            wanted = _copy(spec) if hooks else {**spec}
+            wanted = _copy(body) if hooks else _outline(body)
             spec["priority"] = priority.value
             spec.setdefault("preemptionPolicy", priority.policy)
             if priority.class_name:
                 spec["priorityClassName"] = priority.class_name
             spec.setdefault("serviceAccountName", "default")
             _tolerate(spec)
-            quality = qos_class(spec)
-            self._set_status(body, quality)
+            self._set_status(body, qos_class(spec))
             for hook in hooks:
                 hook(resource, body, None, "")
             self._check(resource, body, None, "")
             if not hooks:
-                self._specs.keep(key, Known(body["spec"], quality, wanted))
-        for last in self.last:
-            last(resource, body, None, "")
-        return {"apiVersion": "v1", "kind": "Pod", "metadata": body["metadata"], "spec": wanted}
+                self._specs.keep(key, Completed(spec, wanted["spec"], body["status"]["qosClass"]))
+        for hook in self.last:
+            hook(resource, body, None, "")
+        return wanted
 
     def _set_status(self, body: Object, quality: str) -> None:
         body["status"] = {"phase": "Pending", "qosClass": quality}
@@ -250,10 +254,6 @@ class Admission:
             if item.obj.get("globalDefault"):
                 why = f"PriorityClass {item.key[1]} is already marked as default. Only one default can exist"
                 raise errors.forbidden("priorityclasses", "scheduling.k8s.io", body["metadata"]["name"], why)
-
-
-def _always(_resource: Resource, _body: Object) -> bool:
-    return True
 
 
 def _copy(body: Object) -> Object:

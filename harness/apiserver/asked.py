@@ -113,23 +113,24 @@ class Asked:
         """The object in the request, of the resource's own kind unless another is named.
 
         Raises:
-            Refused: it cannot be read, or has not the shape of its kind.
+            Refused: there is none, or it has not the shape of its kind.
         """
         found = self.decoded()
         if not kind:
             check_kind(resource, found)
-        custom = resource.custom is not None and not kind
-        body, unknown = conform(api_version or resource.api_version, kind or resource.kind, found, custom=custom)
+        body, unknown = conform(
+            api_version or resource.api_version,
+            kind or resource.kind,
+            found,
+            custom=resource.custom is not None and not kind,
+        )
         if unknown:
             strictness = self.options().field_validation
             tell_unknown(kind or resource.kind, resource.version, unknown, strictness, self.warnings)
-        return body
+        checked: Object = body
+        return checked
 
     def decoded(self, *, yaml_too: bool = False, any_type: bool = False) -> Any:
-        """
-        Raises:
-            Refused: it cannot be read.
-        """
         return decode(self.request.body, self.request.content_type, yaml_too=yaml_too, any_type=any_type)
 
 

@@ -1,11 +1,10 @@
-"""Bodies of requests as data: JSON, YAML or protocol buffers in, objects out, within limits of size and depth.
+"""Bodies of requests as data: JSON or YAML in, plain objects out, within limits of size, depth and expansion.
 
 What comes out can always be encoded again: orjson refuses what is nested deeper than 254 levels or has integers beyond
 64 bits, so nothing near that may get into the store.
 """
 
 import functools
-import struct
 from collections.abc import Hashable
 from typing import Any
 
@@ -14,13 +13,13 @@ import yaml
 
 from harness.apiserver import errors
 from harness.apiserver.protobuf import decoding as protobuf
+from harness.apiserver.protobuf import wire as protobuf_wire
 from harness.apiserver.protobuf.decoding import CONTENT_TYPE as PROTOBUF
-from harness.apiserver.protobuf.wire import Malformed
 
 BODY_LIMIT = 3 * 1024 * 1024  # bytes, upstream's
 DEPTH_LIMIT = 200  # levels of objects and lists
 EXPANSION_LIMIT = 100_000  # values by which a YAML document may grow when its aliases are expanded
-_JSON_MOST = 2**64
+_JSON_LEAST, _JSON_MOST = -(2**63), 2**64  # integers that orjson writes
 
 
 def decode(body: bytes, content_type: str, *, yaml_too: bool = False, any_type: bool = False) -> Any:
@@ -45,13 +44,6 @@ def decode(body: bytes, content_type: str, *, yaml_too: bool = False, any_type: 
     return found
 
 
-def _protobuf(body: bytes) -> Any:
-    try:
-        return protobuf.decode(body)
-    except (Malformed, UnicodeDecodeError, struct.error) as error:
-        raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
-
-
 def _json(body: bytes) -> Any:
     try:
         found = orjson.loads(body)
@@ -59,6 +51,15 @@ def _json(body: bytes) -> Any:
         raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
     if body.count(b"{") + body.count(b"[") > DEPTH_LIMIT:  # else it cannot be too deep
         _check_depth(found, 0)
+    return found
+
+
+def _protobuf(body: bytes) -> Any:
+    try:
+        found = protobuf.decode(body)
+    except (protobuf_wire.Malformed, UnicodeDecodeError, RecursionError) as error:
+        raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
+    _check_depth(found, 0)
     return found
 
 
@@ -125,7 +126,10 @@ def _as_json(value: Any, left: list[int], depth: int) -> Any:
     if value is None or isinstance(value, (str, bool)):
         return value
     if isinstance(value, int):
-        return value if 2 * value > -_JSON_MOST and value < _JSON_MOST else float(value)
+        try:
+            return value if _JSON_LEAST <= value < _JSON_MOST else float(value)
+        except OverflowError as error:
+            raise errors.bad_request("the body of the request cannot be read: a number is too large") from error
     if isinstance(value, float) and value - value == 0.0:
         return value
     raise errors.bad_request(f"the body of the request cannot be read: {value!r:.40} has no place in JSON")

@@ -31,11 +31,6 @@ class ClusterIps:
         self._next = _FIRST_GIVEN
         store.collection(SERVICES).listen(self._changed)
 
-    @staticmethod
-    def concerns(resource: Resource, _body: Object) -> bool:
-        """Whether the new object is a Service."""
-        return resource.key == SERVICES
-
     def __call__(self, resource: Resource, body: Object, old: Object | None, subresource: str) -> None:
         """
         Raises:

@@ -9,6 +9,7 @@ not asked for more requests. Nobody else notices.
 import asyncio
 import gzip
 import logging
+import math
 import socket
 import ssl
 from collections import deque
@@ -71,7 +72,7 @@ class Connection(asyncio.Protocol):
         self._server, self._identify, self._connections = server, identify, connections
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._parser = httptools.HttpRequestParser(self)
+        self._parser: Any = httptools.HttpRequestParser(self)
         self._certificate: dict[str, object] | None = None
         self._known: tuple[str, Identity | None] | None = None  # the last Authorization header and whose it was
         self._path = b""
@@ -88,7 +89,10 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._planned = False
         self._watch: _Watcher | None = None
-        self._deadline: asyncio.TimerHandle | None = None
+        self._arriving = self._timed = False  # a request has begun to come in; its time is being taken
+        self._due, self._abrupt = math.inf, False  # when the connection is to end, and how
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = math.inf
         self._stall: asyncio.TimerHandle | None = None
 
     # -- asyncio ------------------------------------------------------------------------------------------------------
@@ -113,6 +117,9 @@ class Connection(asyncio.Protocol):
             self._deaf = True  # the request itself was answered; we speak nothing that it could upgrade to
         except httptools.HttpParserError as error:
             self._refuse(errors.bad_request(f"not an HTTP request: {error}"))
+        if self._arriving and not self._timed and not self._deaf:
+            self._timed = True
+            self._wait(REQUEST_WITHIN, abort=True)
         self._message_bytes = 0 if self._completed else self._message_bytes + len(data)
         if self._in_headers and self._message_bytes > HEADERS_LIMIT:
             self._refuse_headers()
@@ -122,12 +129,14 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         return False
 
-    def connection_lost(self, error: Exception | None) -> None:
+    def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 asyncio's signature
         self._connections.discard(self)
         self._transport = None
+        self._parser = None  # it holds us as we hold it, and nobody needs to find that out later
         self._deaf = True
         self._waiting.clear()
-        self._stop_waiting()
+        if self._alarm is not None:
+            self._alarm.cancel()
         if self._stall is not None:
             self._stall.cancel()
         if self._watch is not None:
@@ -181,8 +190,7 @@ class Connection(asyncio.Protocol):
         self._path, self._headers, self._body = b"", {}, []
         self._header_bytes = self._body_bytes = 0
         self._in_headers = True
-        if not self._deaf:
-            self._wait(REQUEST_WITHIN, abort=True)
+        self._arriving = True
 
     def on_url(self, url: bytes) -> None:
         self._path += url
@@ -223,6 +231,7 @@ class Connection(asyncio.Protocol):
             self._deaf = True
         self._stop_waiting()
         self._completed = self._in_headers = True
+        self._arriving = self._timed = False
         if len(self._waiting) > PIPELINE:
             self._read(on=False)
         if not self._planned:
@@ -257,7 +266,7 @@ class Connection(asyncio.Protocol):
         request = Request(method, path, body, headers.get("content-type", ""), headers)
         try:
             found = self._server.handle(request, identity or Identity("system:anonymous"))
-        except Exception as error:
+        except Exception as error:  # a fault of ours must not take the other clients down
             log.exception("request broke method=%s path=%s", method, path)
             self._answer(errors.internal(f"{type(error).__name__}: {error}"), close=close)
             return
@@ -289,13 +298,29 @@ class Connection(asyncio.Protocol):
         return self._known[1]
 
     def _wait(self, seconds: float, *, abort: bool = False) -> None:
-        self._stop_waiting()
-        self._deadline = self._loop.call_later(seconds, self._abort if abort else self.close)
+        """End the connection after `seconds`, unless asked again before. One timer serves many such waits."""
+        self._due, self._abrupt = self._loop.time() + seconds, abort
+        if self._alarm is None or self._alarm_at > self._due:
+            self._set_alarm()
 
     def _stop_waiting(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+        self._due = math.inf
+
+    def _set_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm, self._alarm_at = self._loop.call_at(self._due, self._ring), self._due
+
+    def _ring(self) -> None:
+        self._alarm = None
+        if self._due == math.inf:
+            return
+        if self._loop.time() < self._due:
+            self._set_alarm()
+        elif self._abrupt:
+            self._abort()
+        else:
+            self.close()
 
     def _read(self, *, on: bool) -> None:
         if self._transport is not None and self._reading is not on:
@@ -325,9 +350,7 @@ class Connection(asyncio.Protocol):
 
         self._loop.run_in_executor(None, gzip.compress, response.body, 1).add_done_callback(done)
 
-    def _respond(
-        self, response: Response, *, head: bool = False, close: bool = False, linger: bool = False
-    ) -> None:
+    def _respond(self, response: Response, *, head: bool = False, close: bool = False, linger: bool = False) -> None:
         transport = self._transport
         if transport is None:
             return
@@ -340,7 +363,8 @@ class Connection(asyncio.Protocol):
         lines.append("\r\n")
         transport.write("".join(lines).encode("latin-1", "replace") + (b"" if head else body))
         if not close:
-            self._wait(IDLE)
+            if not self._arriving:
+                self._wait(IDLE)
         elif linger:  # closing at once would reset the connection of a client that still sends, answer and all
             self._deaf = True
             self._read(on=True)
@@ -352,8 +376,7 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         assert transport is not None  # noqa: S101
         transport.write(
-            f"HTTP/1.1 200 OK\r\ncontent-type: {streaming.content_type}\r\n"
-            "transfer-encoding: chunked\r\n\r\n".encode()
+            f"HTTP/1.1 200 OK\r\ncontent-type: {streaming.content_type}\r\ntransfer-encoding: chunked\r\n\r\n".encode()
         )
 
         def ended(*, orderly: bool) -> None:

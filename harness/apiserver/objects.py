@@ -275,8 +275,6 @@ class Objects:
                 api_version=resource.api_version,
                 subresource=subresource,
             )
-        except PatchError as error:
-            raise errors.bad_request(str(error)) from error
         except ApplyConflict as error:
             causes = [
                 {"reason": "FieldManagerConflict", "message": f'conflict with "{manager}"', "field": path}

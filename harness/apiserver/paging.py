@@ -55,7 +55,9 @@ def revision(text: str) -> int:
         Refused: it is none.
     """
     if not (text.isascii() and text.isdigit()) or len(text) > 19:
-        raise _refused("resourceVersion", f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax')
+        raise _refused(
+            "resourceVersion", f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        )
     return int(text)
 
 
@@ -87,9 +89,7 @@ def check_options(query: Mapping[str, str], *, watch: bool) -> None:
         supported = ", ".join(f'"{one}"' for one in _MATCHES)
         raise _refused("resourceVersionMatch", f'Unsupported value: "{match}": supported values: {supported}')
     if query.get("continue"):
-        raise _refused(
-            "resourceVersionMatch", "Forbidden: resourceVersionMatch is forbidden when continue is provided"
-        )
+        raise _refused("resourceVersionMatch", "Forbidden: resourceVersionMatch is forbidden when continue is provided")
     if not version:
         raise _refused(
             "resourceVersionMatch", "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"

@@ -24,28 +24,28 @@ class Priority(NamedTuple):
     policy: str
 
 
-class Known(NamedTuple):
-    """The completed spec, its quality of service, and the spec with defaults alone, which its creator owns."""
+class Completed(NamedTuple):
+    """A spec as it is stored, as its creator owns it (with defaults alone), and its quality of service."""
 
     spec: Object
-    quality: str
     wanted: Object
+    quality: str
 
 
 class PodSpecs:
     """From a spec as it was sent, with its priority, to the spec as it is stored."""
 
     def __init__(self) -> None:
-        self._known: dict[Key, Known] = {}
+        self._known: dict[Key, Completed] = {}
 
     def key(self, spec: dict[str, Any], priority: Priority) -> Key:
         return (orjson.dumps(spec), *priority)
 
-    def get(self, key: Key) -> Known | None:
+    def get(self, key: Key) -> Completed | None:
         return self._known.get(key)
 
-    def keep(self, key: Key, known: Known) -> None:
-        """Remember a spec that nobody will write to any more."""
+    def keep(self, key: Key, completed: Completed) -> None:
+        """Remember what nobody will write to any more."""
         if len(self._known) >= LIMIT:
             self._known.clear()
-        self._known[key] = known
+        self._known[key] = completed

@@ -321,7 +321,8 @@ class ApiServer:
             case "binding", "POST":
                 return self._bind(target.key, asked.body(resource, kind="Binding", api_version="v1"), asked)
             case "eviction", "POST":
-                body = asked.body(resource, kind="Eviction", api_version="policy/v1") if asked.request.body else {}
+                given = asked.request.body.strip()
+                body = asked.body(resource, kind="Eviction", api_version="policy/v1") if given else {}
                 evict(self.objects, resource, target.key, body, dry_run=asked.options().dry_run)
                 return _success(201)
             case "log", "GET":

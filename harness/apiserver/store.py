@@ -26,7 +26,8 @@ class Item:
 
     def __init__(self, key: Key, obj: Object, version: int, book: Book | None = None) -> None:
         self.key, self.obj, self.version, self.book = key, obj, version, book
-        self.raw = orjson.dumps(obj)
+        # orjson leaves the buffer that it grew, up to four times the text: what stays for good is copied to its size.
+        self.raw = bytes(memoryview(orjson.dumps(obj)))
 
 
 class Change:

@@ -7,21 +7,24 @@ spent on one request, which says more on a machine that is shared.
 """
 
 import asyncio
+import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import orjson
+import urllib3
 import uvloop
 
 from harness.bench.core import Progress
 from harness.bench.measure import rounded, spread
 from harness.bench.raw_http import RawClient
-from harness.bench.usage import Meter
+from harness.bench.usage import Meter, spent_in_kernel
 from harness.clusters.embedded import start_process
 from harness.clusters.kubeconfig import Access, load_access
 from harness.errors import ClusterError
@@ -55,6 +58,7 @@ class Measured:
 
     per_second: float
     server_us: float  # processor time of the server for one; 0 where it cannot be known
+    kernel_us: float  # of that, in the kernel
     client: float  # share of a core that the client used
     others: float
 
@@ -68,6 +72,9 @@ class Server:
 
     def meter(self) -> Meter:
         return Meter({"client": _our_pid(), **({"server": self.pid} if self.pid else {})})
+
+    def in_kernel(self) -> float:
+        return spent_in_kernel(self.pid) if self.pid else 0.0
 
 
 def bench_api(size: ApiSize, kubeconfig: Path | None, progress: Progress) -> dict[str, Any]:
@@ -108,6 +115,8 @@ def _figures(
         figures[f"{name}_per_second"] = rounded(spread([one.per_second for one in samples]))
     known = {name: [one.server_us for one in samples if one.server_us] for name, samples in found.items()}
     figures["server_us"] = {name: rounded(spread(samples), 1) for name, samples in known.items() if samples}
+    kernel = {name: median([one.kernel_us for one in samples]) for name, samples in found.items()}
+    figures["server_us_in_kernel"] = rounded({name: us for name, us in kernel.items() if known.get(name)}, 1)
     figures["fanout_cost_ratio"] = rounded(spread(ratios), 2)
     figures["fanout_by"] = "processor time of the server" if known["creates"] else "wall time"
     if bytes_per_pod:
@@ -237,14 +246,16 @@ async def _measure(server: Server, client: RawClient, requests: Iterator[bytes],
         ClusterError: a request was refused.
     """
     pressure = _Pressure(client, requests, time.perf_counter() + seconds)
-    meter = server.meter()
+    meter, before = server.meter(), server.in_kernel()
     await pressure.run()
-    usage = meter.read()
+    usage, kernel = meter.read(), server.in_kernel() - before
     if pressure.refused:
         raise ClusterError(f"expected that every request succeeds, found code {pressure.refused[0]}")
     count = max(1, pressure.answered)
     spent = usage.shares.get("server", 0.0) * usage.seconds
-    return Measured(count / usage.seconds, spent / count * 1e6, usage.shares["client"], usage.others)
+    return Measured(
+        count / usage.seconds, spent / count * 1e6, kernel / count * 1e6, usage.shares["client"], usage.others
+    )
 
 
 async def _rates(server: Server, size: ApiSize) -> dict[str, Measured]:
@@ -342,7 +353,6 @@ async def _watched(server: Server, client: RawClient, numbers: Iterator[int], wa
 
 async def _newest(access: Access) -> str:
     """The revision of now, from a list of nothing."""
-    import urllib3
 
     def ask() -> str:
         with access.pool(connections=1) as pool:
@@ -397,6 +407,4 @@ def _resident(pid: int) -> float:
 
 
 def _our_pid() -> int:
-    import os
-
     return os.getpid()

@@ -127,9 +127,7 @@ class RawClient:
             self._lines.append(line)
         self._idle = list(self._lines)
 
-    def render(
-        self, path: str, body: bytes, *, method: str = "POST", content_type: str = "application/json"
-    ) -> bytes:
+    def render(self, path: str, body: bytes, *, method: str = "POST", content_type: str = "application/json") -> bytes:
         """The bytes of a request."""
         head = f"{method} {self._base}{path} HTTP/1.1\r\n{self._head}\r\nContent-Type: {content_type}\r\n"
         return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body

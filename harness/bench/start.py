@@ -51,7 +51,7 @@ def bench_start(repeat: int, progress: Progress) -> dict[str, Any]:
 
 
 def _once(kubectl: str | None) -> tuple[float, float, float]:
-    """Seconds until the server answers, until its nodes are Ready, and until kubectl has printed them (0: no kubectl)."""
+    """Seconds until the server answers, its nodes are Ready, and kubectl has printed them (0: no kubectl)."""
     with tempfile.TemporaryDirectory(prefix="seatrial-") as folder:
         kubeconfig, fleet = Path(folder) / "kubeconfig", Path(folder) / "fleet.yaml"
         fleet.write_text(FLEET)

@@ -48,7 +48,8 @@ def _print(figures: dict[str, Any]) -> None:
     for name in OPERATIONS:
         rate, cost = figures[f"{name}_per_second"], figures["server_us"].get(name)
         what = f"lists of {figures['list_of']}" if name == "lists" else name
-        spent = f", {cost['median']} us of the server each" if cost else ""
+        kernel = figures["server_us_in_kernel"].get(name)
+        spent = f", {cost['median']} us of the server each ({kernel} in the kernel)" if cost else ""
         print(f"{what:14} {rate['median']:>9,.0f}/s (lowest {rate['low']:,.0f}, highest {rate['high']:,.0f}){spent}")
     ratio = figures["fanout_cost_ratio"]
     print(f"{figures['watchers']} watchers cost {ratio['median']} times one ({ratio['low']} to {ratio['high']})")

@@ -24,12 +24,6 @@ class LimitRanger:
     def __init__(self, store: Store) -> None:
         self._ranges = store.collection(LIMIT_RANGES)
 
-    def concerns(self, resource: Resource, body: Object) -> bool:
-        """Whether there is a range that the new object must keep."""
-        if resource.key not in {_PODS, _CLAIMS} or not len(self._ranges):
-            return False
-        return any(True for _ in self._ranges.each(body["metadata"]["namespace"]))
-
     def __call__(self, resource: Resource, body: Object, old: Object | None, subresource: str) -> None:
         """
         Raises:

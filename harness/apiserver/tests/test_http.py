@@ -108,7 +108,7 @@ def test_a_bad_request_gets_a_status_and_keeps_its_connection(  # noqa: PLR0917
             id="twenty-thousand-headers",
         ),
         pytest.param(
-            b"POST /api/v1/nodes HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % (BODY_LIMIT + 1), 413, id="announced-too-much"
+            b"POST /api/v1/nodes HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % (BODY_LIMIT + 1), 413, id="too-much"
         ),
         pytest.param(
             b"POST /api/v1/nodes HTTP/1.1\r\ncontent-length: 99999999999999999999999\r\n\r\n", 400, id="absurd-length"

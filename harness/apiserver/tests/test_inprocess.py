@@ -44,7 +44,9 @@ STEPS = st.one_of(
     st.builds(lambda name: step("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0}), NAMES),
     st.builds(lambda name: step("DELETE", f"{CONFIGS}/{name}"), NAMES),
     st.builds(lambda name: step("PUT", f"{CONFIGS}/{name}", config(name, k="w")), NAMES),
-    st.builds(lambda name: step("PATCH", f"{PODS}/{name}/status", {"status": {"phase": "Running"}}, MERGE_PATCH), NAMES),
+    st.builds(
+        lambda name: step("PATCH", f"{PODS}/{name}/status", {"status": {"phase": "Running"}}, MERGE_PATCH), NAMES
+    ),
     st.builds(
         lambda name: step("PATCH", f"{CONFIGS}/{name}", [{"op": "test", "path": "/data/k", "value": "w"}], JSON_PATCH),
         NAMES,
@@ -131,7 +133,7 @@ def test_a_refused_stream_ends_with_the_refusal() -> None:
     clock = SimClock()
     inside = InProcessTransport(build_server(clock), clock)
     ends: list[Response] = []
-    inside.stream(Request("GET", f"{CONFIGS}?watch=1&resourceVersion=99999"), lambda line: None, ends.append)
+    inside.stream(Request("GET", f"{CONFIGS}?watch=1&resourceVersion=99999"), lambda _: None, ends.append)
     clock.settle()
     assert [end.code for end in ends] == [504]
 

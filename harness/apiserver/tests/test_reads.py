@@ -108,9 +108,9 @@ def test_what_is_kept_for_pages_is_bounded(api: Api) -> None:
         pytest.param("resourceVersion=2&resourceVersionMatch=Exact", 410, "too old", id="exactly-long-ago"),
         pytest.param("resourceVersion=9999", 504, "Too large resource version: 9999", id="the-future"),
         pytest.param("resourceVersion=x", 422, "invalid syntax", id="no-revision"),
-        pytest.param("resourceVersionMatch=Exact", 422, "forbidden unless resourceVersion is provided", id="nothing-to-match"),
+        pytest.param("resourceVersionMatch=Exact", 422, "forbidden unless resourceVersion", id="nothing-to-match"),
         pytest.param("resourceVersion=1&resourceVersionMatch=Most", 422, "Unsupported value", id="no-such-match"),
-        pytest.param("resourceVersion=0&resourceVersionMatch=Exact", 422, 'forbidden for resourceVersion "0"', id="exactly-any"),
+        pytest.param("resourceVersion=0&resourceVersionMatch=Exact", 422, 'resourceVersion "0"', id="exactly-any"),
         pytest.param("sendInitialEvents=true", 422, "forbidden for list", id="initial-events-in-a-list"),
         pytest.param("limit=x", 400, "limit", id="no-limit"),
         pytest.param("limit=-1", 400, "limit", id="a-negative-limit"),
@@ -148,7 +148,9 @@ def test_field_and_label_selectors_both_hold(api: Api) -> None:
 @pytest.mark.parametrize(
     ("accept", "kind", "item"),
     [
-        pytest.param("application/vnd.kubernetes.protobuf, application/json", "ConfigMapList", "", id="json-after-protobuf"),
+        pytest.param(
+            "application/vnd.kubernetes.protobuf, application/json", "ConfigMapList", "", id="json-after-protobuf"
+        ),
         pytest.param("application/json;as=Table;v=v1;g=meta.k8s.io", "Table", "", id="table"),
         pytest.param(
             "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json",

@@ -130,7 +130,7 @@ def go(struct_field: str, found: str, go_type: str) -> str:
         pytest.param("metadata", [], go("Pod.metadata", "array", "v1.ObjectMeta"), id="metadata-a-list"),
         pytest.param("spec", "x", go("Pod.spec", "string", "v1.PodSpec"), id="spec-a-string"),
         pytest.param("metadata.labels.a", 5, go("ObjectMeta.metadata.labels", "number", "string"), id="label-a-number"),
-        pytest.param("metadata.labels", "x", go("ObjectMeta.metadata.labels", "string", "map[string]string"), id="labels"),
+        pytest.param("metadata.labels", "x", go("ObjectMeta.metadata.labels", "string", "map[string]string"), id="t"),
         pytest.param(
             "spec.containers.0.ports.0.containerPort", "80",
             go("ContainerPort.spec.containers.ports.containerPort", "string", "int32"), id="port-a-string",
@@ -287,8 +287,12 @@ def test_no_patch_breaks_the_server(data: Any) -> None:
     patch: Any
     if media == JSON_PATCH:
         pointer = "/" + "/".join(str(step).replace("~", "~0").replace("/", "~1") for step in way)
-        operation = {"op": data.draw(st.sampled_from(["add", "replace", "remove", "test", "copy", "move"])),
-                     "path": pointer, "value": value, "from": data.draw(st.sampled_from(["/metadata", "/spec", "/x", 5]))}
+        operation = {
+            "op": data.draw(st.sampled_from(["add", "replace", "remove", "test", "copy", "move"])),
+            "path": pointer,
+            "value": value,
+            "from": data.draw(st.sampled_from(["/metadata", "/spec", "/x", 5])),
+        }
         patch = [data.draw(st.sampled_from([operation, {**operation, "op": value}, {**operation, "path": value}]))]
     else:
         patch = value
@@ -301,7 +305,10 @@ def test_no_patch_breaks_the_server(data: Any) -> None:
 
 
 @QUIET
-@given(st.binary(max_size=40) | st.text(max_size=40).map(str.encode), st.sampled_from(["application/json", "application/yaml"]))
+@given(
+    st.binary(max_size=40) | st.text(max_size=40).map(str.encode),
+    st.sampled_from(["application/json", "application/yaml"]),
+)
 def test_no_body_breaks_the_server(body: bytes, media: str) -> None:
     code, answer = SHARED.ask("POST", PODS, body, media)
     check(SHARED, code, answer)

@@ -131,7 +131,10 @@ class Against(RuleBasedStateMachine):
 
     @rule(name=NAMES, value=st.sampled_from(["v", "w"]), expected=st.sampled_from(["v", "w"]))
     def patch_if(self, name: str, value: str, expected: str) -> None:
-        patch = [{"op": "test", "path": "/data/k", "value": expected}, {"op": "replace", "path": "/data/k", "value": value}]
+        patch = [
+            {"op": "test", "path": "/data/k", "value": expected},
+            {"op": "replace", "path": "/data/k", "value": value},
+        ]
         code, _ = self.api.ask("PATCH", f"{CONFIGS}/{name}", patch, JSON_PATCH)
         known = self.model.get(name)
         fits = known is not None and known["data"].get("k") == expected
@@ -238,11 +241,25 @@ def test_no_change_reaches_into_what_was_stored_before() -> None:
     collection.listen(remember)
     api.do("POST", PODS, pod("p", labels={"a": "b"}, tolerations=[{"key": "k", "operator": "Exists"}]))
     api.do("PATCH", f"{PODS}/p", {"metadata": {"labels": {"c": "d"}}}, STRATEGIC_MERGE_PATCH)
-    api.do("PATCH", f"{PODS}/p", [{"op": "copy", "from": "/metadata/labels", "path": "/metadata/annotations"}], JSON_PATCH)
-    api.do("PATCH", f"{PODS}/p", [{"op": "add", "path": "/spec/tolerations/-", "value": {"key": "z", "operator": "Exists"}}], JSON_PATCH)
-    api.do("PATCH", f"{PODS}/p", {"spec": {"containers": [{"name": "main", "image": "busybox:2"}]}}, STRATEGIC_MERGE_PATCH)
+    api.do(
+        "PATCH", f"{PODS}/p", [{"op": "copy", "from": "/metadata/labels", "path": "/metadata/annotations"}], JSON_PATCH
+    )
+    api.do(
+        "PATCH",
+        f"{PODS}/p",
+        [{"op": "add", "path": "/spec/tolerations/-", "value": {"key": "z", "operator": "Exists"}}],
+        JSON_PATCH,
+    )
+    api.do(
+        "PATCH", f"{PODS}/p", {"spec": {"containers": [{"name": "main", "image": "busybox:2"}]}}, STRATEGIC_MERGE_PATCH
+    )
     api.do("POST", f"{PODS}/p/binding", {"target": {"name": "n"}, "metadata": {"annotations": {"x": "y"}}})
-    api.do("PATCH", f"{PODS}/p/status", {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}, MERGE_PATCH)
+    api.do(
+        "PATCH",
+        f"{PODS}/p/status",
+        {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}},
+        MERGE_PATCH,
+    )
     api.do("DELETE", f"{PODS}/p")
     assert len(seen) == 8
     for now, then in seen:
