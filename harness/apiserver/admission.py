@@ -24,7 +24,7 @@ SYSTEM_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critica
 _NOT_READY, _UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 _EVICT_AFTER = 300  # seconds that a pod stays on a node that is not ready, upstream's default
 
-_COMPLETED = frozenset({("", "pods"), ("", "nodes"), ("", "namespaces")})  # kinds that get more than defaults
+_COMPLETED = frozenset({("", "nodes"), ("", "namespaces")})  # kinds that get more than defaults
 
 Hook = Callable[[Resource, Object, Object | None, str], None]
 Concerns = Callable[[Resource, str], bool]  # of a kind, in a namespace

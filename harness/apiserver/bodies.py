@@ -1,10 +1,11 @@
-"""Bodies of requests as data: JSON or YAML in, plain objects out, within limits of size, depth and expansion.
+"""Bodies of requests as data: JSON, YAML or protocol buffers in, objects out, within limits of size and depth.
 
 What comes out can always be encoded again: orjson refuses what is nested deeper than 254 levels or has integers beyond
 64 bits, so nothing near that may get into the store.
 """
 
 import functools
+import struct
 from collections.abc import Hashable
 from typing import Any
 
@@ -57,7 +58,7 @@ def _json(body: bytes) -> Any:
 def _protobuf(body: bytes) -> Any:
     try:
         found = protobuf.decode(body)
-    except (protobuf_wire.Malformed, UnicodeDecodeError, RecursionError) as error:
+    except (protobuf_wire.Malformed, UnicodeDecodeError, RecursionError, struct.error) as error:
         raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
     _check_depth(found, 0)
     return found
