@@ -19,6 +19,7 @@ COMMANDS = {  # name → where it is, and what `seatrial --help` says of it
     "report": ("reports.commands:report", "The sign-off page, from what runs left on disk."),
     "compare": ("reports.commands:compare", "Verdicts that changed and figures that moved between two runs."),
     "scheduler": ("harness.commands.scheduler:scheduler", "Run our scheduler against any API server."),
+    "vgpu-monitor": ("harness.commands.vgpu_monitor:vgpu_monitor", "Metrics of shared cards under HAMi's names."),
 }
 
 BENCHMARKS = {

@@ -28,7 +28,7 @@ SELDOM = (200_000, 50, 1000)  # allocations between collections of young objects
 def spare_the_collector() -> None:
     """What is known of the cluster stays: the garbage collector need not walk it again and again.
 
-    Collecting at Python's own pace costs about a fifth of the time per pod (docs/performance.md).
+    At Python's own pace it takes a seventh of the scheduler's time (docs/performance.md).
     """
     gc.collect()
     gc.freeze()

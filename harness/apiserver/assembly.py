@@ -2,6 +2,7 @@
 
 from harness.apiserver.admission import SYSTEM_CLASSES
 from harness.apiserver.clusterips import SERVICES, ClusterIps
+from harness.apiserver.controllers.autoscalers import Autoscalers
 from harness.apiserver.controllers.budgets import Budgets
 from harness.apiserver.controllers.control import Control
 from harness.apiserver.controllers.cronjobs import CronJobs
@@ -53,6 +54,7 @@ def build_server(clock: Clock, *, seed: int = 0, history: int | None = None, roo
     Jobs(control)
     CronJobs(control)
     Endpoints(control)
+    Autoscalers(control, server.registry)
     for name, value in SYSTEM_CLASSES.items():
         body = {"metadata": {"name": name}, "value": value, "description": "Used by the system's own pods."}
         _create(server, ("scheduling.k8s.io", "priorityclasses"), body)

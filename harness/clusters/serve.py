@@ -32,7 +32,7 @@ from scheduler.api.clock import WallClock
 from scheduler.api.transport import Request
 
 LOOPBACK = "127.0.0.1"
-# Stored objects are trees without cycles; at Python's own pace the collector takes a fifth of our time.
+# Stored objects are trees without cycles; at Python's own pace the collector looks at all of them time and again.
 SELDOM = (200_000, 50, 1000)
 
 

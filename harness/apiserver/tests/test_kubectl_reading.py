@@ -66,7 +66,7 @@ DESCRIBE = [
     step("describe job once", "^Completions: +1$"),
     step("describe cm kube-root-ca.crt", "BEGIN CERTIFICATE"),
     step("describe namespace $NS", "^Status: +Active$", "No resource quota"),
-    step("events", "No events found"),
+    step("events", "SuccessfulCreate +Job/once"),
     step("top node cpu-1", r"^cpu-1 +\d+m +\d+% +\d+Mi +\d+%"),
     step("top pod runs", r"^runs +1500m +1024Mi"),
     step("top pod --containers", r"^runs +main +1500m +1024Mi"),

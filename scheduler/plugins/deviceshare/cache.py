@@ -113,6 +113,7 @@ class DeviceCache(Listener):
         self._book = StateBook()
         self._nothing = self._book.untouched(self._book.template(())[0])
         self._nodes: dict[str, NodeDevices] = {}
+        self._promised: dict[str, str] = {}  # pod uid → the annotation that was decided on and is being written
         self._cards = _FIRST_CARDS
         self._blank = self._vector(NO_ENTRY, 0, {}, {}, [])
         self._columns.add_column(SHOWN, self._blank)
@@ -203,12 +204,19 @@ class DeviceCache(Listener):
 
     def pod_changed(self, info: PodInfo, before: Pod) -> None:
         old, new = (pod.metadata.annotations.get(DEVICE_ALLOCATED, "") for pod in (before, info.pod))
+        if self._promised.pop(info.uid, None) == new and not old:
+            return  # our own words come back: they are booked
         if old and old != new:
             self.release(info.node_name, info.uid)
         if old != new:
             self.pod_placed(info)
 
+    def promise(self, uid: str, annotation: str) -> None:
+        """What was settled for a pod is about to be written into its annotation."""
+        self._promised[uid] = annotation
+
     def pod_gone(self, info: PodInfo) -> None:
+        self._promised.pop(info.uid, None)
         self.release(info.node_name, info.uid)
 
     # -- bookings -----------------------------------------------------------------------------------------------------

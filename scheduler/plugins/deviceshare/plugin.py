@@ -287,6 +287,7 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         if granted is None or devices is None:
             return NO_MARKS
         annotations = {DEVICE_ALLOCATED: granted.annotation(devices.ids)}
+        self.devices.promise(pod.metadata.uid, annotations[DEVICE_ALLOCATED])
         adapted = state.get(ADAPTED)
         if adapted is None:
             return Marks(annotations, {})
