@@ -77,6 +77,10 @@ class Core:
         """A namespace with its labels; None: it is gone."""
         self.cache.set_namespace(name, labels)
 
+    def storage_changed(self) -> None:
+        """`cache.volumes` is not what it was."""
+        self.cache.stirs += 1
+
     def set_budget(self, budget: PodDisruptionBudget) -> None:
         self.handle.budgets[budget.metadata.key] = budget
 

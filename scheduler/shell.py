@@ -7,6 +7,7 @@ same code runs from the simulation's queue of actions.
 import logging
 import socket
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,6 +21,7 @@ from scheduler.client.events import EventRecorder
 from scheduler.client.informer import Informer
 from scheduler.client.pods import PodDecoder
 from scheduler.client.rest import Rest
+from scheduler.client.surroundings import KINDS
 from scheduler.cycle import Core
 
 log = logging.getLogger(__name__)
@@ -55,6 +57,16 @@ class Shell:
         self._on_synced = on_synced
         core.on_ready = self._plan  # type: ignore[method-assign]
         self._informers: list[Informer[Any]] = [
+            *(
+                self._follow(
+                    kind.path,
+                    _decoder(kind.type),
+                    partial(kind.note, core, there=True),
+                    partial(kind.note, core, there=False),
+                    optional=True,
+                )
+                for kind in KINDS
+            ),
             self._follow("/api/v1/nodes", _decoder(Node), core.set_node, lambda node: core.remove_node(node.name)),
             self._follow(
                 f"/apis/{GROUP_VERSION}/devices",
