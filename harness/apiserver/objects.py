@@ -281,6 +281,8 @@ class Objects:
                 for manager, path in error.conflicts
             ]
             raise errors.Refused(409, "Conflict", str(error), details={"causes": causes}) from error
+        except PatchError as error:
+            raise errors.bad_request(str(error)) from error
         if body is live:
             assert found is not None  # noqa: S101
             return found, False
