@@ -31,28 +31,6 @@ WORKLOADS = [
     step("delete deployment shop --cascade=orphan", "deleted"),
     step("delete hpa,svc shop", 'horizontalpodautoscaler.autoscaling "shop" deleted', 'service "shop" deleted'),
 ]
-ROLLOUT = [
-    fed("apply -f -", "deployment.yaml", "^deployment.apps/shop created$"),
-    step("rollout status deployment/shop --timeout=20s", 'deployment "shop" successfully rolled out'),
-    step("wait --for=condition=Available deployment/shop --timeout=5s", "condition met"),
-    step("get deployment shop", "^shop +2/2 +2 +2 "),
-    step("annotate deployment shop kubernetes.io/change-cause=first"),
-    step("set image deployment/shop main=nginx:2", "image updated"),
-    step("rollout status deployment/shop --timeout=20s", "successfully rolled out"),
-    step("rollout history deployment/shop", r"^1 +\S+$", r"^2 +first$"),
-    step("rollout history deployment/shop --revision=2", "Image:\tnginx:2$"),
-    step("rollout undo deployment/shop", "^deployment.apps/shop rolled back$"),
-    step("rollout status deployment/shop --timeout=20s", "successfully rolled out"),
-    step("get deployment shop -o jsonpath={.spec.template.spec.containers[0].image}", "^nginx:1$"),
-    step("scale deployment shop --replicas=3 --timeout=20s", "scaled"),
-    step("wait --for=jsonpath={.status.readyReplicas}=3 deployment/shop --timeout=20s", "condition met"),
-    step("get rs -l app=shop", "^shop-.* +3 +3 +3 "),
-    step("get pods,deploy -l app=shop", "^pod/shop-.* 1/1 +Running", "^deployment.apps/shop +3/3"),
-    step("describe deployment shop", "^Replicas: +3 desired . 3 updated . 3 total . 3 available", "NewReplicaSet:"),
-    step("logs deployment/shop"),
-    step("delete deployment shop --cascade=foreground --timeout=20s", "deleted"),
-    step("get pods -l app=shop", "No resources found"),
-]
 CASCADES = [
     step("create deployment owner --image=nginx"),
     step("get deployment owner -o jsonpath={.metadata.uid}", "^[0-9a-f-]{36}$"),
@@ -135,7 +113,6 @@ CERTIFICATES = [
     "steps",
     [
         pytest.param(WORKLOADS, id="workloads"),
-        pytest.param(ROLLOUT, id="rollouts"),
         pytest.param(CASCADES, id="cascades-and-finalizers"),
         pytest.param(NODES, id="cordon-drain-taint"),
         pytest.param(ACCESS, id="access"),
