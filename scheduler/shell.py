@@ -23,6 +23,7 @@ from scheduler.client.pods import PodDecoder
 from scheduler.client.rest import Rest
 from scheduler.client.surroundings import KINDS
 from scheduler.cycle import Core
+from scheduler.services.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ class Shell:
 
     def __init__(self, core: Core, transport: Transport, clock: Clock, *, name: str = "seatrial-scheduler") -> None:
         self.core = core
+        self.metrics = Metrics(core)
         self._transport = transport
         self._clock = clock
         rest = Rest(transport, clock)
@@ -141,7 +143,10 @@ class Shell:
         for _ in range(SLICE):
             if binder.in_flight >= MOST_IN_FLIGHT or not core.busy:
                 return
-            for decision in core.decide():
+            began = self._clock.monotonic()
+            decisions = core.decide()
+            self.metrics.decided(decisions, self._clock.monotonic() - began)
+            for decision in decisions:
                 binder.execute(decision)
         self._plan()
 
