@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from http import HTTPStatus
+from typing import cast
 
 import httptools
 
@@ -28,8 +29,7 @@ class _Connection(asyncio.Protocol):
     # asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's does not inherit from it
         self._wait()
 
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002

@@ -5,9 +5,11 @@ import json
 import logging
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+import uvloop
 
 from scheduler.__main__ import listen
 from scheduler.api.builders import pod
@@ -152,7 +154,11 @@ def ask(method: str, url: str, body: bytes | None = None) -> tuple[int, bytes]:
             return error.code, error.read()
 
 
-def test_over_a_connection() -> None:
+LOOPS = [pytest.param(asyncio.run, id="asyncio"), pytest.param(uvloop.run, id="uvloop")]
+
+
+@pytest.mark.parametrize("run", LOOPS)
+def test_over_a_connection(run: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
     served = Served()
     served.routes.add("GET", "/broken", lambda _: Answer(200, b"%d" % (1 // 0)))
 
@@ -172,7 +178,7 @@ def test_over_a_connection() -> None:
         await server.wait_closed()
         return asked
 
-    assert asyncio.run(converse()) == [
+    assert run(converse()) == [
         (200, b"ok"),
         (200, b"successfully set debugTopNScores to 7\n"),
         (500, b"500 internal server error\n"),
