@@ -33,7 +33,8 @@ own-tests: $(VENV)/.dev
 	$(BIN)/pytest -n auto
 
 suites: $(VENV)/.dev
-	$(BIN)/pytest suites --subject=inprocess
+	$(BIN)/pytest suites --subject=inprocess -q
+	$(BIN)/pytest suites --subject=seatrial
 
 $(VENV)/.base:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

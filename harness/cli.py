@@ -1,7 +1,9 @@
 """The command `seatrial`: names only. Each command lives in `harness/commands/` and is imported when it is asked for,
-so that `seatrial up` does not pay for what `seatrial report` needs.
+so that `seatrial up` does not pay for what `seatrial report` needs. Commands that stand on `reports/` live there: they
+are named here by string alone.
 """
 
+import os
 import sys
 
 import cyclopts
@@ -9,11 +11,25 @@ import cyclopts
 from harness.errors import HarnessError
 
 COMMANDS = {  # name → where it is, and what `seatrial --help` says of it
+    "run": ("fixtures.run:run", "The main job: suites, load, and the sign-off report."),
+    "up": ("harness.commands.up:up", "Start a cluster to play with."),
+    "down": ("harness.commands.up:down", "End a cluster that was started with up --detach."),
+    "load": ("harness.commands.load:load", "Submit pods by Locust and measure what becomes of them."),
+    "devices": ("harness.commands.devices:devices", "What is in this machine, through the vendors' own libraries."),
+    "report": ("reports.commands:report", "The sign-off page, from what runs left on disk."),
+    "compare": ("reports.commands:compare", "Verdicts that changed and figures that moved between two runs."),
     "scheduler": ("harness.commands.scheduler:scheduler", "Run our scheduler against any API server."),
+    "vgpu-monitor": ("harness.commands.vgpu_monitor:vgpu_monitor", "Metrics of shared cards under HAMi's names."),
 }
 
 BENCHMARKS = {
+    "api": ("harness.commands.bench_api:api", "What the API server does in a second, and what an object costs it."),
+    "start": ("harness.commands.bench_start:start", "From nothing to a cluster that answers kubectl."),
     "schedule": ("harness.commands.bench_schedule:schedule", "Throughput and latency of placing pods."),
+}
+
+REPLAYS = {
+    "openb": ("harness.commands.replay:openb", "A production GPU-sharing trace, by seven placement policies."),
 }
 
 app = cyclopts.App(
@@ -24,7 +40,9 @@ app = cyclopts.App(
 )
 bench = cyclopts.App(name="bench", help="Benchmarks; each prints medians with their spread.")
 app.command(bench)
-for parent, table in ((app, COMMANDS), (bench, BENCHMARKS)):
+replay = cyclopts.App(name="replay", help="Recorded workloads, replayed against placement policies.")
+app.command(replay)
+for parent, table in ((app, COMMANDS), (bench, BENCHMARKS), (replay, REPLAYS)):
     for name, (where, text) in table.items():
         parent.command(where, name=name, help=text)
 
@@ -36,6 +54,9 @@ def main() -> None:
     except HarnessError as error:
         print(f"seatrial: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
     except KeyboardInterrupt:
         print("seatrial: interrupted; everything that was started has been stopped", file=sys.stderr)
         sys.exit(130)

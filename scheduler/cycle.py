@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from scheduler.api.clock import Timer
-from scheduler.api.core import Node, Pod, PodDisruptionBudget
+from scheduler.api.core import ConfigMap, Node, Pod, PodDisruptionBudget
 from scheduler.api.device import Device
 from scheduler.framework.clusterwide import WIDE
 from scheduler.framework.events import Bind, ClearNomination, Decision, Evict, Reject
@@ -21,7 +21,8 @@ from scheduler.framework.runner import Runner
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Code, Status
 from scheduler.framework.verdicts import ClassVerdicts
-from scheduler.plugins.deviceshare.plugin import DeviceShare
+from scheduler.plugins.deviceshare.cache import DeviceCache
+from scheduler.plugins.deviceshare.slices import SliceBook
 from scheduler.queue.active import Entry
 from scheduler.queue.queue import LEFTOVER_SECONDS, SchedulingQueue
 from scheduler.queue.unschedulable import ClassKey
@@ -35,7 +36,7 @@ class Core:
     """All profiles of one scheduler over one cache and one queue."""
 
     def __init__(
-        self, handle: Handle, runners: Mapping[str, Runner], queue: SchedulingQueue, devices: Sequence[DeviceShare]
+        self, handle: Handle, runners: Mapping[str, Runner], queue: SchedulingQueue, devices: DeviceCache
     ) -> None:
         self.handle = handle
         self.cache = handle.cache
@@ -59,9 +60,22 @@ class Core:
         self.cache.remove_node(name)
 
     def set_device(self, name: str, device: Device | None) -> None:
-        for plugin in self._devices:
-            self.complaints += plugin.set_device(name, device)
+        self.complaints += self._devices.set_device(name, device)
         self._opened = True
+
+    def set_config_map(self, key: str, config_map: ConfigMap | None) -> None:
+        """One of `config_maps` is there, changed, or (None) went."""
+        changed, wrong = self.handle.shared(SliceBook, SliceBook).replace(key, config_map)
+        self.complaints += wrong
+        if changed:
+            for runner in self._runners.values():
+                runner.forget_verdicts()
+            self._opened = True
+
+    @property
+    def config_maps(self) -> list[str]:
+        """The ConfigMaps that plugins read, as namespace/name."""
+        return sorted(self.handle.shared(SliceBook, SliceBook).read)
 
     def set_namespace(self, name: str, labels: dict[str, str] | None) -> None:
         """A namespace with its labels; None: it is gone."""
@@ -199,7 +213,7 @@ class Core:
         if self.queue.waiting.has_class(key):
             self._wake_class(key, verdicts)
         marks = self._marks(runner, state, info.pod, node)
-        return [Bind(info, node, marks.annotations, marks.labels)]
+        return [Bind(info, node, marks.annotations, marks.labels, marks.node_annotations)]
 
     def _log_cycle(self, runner: Runner, info: PodInfo) -> None:
         """What the debug flags ask for, in Koordinator's words (R33, R34)."""
@@ -226,10 +240,12 @@ class Core:
             return found[0] if found else NO_MARKS
         annotations: dict[str, str] = {}
         labels: dict[str, str] = {}
+        node_annotations: dict[str, str] = {}
         for marks in found:
             annotations.update(marks.annotations)
             labels.update(marks.labels)
-        return Marks(annotations, labels)
+            node_annotations.update(marks.node_annotations)
+        return Marks(annotations, labels, node_annotations)
 
     def _fail(self, entry: Entry, runner: Runner, verdicts: ClassVerdicts, failure: FitError) -> list[Decision]:
         info = entry.info
@@ -286,7 +302,7 @@ class Core:
             self._wake_class(alike, verdicts)
 
     def _wake_if_opened(self) -> None:
-        if self._opened:
+        if self._opened or self._devices.unsettled:
             self._wake()
         elif self._stirs != self.cache.stirs:
             self._stirs = self.cache.stirs
@@ -294,7 +310,7 @@ class Core:
 
     def _wake(self) -> None:
         """Look which classes of waiting pods have a node now, and let the first pod of each try."""
-        self._opened = False
+        self._opened = self._devices.unsettled = False
         self._stirs = self.cache.stirs
         self._wake_classes(self.queue.waiting.classes())
 

@@ -140,9 +140,11 @@ def _check(node: _Node, value: Any, path: str, causes: list[Cause]) -> None:
     elif isinstance(value, list):
         _check_list(node, value, path, causes)
     elif isinstance(value, dict):
-        for name in schema.get("required") or ():
-            if name not in value:
-                causes.append(Cause(f"{path}.{name}", "FieldValueRequired", "Required value"))
+        causes += [
+            Cause(f"{path}.{name}", "FieldValueRequired", "Required value")
+            for name in schema.get("required") or ()
+            if name not in value
+        ]
         for name, one in value.items():
             sub = node.properties.get(name) or node.additional
             if sub is not None:
@@ -164,9 +166,7 @@ def _check_text(schema: Mapping[str, Any], value: str, path: str, causes: list[C
 
 def _check_number(schema: Mapping[str, Any], value: float, path: str, causes: list[Cause]) -> None:
     if "minimum" in schema and value < schema["minimum"]:
-        causes.append(
-            _invalid(path, value, f"{path} in body should be greater than or equal to {schema['minimum']}")
-        )
+        causes.append(_invalid(path, value, f"{path} in body should be greater than or equal to {schema['minimum']}"))
     if "maximum" in schema and value > schema["maximum"]:
         causes.append(_invalid(path, value, f"{path} in body should be less than or equal to {schema['maximum']}"))
 

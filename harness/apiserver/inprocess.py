@@ -46,8 +46,6 @@ class _Stream(Stream):
             found = server.handle(request, identity)
             if isinstance(found, Streaming):
                 self._source = found.start(self)
-                if self._closed:
-                    self._source.close()
             else:
                 self._on_end(found)
 

@@ -51,11 +51,12 @@ def _built_in(row: str) -> Resource:
         short_names=tuple(short.split()),
         categories=tuple(categories.split()),
         subresources=frozenset(subresources.split()),
-        verbs=("create",) if "c" in flags else ALL_VERBS,
+        verbs=("create",) if "c" in flags else ("get", "list") if "r" in flags else ALL_VERBS,
     )
 
 
-# group/version | plural | kind | n: namespaced, c: can only be created | short names | categories | subresources
+# group/version | plural | kind | flags | short names | categories | subresources; the flags:
+# n: namespaced, c: can only be created, r: can only be read
 _BUILT_IN = """
 v1 | bindings | Binding | nc | | |
 v1 | componentstatuses | ComponentStatus | | cs | |
@@ -67,15 +68,15 @@ v1 | namespaces | Namespace | | ns | | status finalize
 v1 | nodes | Node | | no | | status
 v1 | persistentvolumeclaims | PersistentVolumeClaim | n | pvc | | status
 v1 | persistentvolumes | PersistentVolume | | pv | | status
-v1 | pods | Pod | n | po | all | status binding eviction log ephemeralcontainers resize
+v1 | pods | Pod | n | po | all | status binding eviction log exec attach portforward ephemeralcontainers resize
 v1 | podtemplates | PodTemplate | n | | |
 v1 | replicationcontrollers | ReplicationController | n | rc | all | status scale
 v1 | resourcequotas | ResourceQuota | n | quota | | status
 v1 | secrets | Secret | n | | |
 v1 | serviceaccounts | ServiceAccount | n | sa | | token
 v1 | services | Service | n | svc | all | status
-admissionregistration.k8s.io/v1 | mutatingwebhookconfigurations | MutatingWebhookConfiguration | | | api-extensions |
-admissionregistration.k8s.io/v1 | validatingwebhookconfigurations | ValidatingWebhookConfiguration | | | api-extensions |
+_ADMISSION_ | mutatingwebhookconfigurations | MutatingWebhookConfiguration | | | api-extensions |
+_ADMISSION_ | validatingwebhookconfigurations | ValidatingWebhookConfiguration | | | api-extensions |
 apiextensions.k8s.io/v1 | customresourcedefinitions | CustomResourceDefinition | | crd crds | api-extensions | status
 apiregistration.k8s.io/v1 | apiservices | APIService | | | api-extensions | status
 apps/v1 | controllerrevisions | ControllerRevision | n | | |
@@ -90,6 +91,7 @@ authorization.k8s.io/v1 | selfsubjectaccessreviews | SelfSubjectAccessReview | c
 authorization.k8s.io/v1 | selfsubjectrulesreviews | SelfSubjectRulesReview | c | | |
 authorization.k8s.io/v1 | subjectaccessreviews | SubjectAccessReview | c | | |
 autoscaling/v2 | horizontalpodautoscalers | HorizontalPodAutoscaler | n | hpa | all | status
+autoscaling/v1 | horizontalpodautoscalers | HorizontalPodAutoscaler | n | hpa | all | status
 batch/v1 | cronjobs | CronJob | n | cj | all | status
 batch/v1 | jobs | Job | n | | all | status
 certificates.k8s.io/v1 | certificatesigningrequests | CertificateSigningRequest | | csr | | approval status
@@ -98,6 +100,8 @@ discovery.k8s.io/v1 | endpointslices | EndpointSlice | n | | |
 events.k8s.io/v1 | events | Event | n | ev | |
 flowcontrol.apiserver.k8s.io/v1 | flowschemas | FlowSchema | | | | status
 flowcontrol.apiserver.k8s.io/v1 | prioritylevelconfigurations | PriorityLevelConfiguration | | | | status
+metrics.k8s.io/v1beta1 | nodes | NodeMetrics | r | | |
+metrics.k8s.io/v1beta1 | pods | PodMetrics | nr | | |
 networking.k8s.io/v1 | ingressclasses | IngressClass | | | |
 networking.k8s.io/v1 | ingresses | Ingress | n | ing | | status
 networking.k8s.io/v1 | networkpolicies | NetworkPolicy | n | netpol | |
@@ -119,7 +123,9 @@ storage.k8s.io/v1 | storageclasses | StorageClass | | sc | |
 storage.k8s.io/v1 | volumeattachments | VolumeAttachment | | | | status
 """
 
-BUILT_IN = tuple(_built_in(row) for row in _BUILT_IN.strip().splitlines())
+BUILT_IN = tuple(
+    _built_in(row) for row in _BUILT_IN.replace("_ADMISSION_", "admissionregistration.k8s.io/v1").strip().splitlines()
+)
 
 
 class Registry:

@@ -2,14 +2,14 @@
 
 from typing import Any
 
+import msgspec
+
 from harness.apiserver import errors
+from harness.apiserver.controllers.podstate import disrupted
 from harness.apiserver.objects import DeleteOptions, Objects
 from harness.apiserver.resources import Resource
 from harness.apiserver.store import Item, Key, Object
 from scheduler.api.wire import LabelSelector
-from scheduler.api.clock import Clock
-
-import msgspec
 
 BUDGETS = ("policy", "poddisruptionbudgets")
 
@@ -20,6 +20,8 @@ def bind(objects: Objects, pods: Resource, key: Key, body: Object, *, dry_run: b
     Raises:
         Refused: the pod is gone, going, gated or bound elsewhere, or the Binding names no node.
     """
+    given = body.get("metadata") or {}
+    _check_name(given, key, "Binding")
     target = body.get("target") or {}
     node = target.get("name")
     if not node:
@@ -36,12 +38,19 @@ def bind(objects: Objects, pods: Resource, key: Key, body: Object, *, dry_run: b
     item = objects.find(pods, key)
     pod = item.obj
     metadata, spec = pod["metadata"], pod["spec"]
-    given = body.get("metadata") or {}
     if given.get("uid") and given["uid"] != metadata["uid"]:
         why = f"Precondition failed: UID in precondition: {given['uid']}, UID in object meta: {metadata['uid']}"
         raise errors.conflict("pods/binding", "", key[1], why)
+    if given.get("resourceVersion") and given["resourceVersion"] != metadata["resourceVersion"]:
+        why = (
+            f"Precondition failed: ResourceVersion in precondition: {given['resourceVersion']},"
+            f" ResourceVersion in object meta: {metadata['resourceVersion']}"
+        )
+        raise errors.conflict("pods/binding", "", key[1], why)
     if "deletionTimestamp" in metadata:
-        raise errors.conflict("pods/binding", "", key[1], f"pod {key[1]} is being deleted, cannot be assigned to a host")
+        raise errors.conflict(
+            "pods/binding", "", key[1], f"pod {key[1]} is being deleted, cannot be assigned to a host"
+        )
     if spec.get("nodeName"):
         why = f'pod {key[1]} is already assigned to node "{spec["nodeName"]}"'
         raise errors.conflict("pods/binding", "", key[1], why)
@@ -75,18 +84,27 @@ def evict(objects: Objects, pods: Resource, key: Key, body: Object, *, dry_run: 
     Raises:
         Refused: 404; 429 where a budget has nothing left; 500 where several budgets cover the pod.
     """
+    _check_name(body.get("metadata") or {}, key, "Eviction")
     item = objects.find(pods, key)
     asked: dict[str, Any] = body.get("deleteOptions") or {}
     options = DeleteOptions(
         grace=asked.get("gracePeriodSeconds"),
         uid=(asked.get("preconditions") or {}).get("uid", ""),
         version=(asked.get("preconditions") or {}).get("resourceVersion", ""),
-        dry_run=dry_run,
+        dry_run=dry_run or bool(asked.get("dryRun")),
     )
     phase = item.obj.get("status", {}).get("phase")
     if phase not in {"Succeeded", "Failed", "Pending"} and "deletionTimestamp" not in item.obj["metadata"]:
-        _charge_budget(objects, item, dry_run=dry_run)
+        _charge_budget(objects, item, dry_run=options.dry_run)
+    if not options.dry_run and not options.version and "deletionTimestamp" not in item.obj["metadata"]:
+        why = "Eviction API: evicting"
+        objects.write(pods, item, disrupted(item.obj, "EvictionByEvictionAPI", why, objects.clock.timestamp()))
     objects.delete(pods, key, options)
+
+
+def _check_name(metadata: Object, key: Key, kind: str) -> None:
+    if metadata.get("name", key[1]) != key[1]:
+        raise errors.bad_request(f"name in URL does not match name in {kind} object")
 
 
 def _charge_budget(objects: Objects, pod: Item, *, dry_run: bool) -> None:
@@ -97,7 +115,9 @@ def _charge_budget(objects: Objects, pod: Item, *, dry_run: bool) -> None:
     if not covering:
         return
     if len(covering) > 1:
-        raise errors.internal("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
+        raise errors.internal(
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        )
     budget = covering[0]
     status = budget.obj.get("status") or {}
     name = budget.key[1]
@@ -111,19 +131,18 @@ def _charge_budget(objects: Objects, pod: Item, *, dry_run: bool) -> None:
     allowed = status.get("disruptionsAllowed", 0)
     if allowed <= 0:
         needed, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+        text = f"The disruption budget {name} needs {needed} healthy pods and has {healthy} currently"
         raise errors.too_many(
             "Cannot evict pod as it would violate the pod's disruption budget.",
             retry_after=0,
             causes=[{"reason": "DisruptionBudget",
-                     "message": f"The disruption budget {name} needs {needed} healthy pods and has {healthy} currently"}],
+                     "message": text}],
         )  # fmt: skip
     if dry_run:
         return
     disrupted = {**(status.get("disruptedPods") or {}), pod.key[1]: objects.clock.timestamp()}
     charged = {**status, "disruptionsAllowed": allowed - 1, "disruptedPods": disrupted}
-    collection.put(
-        budget.key, {**budget.obj, "metadata": dict(budget.obj["metadata"]), "status": charged}
-    )
+    collection.put(budget.key, {**budget.obj, "metadata": dict(budget.obj["metadata"]), "status": charged})
 
 
 def _selects(budget: Object, labels: dict[str, str]) -> bool:
@@ -209,4 +228,3 @@ def _selector_text(selector: Object) -> str:
     parts = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or selector).items())
              if isinstance(value, str)]  # fmt: skip
     return ",".join(parts)
-

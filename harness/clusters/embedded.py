@@ -72,14 +72,14 @@ class EmbeddedBackend(ClusterBackend):
 
 
 def start_process(
-    kubeconfig: Path, *, fleet: str, seed: int, port: int, log: Path, detached: bool = False
+    kubeconfig: Path, *, fleet: str, seed: int, port: int, log: Path, host: str = "127.0.0.1", detached: bool = False
 ) -> tuple["subprocess.Popen[bytes]", str]:
     """Start the server process and wait until it answers; returns it and its URL.
 
     Raises:
         ClusterError: it did not start; the message has its reason.
     """
-    asked = {"kubeconfig": str(kubeconfig), "fleet": fleet, "seed": seed, "port": port}
+    asked = {"kubeconfig": str(kubeconfig), "fleet": fleet, "seed": seed, "port": port, "host": host}
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as sink:
         process = subprocess.Popen(  # noqa: S603 our own interpreter, no shell
@@ -88,6 +88,7 @@ def start_process(
             stdout=subprocess.PIPE,
             stderr=sink,
             start_new_session=detached,
+            process_group=None if detached else 0,  # Ctrl-C is for whoever started us; they stop us last
             preexec_fn=None if detached else die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
         )
     assert process.stdout is not None  # noqa: S101
@@ -99,4 +100,3 @@ def start_process(
         why = said.get("error") or log.read_text(errors="replace").strip() or "it ended without a word"
         raise ClusterError(f"the embedded API server did not start: {why}")
     return process, str(said["url"])
-

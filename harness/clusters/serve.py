@@ -23,14 +23,17 @@ import uvloop
 from harness.apiserver.access import identify, kubeconfig, make_credentials, server_context, write_private
 from harness.apiserver.assembly import build_server
 from harness.apiserver.http import HttpServer
+from harness.apiserver.identity import Identity
 from harness.apiserver.inprocess import InProcessTransport
-from harness.errors import ClusterError
+from harness.errors import ClusterError, HarnessError
 from harness.nodes.agent import NodeAgents
 from harness.nodes.fleet import load_fleet, node_manifest
 from scheduler.api.clock import WallClock
 from scheduler.api.transport import Request
 
 LOOPBACK = "127.0.0.1"
+# Stored objects are trees without cycles; at Python's own pace the collector looks at all of them time and again.
+SELDOM = (200_000, 50, 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,13 @@ async def _serve(
     transport = InProcessTransport(server, clock)
     agents = NodeAgents(transport, clock, seed=serving.seed)
     server.logs = agents.logs
-    listener = HttpServer(server, lambda header, certificate: identify(credentials, header, certificate))
+
+    def who(header: str, certificate: dict[str, object] | None) -> Identity | None:
+        scheme, _, token = header.partition(" ")
+        known = identify(credentials, header, certificate)
+        return known or (server.tokens.identify(token.strip()) if scheme.lower() == "bearer" else None)
+
+    listener = HttpServer(server, who)
     with tempfile.TemporaryDirectory(prefix="seatrial-") as folder:
         tls = server_context(credentials, Path(folder))
     try:
@@ -83,6 +92,7 @@ async def _serve(
     write_private(serving.kubeconfig, kubeconfig(credentials, url))
     gc.collect()
     gc.freeze()  # what is here now stays: the collector need not look at it again
+    gc.set_threshold(*SELDOM)
     try:
         said = ready(url)
         if said is not None:
@@ -113,7 +123,7 @@ def main() -> int:
 
     try:
         serve(serving, ready)
-    except ClusterError as error:
+    except HarnessError as error:
         print(json.dumps({"error": str(error)}), flush=True)  # noqa: T201
         return 2
     finally:

@@ -37,7 +37,9 @@ class SimulatedNodes(Cluster):
 
         if waiting and not self.wait(ready, within=READY_WITHIN):
             late = sorted(waiting - {one["metadata"]["name"] for one in self._list(NODES) if is_ready(one)})
-            raise ClusterError(f"not Ready with their devices within {READY_WITHIN:.0f} s: {', '.join(late) or 'devices'}")
+            raise ClusterError(
+                f"not Ready with their devices within {READY_WITHIN:.0f} s: {', '.join(late) or 'devices'}"
+            )
 
     def remove_node(self, name: str) -> None:
         expect(self.call(Request("DELETE", f"{NODES}/{name}")), f"remove node {name!r}")

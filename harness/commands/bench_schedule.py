@@ -22,6 +22,8 @@ def schedule(
     repeat: Positive = 3,
     seed: int = 0,
     through: Literal["core", "http"] = "core",
+    rate: Annotated[float | None, Parameter(validator=validators.Number(gt=0))] = None,
+    subject: str | None = None,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
     """Place pods on a cluster of 8-GPU nodes and print throughput and latency.
@@ -34,18 +36,36 @@ def schedule(
         repeat: How often; figures are medians with the lowest and the highest.
         seed: Decides which pod has which shape, and ties between nodes.
         through: core: our scheduler's decisions alone. http: API server and scheduler as processes of their own.
+        rate: With --through http: pods per second that arrive, independently; left out, as fast as they are taken.
+        subject: With --through http: seatrial (the default), or the command line of another scheduler.
         json_: Print figures as JSON.
     """
-    if through == "http":
-        raise UsageError("bench schedule --through http is not there yet; use --through core")
+    for flag, value in (("--rate", rate), ("--subject", subject)):
+        if value is not None and through == "core":
+            raise UsageError(
+                f"{flag} {value} needs --through http: the core alone knows no time and no other scheduler"
+            )
     size = Size(nodes, pods, repeat, run, seed)
-    figures = bench_core(size, mix_named(mix), lambda text: print(text, file=sys.stderr))
+
+    def progress(text: str) -> None:
+        print(text, file=sys.stderr)
+
+    if through == "http":
+        from harness.bench.through_http import bench_http
+
+        figures = bench_http(size, mix_named(mix), progress, rate=rate, subject=subject or "seatrial")
+    else:
+        figures = bench_core(size, mix_named(mix), progress)
     if json_:
         print(json.dumps(figures, indent=2))
         return
-    rate, decision = figures["pods_per_second"], figures["decision_us"]
+    speed = figures["pods_per_second"]
     print(f"{nodes:,} nodes, {pods:,} pods, mix {mix} ({figures['shapes']} shapes, {run} in a row), through {through}")
-    print(f"throughput  {rate['median']:,.0f} pods/s (lowest {rate['low']:,.0f}, highest {rate['high']:,.0f})")
-    print(f"a decision  {decision['p50']} us median, {decision['p99']} us p99")
+    print(f"throughput  {speed['median']:,.0f} pods/s (lowest {speed['low']:,.0f}, highest {speed['high']:,.0f})")
+    if decision := figures.get("decision_us"):
+        print(f"a decision  {decision['p50']} us median, {decision['p99']} us p99")
+    elif latency := figures["latency_ms"]:
+        print(f"latency     {latency['p50']:,} ms median, {latency['p99']:,} ms p99, from create to bound")
     print(f"placed      {figures['placed']:,}, not placed {figures['unplaced']:,}")
     print(f"limit       {figures['limit']}")
+    print("valid       " + ("yes" if figures["valid"] else "no: " + "; ".join(figures["invalid_because"])))

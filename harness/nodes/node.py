@@ -12,13 +12,17 @@ import msgspec
 
 from harness.devices.grants import DSMLU_ASSIGNED
 from harness.devices.provider import Device, Driver, Link
+from harness.errors import UsageError
+from harness.hami.protocol import SHIPPED, VERSION_LABEL, HamiHost
 from harness.nodes import devices as device_object
 from harness.nodes.admission import UNEXPECTED, Books, Refused
 from harness.nodes.capacity import Sized, capacity_and_allocatable, quantities
 from harness.nodes.pods import BoundPod, decode_pod, requests_of
 from harness.nodes.runtimes.protocol import ContainerState, Runtime, Work
 from harness.nodes.status import granted_before, phase_of, refused_status, running_status, seen_states
+from harness.nodes.usage import NodeUse, scripted_use
 from harness.nodes.writer import DEVICES, NODES, Writer, pod_path, then
+from scheduler.api import device as words
 from scheduler.api.clock import Clock
 from scheduler.api.core import HOSTNAME_LABEL
 from scheduler.api.quantity import QuantityError
@@ -76,6 +80,7 @@ class NodeAgent:
         self._devices: tuple[Device, ...] = ()
         self._published: list[Manifest] = []
         self._names: set[str] = set()  # resources last written to the node
+        self._missed: dict[str, tuple[bool, msgspec.Raw]] = {}  # pods that changed while frozen, by uid
         self.frozen = False
         self.ready = True
 
@@ -90,6 +95,7 @@ class NodeAgent:
         """Publish the Device object, then labels and taints, then a Ready status: whoever sees Ready sees the rest."""
         self._read_hardware()
         marks = self._labels(labels)
+        self._books.hami = self._hami(labels)
 
         def say_ready() -> None:
             self._write_status()
@@ -105,16 +111,42 @@ class NodeAgent:
 
     def refresh(self) -> None:
         """Look at the hardware again and publish what has changed."""
-        before = self._devices
+        if self.frozen:
+            return
+        before, labels = self._devices, self._device_labels()
         self._read_hardware()
         if self._devices != before:
             self._publish(None)
             self._write_status()
+            self._relabel(labels, self._device_labels())
+
+    def _relabel(self, before: dict[str, str], now: dict[str, str]) -> None:
+        """Koordinator's manager copies labels of the Device to the Node and never takes one away."""
+        changed = {name: value for name, value in now.items() if before.get(name) != value}
+        if changed:
+            self._writer.strategic(f"{NODES}/{self.name}", {"metadata": {"labels": changed}})
 
     def set_ready(self, ready: bool) -> None:
         """Say that the node is Ready, or that it is not."""
         self.ready = ready
         self._write_status()
+
+    def freeze(self) -> None:
+        """Hear and say nothing; containers go on."""
+        self.frozen = True
+
+    def thaw(self) -> None:
+        """Catch up with what has happened meanwhile, then say how the node and its pods are."""
+        self.frozen = False
+        missed, self._missed = self._missed, {}
+        for uid, (deleting, raw) in missed.items():
+            self.pod_set(uid, deleting, raw)
+        self._read_hardware()
+        self._publish(None)
+        self._write_status()
+        for run in self._runs.values():
+            if run.states:
+                self._write_pod(run)
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -136,6 +168,13 @@ class NodeAgent:
         shown = device_object.reported(self._devices)
         cards = [one for one in shown if one.kind == "gpu"]
         return device_object.labels(shown, self.hardware.driver(cards[0].vendor) if cards else None)
+
+    def _hami(self, labels: dict[str, str]) -> HamiHost:
+        """The fleet's own word on versions goes before the hardware's: a label can make a host an older one."""
+        driver = labels.get(words.GPU_DRIVER_LABEL, "")
+        if not driver and any(one.vendor == "nvidia" for one in self._devices):
+            driver = self.hardware.driver("nvidia").driver
+        return HamiHost(driver, labels.get(VERSION_LABEL, SHIPPED))
 
     def _publish(self, done: Callable[[Response], object] | None) -> None:
         """Create the Device object or change our part of it; labels and annotations of others stay."""
@@ -199,6 +238,7 @@ class NodeAgent:
     def pod_set(self, uid: str, deleting: bool, raw: msgspec.Raw) -> None:
         """A pod bound to this node is there, or has changed."""
         if self.frozen:
+            self._missed[uid] = (deleting, msgspec.Raw(bytes(raw)))
             return
         run = self._runs.get(uid)
         if run is not None:
@@ -214,6 +254,7 @@ class NodeAgent:
     def pod_gone(self, uid: str) -> None:
         """The object of a pod is gone; whatever is left of the pod goes too."""
         self._refused.discard(uid)
+        self._missed.pop(uid, None)
         run = self._runs.pop(uid, None)
         if run is not None:
             self._books.release(uid)
@@ -231,6 +272,19 @@ class NodeAgent:
     def pods_on(self, kind: str, minor: int) -> list[Work]:
         """The pods that hold a part of a device."""
         return [self._runs[uid].work for uid in self._books.holders((kind, minor)) if uid in self._runs]
+
+    def device_use(self) -> NodeUse | None:
+        """What the pods that run do with the cards; None while the node plays dead."""
+        if self.frozen:
+            return None
+        pods = []
+        for uid, run in self._runs.items():
+            if any(one.state == "running" for one in run.states):
+                try:
+                    pods.append(scripted_use(run.work.pod, self._books.shares(uid)))
+                except UsageError as error:
+                    log.warning("usage refused node=%s why=%s", self.name, error)
+        return NodeUse(self._devices, tuple(pods))
 
     def close(self) -> None:
         """End everything without telling the API: the node is gone."""

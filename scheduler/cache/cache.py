@@ -106,6 +106,13 @@ class Cache:
             or before.status.allocatable != node.status.allocatable
         ):
             self.columns.touch_static(row)
+        if (
+            before is None
+            or before.metadata.labels != node.metadata.labels
+            or before.metadata.annotations != node.metadata.annotations
+        ):
+            for listener in self._listeners:
+                listener.node_set(node, before)
         if before is None:
             for listener in self._listeners:
                 listener.node_added(node.name)

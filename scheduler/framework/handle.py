@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from scheduler.api.clock import Clock
 from scheduler.api.core import PodDisruptionBudget
@@ -14,7 +14,6 @@ from scheduler.framework.status import Status
 
 if TYPE_CHECKING:
     from scheduler.framework.runner import Runner
-
 
 T = TypeVar("T")
 
@@ -76,17 +75,17 @@ class Handle:
         self.budgets: dict[str, PodDisruptionBudget] = {}  # by namespace/name
         self.debug = DebugFlags()
         self._runners: dict[str, Runner] = {}
-        self._shared: dict[object, object] = {}
+        self._shared: dict[type[Any], Any] = {}
 
     @property
     def columns(self) -> NodeColumns:
         return self.cache.columns
 
-    def shared(self, kind: Callable[[Cache], T]) -> T:
-        """The one `kind` that all plugins of all profiles share, made when first asked for."""
+    def shared(self, kind: type[T], make: Callable[[], T] | None = None) -> T:
+        """The one object of this kind that plugins of all profiles share; made of the cache, or by `make`, if new."""
         if kind not in self._shared:
-            self._shared[kind] = kind(self.cache)
-        return self._shared[kind]  # type: ignore[return-value]
+            self._shared[kind] = make() if make is not None else kind(self.cache)  # type: ignore[call-arg]
+        return cast("T", self._shared[kind])
 
     def register(self, runner: "Runner") -> None:
         self._runners[runner.scheduler_name] = runner

@@ -8,14 +8,14 @@ that pods alike in all of them can share one verdict. A plugin that can judge ma
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import numpy as np
 
-from scheduler.api.core import Pod
+from scheduler.api.core import Node, Pod
 from scheduler.cache.columns import Batch, Bools, Ints
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Status
@@ -237,10 +237,11 @@ class PreBind(Plugin):
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Labels and annotations for a pod that is being bound."""
+    """Labels and annotations for a pod that is being bound, and for its node."""
 
     annotations: Mapping[str, str]
     labels: Mapping[str, str]
+    node_annotations: Mapping[str, str] = field(default_factory=dict)  # for the node, before anything else is written
 
 
 NO_MARKS = Marks({}, {})
@@ -251,6 +252,9 @@ class Listener(ABC):
 
     def node_added(self, name: str) -> None:  # noqa: B027 most listeners do not mind
         """The node exists now and has its row."""
+
+    def node_set(self, node: Node, before: Node | None) -> None:  # noqa: B027 likewise
+        """A node is new (`before` is None), or its labels or annotations are; comes before `node_added`."""
 
     @abstractmethod
     def pod_placed(self, info: "PodInfo") -> None:

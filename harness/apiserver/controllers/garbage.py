@@ -4,8 +4,8 @@ A dependent goes when the last of its owners is gone. An owner deleted in the fo
 that block it are gone; one whose dependents are to be orphaned first loses them.
 """
 
-from harness.apiserver.errors import Refused
 from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.errors import Refused
 from harness.apiserver.objects import DeleteOptions, Objects
 from harness.apiserver.resources import Registry
 from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
@@ -91,7 +91,11 @@ class GarbageCollector:
             if any(one.get("uid") == uid and one.get("blockOwnerDeletion") for one in owners):
                 blocking = True
             if "deletionTimestamp" not in found.obj["metadata"]:
-                self._delete(dependent, found, "Foreground" if self._dependents.get(found.obj["metadata"]["uid"]) else "Background")
+                self._delete(
+                    dependent,
+                    found,
+                    "Foreground" if self._dependents.get(found.obj["metadata"]["uid"]) else "Background",
+                )
         if not blocking:
             self._release(place, item, FOREGROUND)
 

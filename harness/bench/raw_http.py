@@ -1,0 +1,185 @@
+"""An HTTP/1.1 client that costs as little as one in Python can: rendered requests, a few connections, one watch.
+
+For benchmarks, where the client shares two cores with what it measures. Only what is measured is read: status codes of
+answers, lines of a watch. Built on asyncio and httptools; use it on a running loop.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import cast
+from urllib.parse import urlsplit
+
+import httptools
+
+from harness.clusters.kubeconfig import Access
+from harness.errors import ClusterError
+
+Answered = Callable[[int], None]  # gets the status code
+
+
+class _Line(asyncio.Protocol):
+    """One connection, one request at a time."""
+
+    def __init__(self, owner: "RawClient") -> None:
+        self._owner = owner
+        self._parser = httptools.HttpResponseParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._answered: Answered | None = None
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._parser.feed_data(data)
+
+    def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 asyncio's signature
+        self._transport = None
+        self.gone.set_result(None)
+        if self._answered is not None:
+            answered, self._answered = self._answered, None
+            answered(0)
+
+    def carry(self, data: bytes, answered: Answered) -> None:
+        assert self._transport is not None  # noqa: S101
+        self._answered = answered
+        self._transport.write(data)
+
+    def on_message_complete(self) -> None:
+        code = self._parser.get_status_code()
+        self._parser = httptools.HttpResponseParser(self)
+        answered, self._answered = self._answered, None
+        if answered is not None:
+            answered(code)
+        self._owner.idle(self)
+
+    def close(self) -> None:
+        self._answered = None
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class _Watch(asyncio.Protocol):
+    """One stream; hands over whole lines."""
+
+    def __init__(self, on_line: Callable[[bytes], None], began: "asyncio.Future[None]") -> None:
+        self._on_line, self._began = on_line, began
+        self._parser = httptools.HttpResponseParser(self)
+        self._rest = b""
+        self.transport: asyncio.Transport | None = None
+        self.lost = False
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._parser.feed_data(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.lost = True
+        self.gone.set_result(None)
+        if not self._began.done():
+            self._began.set_exception(ClusterError(f"the watch was closed before it began: {error or 'no reason'}"))
+
+    def on_headers_complete(self) -> None:
+        code = self._parser.get_status_code()
+        if code != 200:
+            self._began.set_exception(ClusterError(f"the watch was refused with {code}"))
+        else:
+            self._began.set_result(None)
+
+    def on_body(self, body: bytes) -> None:
+        *lines, self._rest = (self._rest + body).split(b"\n")
+        for line in lines:
+            if line:
+                self._on_line(line)
+
+    def on_message_complete(self) -> None:
+        self.lost = True
+
+
+class RawClient:
+    """Posts to one API server over `connections` connections; more requests than that wait in their order."""
+
+    def __init__(self, access: Access, *, connections: int = 16) -> None:
+        self._access, self.connections = access, connections
+        where = urlsplit(access.url)
+        assert where.hostname is not None  # noqa: S101 load_access has seen to it
+        self._where = (where.hostname, where.port or (443 if access.tls else 80))
+        head = [f"Host: {where.netloc}", "Accept: application/json"]
+        self._head = "\r\n".join(head + [f"{name}: {value}" for name, value in access.headers.items()])
+        self._base = where.path
+        self._idle: list[_Line] = []
+        self._lines: list[_Line] = []
+        self._waiting: deque[tuple[bytes, Answered]] = deque()
+        self.watch: _Watch | None = None
+
+    async def connect(self) -> None:
+        """
+        Raises:
+            OSError: nobody answers there.
+        """
+        loop = asyncio.get_running_loop()
+        for _ in range(self.connections):
+            _, line = await loop.create_connection(lambda: _Line(self), *self._where, ssl=self._access.tls)
+            self._lines.append(line)
+        self._idle = list(self._lines)
+
+    def render(self, path: str, body: bytes, *, method: str = "POST", content_type: str = "application/json") -> bytes:
+        """The bytes of a request."""
+        head = f"{method} {self._base}{path} HTTP/1.1\r\n{self._head}\r\nContent-Type: {content_type}\r\n"
+        return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+    def send(self, data: bytes, answered: Answered) -> None:
+        if self._idle:
+            self._idle.pop().carry(data, answered)
+        else:
+            self._waiting.append((data, answered))
+
+    def idle(self, line: _Line) -> None:
+        if self._waiting:
+            line.carry(*self._waiting.popleft())
+        else:
+            self._idle.append(line)
+
+    async def send_all(self, requests: Iterable[bytes]) -> list[int]:
+        """Send all as fast as they are answered; their status codes, in no particular order."""
+        pending = list(requests)
+        codes: list[int] = []
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def answered(code: int) -> None:
+            codes.append(code)
+            if len(codes) == len(pending):
+                done.set_result(None)
+
+        for data in pending:
+            self.send(data, answered)
+        if pending:
+            await done
+        return codes
+
+    async def follow(self, path: str, on_line: Callable[[bytes], None]) -> None:
+        """Open a watch and return once it has begun.
+
+        Raises:
+            ClusterError: it was refused.
+        """
+        loop = asyncio.get_running_loop()
+        began: asyncio.Future[None] = loop.create_future()
+        _, self.watch = await loop.create_connection(lambda: _Watch(on_line, began), *self._where, ssl=self._access.tls)
+        assert self.watch.transport is not None  # noqa: S101
+        self.watch.transport.write(f"GET {self._base}{path} HTTP/1.1\r\n{self._head}\r\n\r\n".encode())
+        await began
+
+    async def close(self) -> None:
+        """End all connections, and wait for that: a loop that closes before TLS has let go complains."""
+        for line in self._lines:
+            line.close()
+        ends = [line.gone for line in self._lines]
+        if self.watch is not None and self.watch.transport is not None:
+            self.watch.transport.abort()
+            ends.append(self.watch.gone)
+        await asyncio.gather(*ends)

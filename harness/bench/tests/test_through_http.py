@@ -1,0 +1,72 @@
+"""The benchmark itself: a small run with real processes, and when its figures do not count."""
+
+import re
+
+import pytest
+
+from harness.bench.core import Size
+from harness.bench.mixes import mix
+from harness.bench.through_http import Trial, _because, bench_http
+from harness.bench.usage import Usage
+
+
+@pytest.mark.parametrize(
+    ("rate", "pods"), [pytest.param(None, 120, id="as-fast-as-it-goes"), pytest.param(100.0, 60, id="paced")]
+)
+def test_every_pod_is_placed_and_accounted_for(rate: float | None, pods: int) -> None:
+    said: list[str] = []
+    figures = bench_http(Size(nodes=20, pods=pods, repeat=1), mix("cpu"), said.append, rate=rate)
+    assert (figures["placed"], figures["unplaced"]) == (pods, 0)
+    assert len(said) == 1
+    speed, interval = figures["pods_per_second"], figures["interval_s"]["median"]
+    assert speed["median"] == pytest.approx((pods - 1) / interval, rel=0.02)
+    if rate is not None:
+        assert interval == pytest.approx(pods / rate, rel=0.6)  # arrivals are independent: four standard deviations
+    assert 0 < figures["latency_ms"]["p50"] <= figures["latency_ms"]["p99"]
+    assert set(figures["cpu_us_per_pod"]) == {"API server", "scheduler", "client"}
+    assert figures["cpu_us_per_pod"]["scheduler"] > 0
+
+
+def _trial(**changes: object) -> Trial:
+    """A good one: a hundred pods at an even pace, but for the changes."""
+    trial = Trial(
+        sent={f"p{number}": number / 100 for number in range(100)},
+        bound={f"p{number}": number / 100 + 0.005 for number in range(100)},
+        late=[0.001] * 100,
+        usage=Usage(1.0, {"API server": 0.5, "scheduler": 0.5, "client": 0.3}, 0.05),
+    )
+    for name, value in changes.items():
+        setattr(trial, name, value)
+    return trial
+
+
+@pytest.mark.parametrize(
+    ("trial", "rate", "reason"),
+    [
+        pytest.param(_trial(), None, None, id="nothing-to-object-to"),
+        pytest.param(_trial(refused=[429]), None, r"pods were refused \(429\)", id="refused"),
+        pytest.param(_trial(refused=[0]), None, r"pods were refused \(no answer\)", id="no-answer"),
+        pytest.param(_trial(twice=1), None, "a pod was shown on two nodes", id="bound-twice"),
+        pytest.param(_trial(watch_lost=True), None, "the watch ended", id="watch-lost"),
+        pytest.param(_trial(usage=Usage(1.0, {"client": 0.95}, 0.0)), None, "the client was the limit", id="client"),
+        pytest.param(_trial(usage=Usage(1.0, {"client": 0.1}, 0.7)), None, "other programs used", id="shared-machine"),
+        pytest.param(_trial(late=[0.05] * 100), 100.0, "generator lag", id="late"),
+        pytest.param(_trial(bound={"p0": 0.1, "p1": 0.2, "p2": 4.0}), 100.0, None, id="a-paced-run-may-have-a-tail"),
+        pytest.param(
+            _trial(bound={f"p{n}": n / 100 + (5 if n == 99 else 0) for n in range(100)}), None, "stragglers", id="tail"
+        ),
+    ],
+)
+def test_why_figures_do_not_count(trial: Trial, rate: float | None, reason: str | None) -> None:
+    found = _because(trial, rate)
+    if reason is None:
+        assert found == []
+    else:
+        assert len(found) == 1
+        assert re.search(reason, found[0])
+
+
+def test_throughput_counts_the_gaps_between_bindings() -> None:
+    trial = Trial(sent={"a": 0.0, "b": 0.0, "c": 0.0}, bound={"a": 1.0, "b": 1.5, "c": 2.0})
+    assert trial.pods_per_second == pytest.approx(2.0)
+    assert sorted(trial.latencies) == pytest.approx([1000, 1500, 2000])

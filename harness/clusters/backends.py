@@ -1,0 +1,30 @@
+"""The table of backends: name → class, imported when it is asked for."""
+
+import importlib
+from pathlib import Path
+
+from harness.clusters.protocol import ClusterBackend
+from harness.errors import UsageError
+
+VIRTUAL, EMBEDDED = "virtual", "embedded"
+BACKENDS = {  # name → where it is, and what help says of it
+    EMBEDDED: ("harness.clusters.embedded:EmbeddedBackend", "our own API server and simulated nodes, as a process"),
+    VIRTUAL: ("harness.clusters.virtual:VirtualBackend", "the same inside this process, in virtual time"),
+}
+
+
+def backend_named(name: str, *, seed: int = 0, kubeconfig: Path | None = None) -> ClusterBackend:
+    """
+    Raises:
+        UsageError: no such backend, or one that cannot be used here.
+    """
+    if name not in BACKENDS:
+        raise UsageError(f"no backend {name!r}; expected one of: {', '.join(BACKENDS)}")
+    if kubeconfig is not None:
+        raise UsageError(f"--kubeconfig: backend {name!r} makes its own cluster and takes no kubeconfig")
+    module, _, attribute = BACKENDS[name][0].partition(":")
+    backend: ClusterBackend = getattr(importlib.import_module(module), attribute)(seed=seed)
+    why = backend.probe()
+    if why is not None:
+        raise UsageError(f"backend {name!r} cannot be used here: {why}")
+    return backend

@@ -1,0 +1,93 @@
+"""Clusters that outlive the command that started them: which there are, and how they are ended.
+
+One small file for each, in the user's state folder; a file whose process is gone is cleared away by whoever finds it.
+"""
+
+import json
+import os
+import signal
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from harness.apiserver.access import write_private
+from harness.errors import UsageError
+
+STOP_WITHIN = 15.0
+DEFAULT_NAME = "seatrial"
+
+
+@dataclass(frozen=True, slots=True)
+class Detached:
+    """A running cluster: its processes (server first), each with its start time, so that no stranger is hit."""
+
+    name: str
+    url: str
+    kubeconfig: str
+    processes: tuple[tuple[int, int], ...]
+
+    @property
+    def alive(self) -> bool:
+        return any(started_at(pid) == start for pid, start in self.processes)
+
+
+def state_folder() -> Path:
+    """Where the files are: `$XDG_STATE_HOME/seatrial/clusters`."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "seatrial" / "clusters"
+
+
+def log_file(name: str) -> Path:
+    """What a cluster's processes have to say."""
+    return state_folder() / f"{name}.log"
+
+
+def find(name: str) -> Detached | None:
+    """The cluster of that name, if it runs."""
+    path = state_folder() / f"{name}.json"
+    try:
+        given = json.loads(path.read_bytes())
+        found = Detached(**{**given, "processes": tuple((pid, start) for pid, start in given["processes"])})
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError) as error:
+        raise UsageError(f"{path}: not a file of ours ({error}); remove it if no cluster {name!r} runs") from error
+    if found.alive:
+        return found
+    path.unlink(missing_ok=True)
+    return None
+
+
+def names() -> list[str]:
+    """All clusters that run."""
+    return sorted(path.stem for path in state_folder().glob("*.json") if find(path.stem) is not None)
+
+
+def remember(cluster: Detached) -> None:
+    """Write the cluster's file, for the user's eyes only."""
+    write_private(state_folder() / f"{cluster.name}.json", json.dumps(asdict(cluster)).encode())
+
+
+def end(cluster: Detached) -> None:
+    """Stop its processes, the newest first, and clear its files away."""
+    for pid, start in reversed(cluster.processes):
+        if started_at(pid) == start:
+            os.kill(pid, signal.SIGTERM)
+            deadline = time.monotonic() + STOP_WITHIN  # real processes end in real time
+            while started_at(pid) == start and time.monotonic() < deadline:
+                time.sleep(0.02)
+            if started_at(pid) == start:
+                os.kill(pid, signal.SIGKILL)
+    (state_folder() / f"{cluster.name}.json").unlink(missing_ok=True)
+    Path(cluster.kubeconfig).unlink(missing_ok=True)
+    log_file(cluster.name).unlink(missing_ok=True)
+
+
+def started_at(pid: int) -> int:
+    """When a process began, in clock ticks since boot; 0 if there is none (a zombie counts as none)."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    fields = text.rpartition(")")[2].split()
+    return 0 if fields[0] in {"Z", "X"} else int(fields[19])

@@ -1,0 +1,48 @@
+"""`seatrial devices`: what is in this machine, or in a simulated one, as the real providers see it."""
+
+import json
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from harness.devices.provider import Device
+
+
+def devices(*, fake: str | None = None, json_: Annotated[bool, Parameter(name="--json", negative="")] = False) -> int:
+    """Print accelerators and NICs with their identity, health and place; or say per vendor why there is nothing.
+
+    Args:
+        fake: Look at a simulated machine instead: a server or device model of the catalogue, as in dgx-h100 or a10.
+        json_: Print JSON.
+    """
+    from harness.devices.survey import survey
+
+    found, missing = survey(fake)
+    if json_:
+        rows = [_row(one) for one in found]
+        print(json.dumps({"devices": rows, "missing": missing}, indent=2))
+        return 0
+    for one in found:
+        row = _row(one)
+        place = f"NUMA {row['numa']}" if row["numa"] is not None else "no NUMA node"
+        memory = f"{row['memory_mib']:,} MiB" if row["memory_mib"] else ""
+        health = "healthy" if row["healthy"] else f"unhealthy: {row['health']}"
+        print(f"{row['kind']:<5}{row['minor']:>3}  {row['model']:<28}{memory:>12}  {row['bus']:<14}{place:<14}{health}")
+    for vendor, why in missing.items():
+        print(f"{vendor}: nothing here: {why}")
+    return 0
+
+
+def _row(one: Device) -> dict[str, Any]:
+    return {
+        "vendor": one.vendor,
+        "kind": one.kind,
+        "minor": one.minor,
+        "id": one.uuid,
+        "model": one.model,
+        "memory_mib": one.memory >> 20,
+        "bus": one.bus_id,
+        "numa": one.numa,
+        "healthy": one.health.ok,
+        "health": one.health.message or one.health.code,
+    }

@@ -1,0 +1,127 @@
+"""`seatrial load`: Locust users that create, watch and delete pods, and what the cluster made of it."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from harness.errors import UsageError
+from harness.load.settings import LoadSettings
+
+PAGE_PORT = 8089
+
+
+def load(
+    *,
+    users: int = 20,
+    rate: float = 10.0,
+    arrivals: Literal["poisson", "constant", "burst", "ramp"] = "poisson",
+    seconds: float = 10.0,
+    mix: str = "mixed",
+    hold: float = 1.0,
+    drain: float = 30.0,
+    processes: int = 1,
+    kubeconfig: Path | None = None,
+    backend: Literal["embedded"] | None = None,
+    fleet: str | None = None,
+    subject: str | None = None,
+    scheduler_name: str = "",
+    seed: int = 0,
+    samples: Path | None = None,
+    web: Annotated[bool, Parameter(negative="")] = False,
+    json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> int:
+    """Submit pods at a given rate and print how fast they were bound. Ends with 1 if a pod was lost or bound twice.
+
+    Without --kubeconfig, an embedded cluster and our scheduler are started, and stopped afterwards. With it, whatever
+    schedules there is measured. The pods live in a namespace of their own, which is deleted in the end.
+
+    Args:
+        users: How many requests may be on their way at a time.
+        rate: Pods per second; of a ramp, at its end.
+        arrivals: poisson: independently. constant: evenly. burst: every 2 s at once. ramp: from 0 up to the rate.
+        seconds: How long pods arrive.
+        mix: Which pods: mixed, whole, shared, bytes, cpu, or a YAML file of shapes.
+        hold: Seconds from a pod's binding to its deletion; rate x hold pods must fit into the fleet.
+        drain: Seconds after the last arrival that bindings and deletions are waited for.
+        processes: Over how many processes the users are spread, where one core is not enough.
+        kubeconfig: The cluster; without it, one is started.
+        backend: Which cluster to start.
+        fleet: Nodes of the cluster that is started: a name or a fleet file.
+        subject: Which scheduler to start with the cluster: seatrial, none, or a command line.
+        scheduler_name: The pods' schedulerName; by default the cluster's own default.
+        seed: Decides when pods arrive and which shape each has.
+        samples: Where to write each pod's life, a JSON object on each line.
+        web: Show Locust's page until Ctrl-C.
+        json_: Print figures as JSON.
+    """
+    settings = LoadSettings(
+        users=users, rate=rate, arrivals=arrivals, seconds=seconds, mix=mix, hold=hold, drain=drain,
+        processes=processes, seed=seed, scheduler=scheduler_name, web_port=PAGE_PORT if web else 0,
+    )  # fmt: skip
+    if kubeconfig is not None and (backend is not None or fleet is not None):
+        flag = "--backend" if backend is not None else "--fleet"
+        raise UsageError(f"{flag} is for a cluster that is started here; it cannot go with --kubeconfig")
+    with _target(kubeconfig, fleet=fleet, subject=subject, seed=seed) as where:
+        from harness.load.run import run_load
+
+        result = run_load(settings, where, progress=_say, samples=samples).as_json()
+    if json_:
+        print(json.dumps(result, indent=2))
+    else:
+        _show(result)
+    return 0 if result["bound_once"] and result["created"] else 1
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+@contextmanager
+def _target(kubeconfig: Path | None, *, fleet: str | None, subject: str | None, seed: int) -> Iterator[Path]:
+    """The kubeconfig to use, with cluster and scheduler running as asked."""
+    from harness.subject.protocol import DEPLOYED, NONE, OURS, open_subject
+
+    if kubeconfig is not None:
+        if subject not in {None, NONE, DEPLOYED}:
+            raise UsageError(
+                f"--subject {subject} is for a cluster that is started here; with --kubeconfig, start the scheduler"
+                f" yourself, as in `seatrial scheduler --kubeconfig {kubeconfig}`"
+            )
+        yield kubeconfig
+        return
+    from harness.clusters.embedded import EmbeddedBackend
+    from harness.nodes.fleet import DEFAULT
+
+    _say("starting an embedded cluster and the scheduler")
+    with (
+        EmbeddedBackend(seed=seed).start(fleet=fleet or DEFAULT) as cluster,
+        open_subject(subject or OURS, cluster, seed=seed),
+    ):
+        assert cluster.endpoint is not None  # noqa: S101 an embedded cluster has one
+        yield cluster.endpoint.kubeconfig
+
+
+def _show(result: dict[str, Any]) -> None:
+    latency, throughput, validity = result["latency_ms"], result["throughput"], result["validity"]
+    print(
+        f"pods        {result['created']:,} created, {result['bound']:,} bound, {result['deleted']:,} deleted;"
+        f" {result['unbound']} never bound, {result['rebound']} bound twice"
+    )
+    if latency:
+        figures = ", ".join(f"{name} {value:g}" for name, value in latency.items())
+        print(f"latency     {figures} ms from create to bound")
+    if throughput:
+        print(
+            f"throughput  {throughput['pods_per_second']:,} pods/s from the first binding at"
+            f" {throughput['first_bind']:.1f} s to the last at {throughput['last_bind']:.1f} s"
+        )
+    late, behind = validity["generator_lag_ms"].get("p99", 0), validity["watch_lag_ms"].get("p99", 0)
+    busy = validity["client_cpu_share"]
+    print(f"generator   sent {late:g} ms late at p99, used {busy:.0%} of a core, its watch was {behind:g} ms behind")
+    print("valid       " + ("yes" if result["valid"] else "no: " + "; ".join(result["invalid_because"])))
+    print(f"samples     {result['samples']}")

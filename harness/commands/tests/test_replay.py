@@ -1,0 +1,99 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness import cli
+from harness.errors import UsageError
+
+Seatrial = Callable[..., int]
+
+
+@pytest.fixture
+def replay(tmp_path: Path) -> Seatrial:
+    """`seatrial replay openb` on a made-up trace: 6 cards, and pods that ask for 5.5."""
+    nodes, pods = tmp_path / "nodes.csv", tmp_path / "pods.csv"
+    nodes.write_text("sn,cpu_milli,memory_mib,gpu,model\na,32000,100,4,T4\nb,32000,100,2,P100\n")
+    rows = [f"p{number},1000,1,1,{milli}," for number, milli in enumerate([500] * 5 + [1000] * 3)] + ["q,1,1,0,0,"]
+    pods.write_text("\n".join(["name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec", *rows]))
+
+    def run(*arguments: str) -> int:
+        result: int = cli.app(["replay", "openb", "--nodes", str(nodes), "--pods", str(pods), *arguments])
+        return result
+
+    return run
+
+
+def test_json_has_the_documented_fields(replay: Seatrial, capsys: pytest.CaptureFixture[str]) -> None:
+    assert replay("--load", "1", "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["policy"], printed["seed"], printed["load"]) == ("fgd", 42, 1.0)
+    assert 91 < printed["arrived_percent"] <= 100
+    assert printed["gpu_allocated_percent"] == printed["arrived_percent"]
+    assert (printed["unplaced_pods"], "curve" in printed) == (0, False)
+    assert {"fragmented_percent", "seconds"} <= set(printed)
+
+
+def test_curve_adds_rows(replay: Seatrial, capsys: pytest.CaptureFixture[str]) -> None:
+    replay("--policy", "bestfit", "--curve", "--json")
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["curve"][-1]["arrived_percent"] == round(printed["arrived_percent"])
+    assert set(printed["curve"][0]) >= {"arrived_percent", "gpu_allocated_percent", "fragmented_percent"}
+
+
+def test_all_policies_with_two_seeds(replay: Seatrial, capsys: pytest.CaptureFixture[str]) -> None:
+    replay("--policy", "all", "--seeds", "2", "--seed", "7", "--json")
+    captured = capsys.readouterr()
+    results = json.loads(captured.out)["policies"]
+    assert len(results) == 7
+    for result in results:
+        assert result["seeds"] == [7, 8]
+        assert result["gpu_allocated_percent"]["low"] <= result["gpu_allocated_percent"]["high"] <= 100
+    assert len(captured.err.splitlines()) == 14  # progress
+
+
+def test_the_table_has_a_line_a_policy(replay: Seatrial, capsys: pytest.CaptureFixture[str]) -> None:
+    replay("--policy", "random", "--seeds", "2")
+    header, line = capsys.readouterr().out.splitlines()
+    assert header.split()[:3] == ["policy", "arrived_percent", "gpu_allocated_percent"]
+    assert line.startswith("random ")
+    assert "±" in line
+
+
+def test_check_is_refused_for_a_trace_too_coarse(replay: Seatrial) -> None:
+    """Pods of half a card, on six cards, arrive at 125 % and at 133 %, not at 130 %."""
+    with pytest.raises(UsageError, match=r"no pod of this trace arrives at 1[03]0 %"):
+        replay("--check")
+
+
+def test_check_exits_with_1_when_a_figure_is_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes, pods = tmp_path / "nodes.csv", tmp_path / "pods.csv"
+    nodes.write_text("sn,cpu_milli,memory_mib,gpu,model\na,32000,1000,4,T4\n")
+    rows = [f"p{number},1,1,1,10" for number in range(400)]  # one pod a quarter percent: every card fills up
+    pods.write_text("\n".join(["name,cpu_milli,memory_mib,num_gpu,gpu_milli", *rows]))
+
+    code = cli.app(["replay", "openb", "--nodes", str(nodes), "--pods", str(pods), "--policy", "random", "--check"])
+
+    assert code == 1
+    assert "OFF random         at 130 %: measured 100.00, target 87.47" in capsys.readouterr().out
+
+
+def test_plot_is_a_picture(replay: Seatrial, tmp_path: Path) -> None:
+    picture = tmp_path / "curve.png"
+    replay("--policy", "bestfit", "--plot", str(picture))
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(["--policy", "best"], "no policy 'best'", id="unknown-policy"),
+        pytest.param(["--check", "--load", "1"], "expected --load 1.3, found --load 1", id="check-at-another-load"),
+        pytest.param(["--plot", "curve.pdf"], r"expected a name that ends in \.png, found '\.pdf'", id="not-png"),
+        pytest.param(["--plot", "no/such/curve.png"], "expected a folder no/such, found none", id="no-folder"),
+    ],
+)
+def test_a_wrong_option_is_refused(replay: Seatrial, arguments: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        replay(*arguments)

@@ -1,0 +1,102 @@
+"""`seatrial up` and `down`, as a user calls them."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+class Shell:
+    """Runs the command in a folder and state of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.env = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
+
+    def seatrial(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "harness", *words]
+        return subprocess.run(  # noqa: S603
+            command, cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=60, check=False
+        )
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    shell = Shell(tmp_path)
+    yield shell
+    shell.seatrial("down", "--all")
+
+
+def test_up_twice_then_down_twice(shell: Shell) -> None:
+    up = shell.seatrial("up", "--detach", "--kubeconfig", "K", "--subject", "none", "--fleet", "none")
+    assert up.returncode == 0, up.stderr
+    assert (shell.folder / "K").stat().st_mode & 0o777 == 0o600
+    if shutil.which("kubectl"):
+        got = subprocess.run(["kubectl", "--kubeconfig", "K", "get", "namespaces"], cwd=shell.folder, check=False,  # noqa: S607
+                             capture_output=True, text=True, timeout=30)  # fmt: skip
+        assert "kube-system" in got.stdout, got.stderr
+
+    again = shell.seatrial("up", "--detach")
+    assert again.returncode == 2
+    assert "is up already at https://127.0.0.1:" in again.stderr
+    assert "seatrial down" in again.stderr
+
+    down = shell.seatrial("down")
+    assert down.returncode == 0, down.stderr
+    assert not (shell.folder / "K").exists()
+    second = shell.seatrial("down")
+    assert second.returncode == 2
+    assert "no cluster 'seatrial' is up" in second.stderr
+
+
+def test_ctrl_c_leaves_nothing_behind(shell: Shell) -> None:
+    command = [sys.executable, "-m", "harness", "up", "--kubeconfig", "K"]
+    process = subprocess.Popen(  # noqa: S603
+        command, cwd=shell.folder, env=shell.env, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert "Kubernetes API at https://127.0.0.1:" in process.stdout.readline()
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert children, "the scheduler is a child of ours"
+    process.send_signal(signal.SIGINT)
+    rest, _ = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert "the cluster is down" in rest
+    assert not (shell.folder / "K").exists()
+    deadline = time.monotonic() + 5
+    while any(Path(f"/proc/{pid}").exists() for pid in children) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in children)
+
+
+@pytest.mark.parametrize(
+    ("words", "saying"),
+    [
+        pytest.param(["--fleet", "nope"], "no fleet file 'nope'", id="no-such-fleet"),
+        pytest.param(["--subject", "inprocess"], "--subject inprocess", id="a-subject-that-lives-in-virtual-time"),
+        pytest.param(["--subject", "/no/such/binary"], "no subject", id="no-such-binary"),
+        pytest.param(["--kubeconfig", "."], "found a folder", id="a-folder-for-a-file"),
+        pytest.param(["--port", "70000"], "70000", id="a-port-that-is-none"),
+    ],
+)
+def test_mistakes_are_told_in_a_sentence(shell: Shell, words: list[str], saying: str) -> None:
+    done = shell.seatrial("up", "--detach", *words)
+    assert done.returncode != 0
+    assert saying in done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
+    assert not list(shell.folder.glob("*.kubeconfig"))
+
+
+def test_devices_of_a_simulated_machine(shell: Shell) -> None:
+    done = shell.seatrial("devices", "--fake", "a10-4", "--json")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count('"vendor": "nvidia"') == 4
+    wrong = shell.seatrial("devices", "--fake", "a11")
+    assert wrong.returncode == 2
+    assert "a10-4" in wrong.stderr

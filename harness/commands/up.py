@@ -1,0 +1,187 @@
+"""`seatrial up` and `seatrial down`: a cluster to play with."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter, validators
+
+from harness.clusters import detached
+from harness.errors import UsageError
+from harness.subject.protocol import DEPLOYED, IN_PROCESS, NONE, OURS, foreign_command
+
+Port = Annotated[int, Parameter(validator=validators.Number(gte=0, lte=65535))]
+
+
+def up(
+    *,
+    backend: Literal["embedded"] = "embedded",  # noqa: ARG001 the only one that can be played with yet
+    fleet: str = "default",
+    kubeconfig: Path | None = None,
+    subject: str = OURS,
+    detach: Annotated[bool, Parameter(negative="")] = False,
+    name: str = detached.DEFAULT_NAME,
+    host: str = "127.0.0.1",
+    port: Port = 0,
+    seed: int = 0,
+) -> int:
+    """Start a cluster with simulated nodes and a scheduler, and keep it until Ctrl-C (or `seatrial down`).
+
+    Args:
+        backend: embedded: our own API server with simulated nodes.
+        fleet: A fleet file, or the name of one that comes with the program; `none` starts without nodes.
+        kubeconfig: Where to write the kubeconfig (readable by you alone); by default ./seatrial.kubeconfig.
+        subject: The scheduler: seatrial (ours), none, or the path of a binary.
+        detach: Return once the cluster answers; `seatrial down` ends it.
+        name: What to call the cluster, when there are several.
+        host: The address to listen on. Anything but the loopback interface can be reached by others.
+        port: The port to listen on; 0 takes a free one.
+        seed: Decides identities, delays and ties.
+    """
+    if subject in {IN_PROCESS, DEPLOYED}:
+        raise UsageError(f"--subject {subject}: a cluster to play with takes {OURS}, {NONE} or the path of a binary")
+    running = detached.find(name)
+    if running is not None:
+        raise UsageError(
+            f"cluster {name!r} is up already at {running.url} (kubeconfig {running.kubeconfig});"
+            " end it with `seatrial down`, or give another --name"
+        )
+    path = (kubeconfig or Path("seatrial.kubeconfig")).resolve()
+    if path.is_dir():
+        raise UsageError(f"--kubeconfig {path}: expected a file, found a folder")
+    asked = Asked(path, "" if fleet == NONE else fleet, subject, host, port, seed)
+    if detach:
+        return _detached(asked, name)
+    return _foreground(asked)
+
+
+def down(
+    name: str = detached.DEFAULT_NAME, *, all_: Annotated[bool, Parameter(name="--all", negative="")] = False
+) -> int:
+    """End a cluster that was started with `seatrial up --detach`.
+
+    Args:
+        name: Which one.
+        all_: Every one.
+    """
+    wanted = detached.names() if all_ else [name]
+    for each in wanted:
+        running = detached.find(each)
+        if running is None:
+            others = ", ".join(detached.names()) or "none"
+            raise UsageError(f"no cluster {each!r} is up (up: {others})")
+        detached.end(running)
+        print(f"cluster {each!r} is down")
+    if not wanted:
+        print("no cluster is up")
+    return 0
+
+
+class Asked:
+    """What was asked for, checked."""
+
+    def __init__(self, kubeconfig: Path, fleet: str, subject: str, host: str, port: int, seed: int) -> None:  # noqa: PLR0917
+        from harness.nodes.fleet import load_fleet
+
+        self.kubeconfig, self.fleet, self.subject = kubeconfig, fleet, subject
+        self.host, self.port, self.seed = host, port, seed
+        if fleet:
+            load_fleet(fleet)  # its mistakes are said before anything is started
+            self.fleet = fleet if not Path(fleet).is_file() else str(Path(fleet).resolve())
+        if subject not in {OURS, NONE}:
+            foreign_command(subject, kubeconfig)
+
+    def scheduler(self) -> list[str] | None:
+        """The scheduler's command line."""
+        from harness.subject.process import our_command
+
+        if self.subject == NONE:
+            return None
+        if self.subject == OURS:
+            return our_command(self.kubeconfig, self.seed)
+        return foreign_command(self.subject, self.kubeconfig)
+
+
+def _foreground(asked: Asked) -> int:
+    """The server runs in this very process, the scheduler as a child."""
+    from harness.clusters.serve import Serving, serve
+
+    children: list[subprocess.Popen[bytes]] = []
+
+    def ready(url: str) -> None:
+        command = asked.scheduler()
+        if command is not None:
+            children.append(_spawn(command, None))
+        _tell(asked, url)
+        print("Ctrl-C ends it.", flush=True)
+
+    try:
+        serve(Serving(asked.kubeconfig, asked.host, asked.port, asked.fleet, asked.seed), ready)
+    finally:
+        from harness.processes import stop
+
+        for child in children:
+            stop(child)
+        asked.kubeconfig.unlink(missing_ok=True)
+    print("the cluster is down")
+    return 0
+
+
+def _detached(asked: Asked, name: str) -> int:
+    from harness.clusters.embedded import start_process
+    from harness.processes import stop
+
+    log = detached.log_file(name)
+    server, url = start_process(
+        asked.kubeconfig, fleet=asked.fleet, seed=asked.seed, port=asked.port, host=asked.host, log=log, detached=True
+    )
+    processes = [server]
+    try:
+        command = asked.scheduler()
+        if command is not None:
+            processes.append(_spawn(command, log))
+        known = tuple((one.pid, detached.started_at(one.pid)) for one in processes)
+        detached.remember(detached.Detached(name, url, str(asked.kubeconfig), known))
+    except BaseException:
+        for one in reversed(processes):
+            stop(one)
+        raise
+    _tell(asked, url)
+    print("`seatrial down` ends it." if name == detached.DEFAULT_NAME else f"`seatrial down {name}` ends it.")
+    return 0
+
+
+def _spawn(command: list[str], log: Path | None) -> "subprocess.Popen[bytes]":
+    """The scheduler beside the server: with a log of its own for a detached cluster, else tied to our life."""
+    from harness.processes import die_with_parent
+
+    with _sink(log) as sink:
+        return subprocess.Popen(  # noqa: S603 a list of words, no shell
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            start_new_session=log is not None,
+            process_group=None if log is not None else 0,
+            preexec_fn=None if log is not None else die_with_parent,  # noqa: PLW1509 one call into libc
+        )
+
+
+@contextmanager
+def _sink(log: Path | None) -> Iterator[int]:
+    if log is None:
+        yield subprocess.DEVNULL
+        return
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _tell(asked: Asked, url: str) -> None:
+    print(f"Kubernetes API at {url}, fleet {asked.fleet or 'none'}, scheduler {asked.subject}")
+    print(f"  kubectl --kubeconfig {asked.kubeconfig} get nodes,devices", flush=True)

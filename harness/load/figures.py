@@ -1,0 +1,176 @@
+"""From samples to figures: counts, latency, throughput, a series by second, and whether the figures mean anything."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.bench.measure import percentile
+from harness.load.record import Part, Sample
+from harness.load.settings import LoadSettings
+
+LATE = 0.050  # seconds at p99 that a pod may be sent late, or the load was not the one asked for
+WATCH_LATE = 0.100  # seconds at p99 that the watch may be behind the answers
+BUSY = 0.85  # of one core: beyond it the client is the limit
+CROWDED = 0.8  # of what the fleet offers: beyond it pods wait for room, not for the scheduler
+
+
+@dataclass(frozen=True, slots=True)
+class Second:
+    """What happened in one second of the load; `second` 0 is the first."""
+
+    second: int
+    created: int
+    bound: int
+    deleted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """Bindings per second from the first to the last, and that interval in seconds of the load."""
+
+    pods_per_second: float
+    first_bind: float
+    last_bind: float
+
+
+@dataclass(frozen=True, slots=True)
+class Validity:
+    """What the load generator says of itself. Milliseconds at the percentile named; shares of one core."""
+
+    generator_lag_ms: dict[str, float]
+    client_cpu_share: float  # of the busiest load process
+    throttled: int
+    watch_lag_ms: dict[str, float]
+    watch_restarts: int
+    watch_gaps: int
+    errors: dict[str, int]
+    crowding: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """What came out of a load. Latencies are from the create request to the watch showing the node, in milliseconds."""
+
+    settings: dict[str, Any]
+    created: int
+    bound: int
+    deleted: int
+    unbound: int  # created, never bound, however long was waited
+    rebound: int  # shown on more than one node
+    latency_ms: dict[str, float]  # p50, p90, p99, max; empty if nothing was bound
+    throughput: Throughput | None  # None: fewer than two bindings
+    per_second: tuple[Second, ...]
+    validity: Validity
+    valid: bool
+    invalid_because: tuple[str, ...]
+    samples: Path  # a JSON object on each line, one line for each pod; see harness.load.record.Sample
+
+    @property
+    def bound_once(self) -> bool:
+        """Every pod that was created was bound, and to one node."""
+        return self.unbound == 0 and self.rebound == 0
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as plain data."""
+        return {**asdict(self), "samples": str(self.samples), "bound_once": self.bound_once}
+
+
+def summarise(
+    settings: LoadSettings, parts: Sequence[Part], *, crowding: Mapping[str, float], samples: Path
+) -> LoadResult:
+    """The figures of all processes together."""
+    lives = sorted((one for part in parts for one in part.samples if one.answered is not None), key=lambda s: s.sent)
+    latencies = [one.latency for one in lives if one.latency is not None]
+    validity = _validity(parts, lives, crowding)
+    because = tuple(_because(validity))
+    bound = len(latencies)
+    return LoadResult(
+        settings=msgspec.to_builtins(settings),
+        created=len(lives),
+        bound=bound,
+        deleted=sum(one.deleted is not None for one in lives),
+        unbound=len(lives) - bound,
+        rebound=sum(one.nodes_seen > 1 for one in lives),
+        latency_ms=_milliseconds(latencies),
+        throughput=_throughput(lives),
+        per_second=_by_second(lives),
+        validity=validity,
+        valid=not because,
+        invalid_because=because,
+        samples=samples,
+    )
+
+
+def _milliseconds(seconds: Sequence[float]) -> dict[str, float]:
+    ordered = sorted(seconds)
+    if not ordered:
+        return {}
+    figures = {f"p{percent}": percentile(ordered, percent) for percent in (50, 90, 99)}
+    return {name: round(value * 1000, 2) for name, value in {**figures, "max": ordered[-1]}.items()}
+
+
+def _throughput(lives: Sequence[Sample]) -> Throughput | None:
+    times = sorted(one.bound for one in lives if one.bound is not None)
+    if len(times) < 2 or times[-1] == times[0]:
+        return None
+    rate = (len(times) - 1) / (times[-1] - times[0])  # between n bindings lie n - 1 gaps
+    return Throughput(round(rate, 1), round(times[0], 3), round(times[-1], 3))
+
+
+def _by_second(lives: Sequence[Sample]) -> tuple[Second, ...]:
+    created, bound, deleted = (
+        Counter(int(when) for one in lives if (when := getattr(one, field)) is not None)
+        for field in ("answered", "bound", "deleted")
+    )
+    last = max([*created, *bound, *deleted], default=-1)
+    return tuple(Second(number, created[number], bound[number], deleted[number]) for number in range(last + 1))
+
+
+def _validity(parts: Sequence[Part], lives: Sequence[Sample], crowding: Mapping[str, float]) -> Validity:
+    errors: Counter[str] = Counter()
+    for part in parts:
+        errors.update(part.errors)
+    return Validity(
+        generator_lag_ms=_milliseconds([one.sent - one.due for one in lives]),
+        client_cpu_share=round(max((part.cpu_seconds / max(part.wall_seconds, 1e-9) for part in parts), default=0), 3),
+        throttled=sum(part.throttled for part in parts),
+        watch_lag_ms=_milliseconds(
+            [max(0.0, one.seen - one.answered) for one in lives if one.seen is not None and one.answered is not None]
+        ),
+        watch_restarts=sum(part.watch_restarts for part in parts),
+        watch_gaps=sum(part.watch_gaps for part in parts),
+        errors=dict(errors),
+        crowding={name: round(part, 3) for name, part in crowding.items()},
+    )
+
+
+def _because(validity: Validity) -> list[str]:
+    found: list[str] = []
+    lag, watch_lag = validity.generator_lag_ms.get("p99", 0.0), validity.watch_lag_ms.get("p99", 0.0)
+    if lag > LATE * 1000:
+        found.append(f"generator lag: pods were sent {lag:.0f} ms late at p99, allowed are {LATE * 1000:.0f}")
+    if validity.client_cpu_share > BUSY:
+        found.append(
+            f"the client was the limit: it used {validity.client_cpu_share:.0%} of a core, allowed are {BUSY:.0%};"
+            " use more --processes"
+        )
+    if validity.throttled:
+        found.append(f"throttling: the API server answered {validity.throttled} requests with 429")
+    if watch_lag > WATCH_LATE * 1000:
+        found.append(f"watch lag: {watch_lag:.0f} ms at p99, allowed are {WATCH_LATE * 1000:.0f}")
+    if validity.watch_gaps:
+        found.append(f"the watch lost its place {validity.watch_gaps} times and had to list anew")
+    if validity.errors:
+        found.append(f"{sum(validity.errors.values())} requests failed: {'; '.join(validity.errors)}")
+    for name, part in validity.crowding.items():
+        if part == float("inf"):
+            found.append(f"no node offers {name}, which the mix asks for")
+        elif part > CROWDED:
+            found.append(
+                f"the load asks for {part:.0%} of the fleet's {name} on average: what waits is waiting for room"
+            )
+    return found

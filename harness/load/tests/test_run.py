@@ -1,0 +1,137 @@
+"""A load from end to end: an embedded cluster, our scheduler, Locust, all as processes; and what is refused."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import orjson
+import pytest
+
+from harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
+from harness.load.record import Sample
+from harness.load.run import run_load
+from harness.load.settings import LoadSettings
+from harness.subject.protocol import OURS, open_subject
+from scheduler.api.transport import Request
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedBackend().start(fleet="default") as cluster, open_subject(OURS, cluster):
+        yield cluster
+
+
+def _pods_and_namespaces(cluster: EmbeddedCluster) -> tuple[int, list[str]]:
+    pods = orjson.loads(cluster.call(Request("GET", "/api/v1/pods")).body)["items"]
+    namespaces = orjson.loads(cluster.call(Request("GET", "/api/v1/namespaces")).body)["items"]
+    return len(pods), [one["metadata"]["name"] for one in namespaces]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(LoadSettings(rate=40, seconds=2, hold=0.3, users=10, mix="mixed"), id="one-process"),
+        pytest.param(
+            LoadSettings(rate=40, seconds=1.5, hold=0.3, users=10, mix="cpu", arrivals="constant", processes=2),
+            id="two-processes-share-the-plan",
+        ),
+    ],
+)
+def test_every_pod_is_bound_once_and_gone_afterwards(
+    cluster: EmbeddedCluster, tmp_path: Path, settings: LoadSettings
+) -> None:
+    assert cluster.endpoint is not None
+    file = tmp_path / "samples.jsonl"
+    result = run_load(settings, cluster.endpoint.kubeconfig, samples=file)
+    planned = len(list(settings.plan().times(settings.seed)))
+    assert (result.created, result.bound, result.deleted) == (planned, planned, planned)
+    assert result.bound_once
+    lives = [msgspec.json.decode(line, type=Sample) for line in file.read_bytes().splitlines()]
+    assert len({life.pod for life in lives}) == planned
+    for life in lives:
+        assert life.bound is not None
+        assert life.deleting is not None
+        assert life.deleted is not None
+        assert life.due <= life.sent < life.bound <= life.deleting - settings.hold + 0.001
+        assert life.nodes_seen == 1
+    assert sum(second.bound for second in result.per_second) == planned
+    assert result.latency_ms["p50"] <= result.latency_ms["p99"] <= result.latency_ms["max"]
+    assert result.validity.errors == {}
+    left, namespaces = _pods_and_namespaces(cluster)
+    assert left == 0
+    assert not [name for name in namespaces if name.startswith("seatrial-load-")]
+
+
+def test_pods_that_no_scheduler_wants_are_counted_as_unbound(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    assert cluster.endpoint is not None
+    settings = LoadSettings(
+        rate=20, seconds=0.5, users=5, mix="cpu", scheduler="nobody", drain=0.5, arrivals="constant"
+    )
+    result = run_load(settings, cluster.endpoint.kubeconfig, samples=tmp_path / "samples.jsonl")
+    assert (result.created, result.bound, result.unbound) == (10, 0, 10)
+    assert not result.bound_once
+    assert _pods_and_namespaces(cluster)[0] == 0
+
+
+def test_a_load_that_no_node_can_hold_is_not_valid(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    assert cluster.endpoint is not None
+    mix = tmp_path / "odd.yaml"
+    mix.write_text("shapes: [{name: odd, requests: {example.com/fpga: 1}}]")
+    settings = LoadSettings(rate=10, seconds=0.3, users=2, mix=str(mix), drain=0.3)
+    result = run_load(settings, cluster.endpoint.kubeconfig, samples=tmp_path / "samples.jsonl")
+    assert "no node offers example.com/fpga, which the mix asks for" in result.invalid_because
+
+
+def test_an_interrupted_load_leaves_nothing_behind(cluster: EmbeddedCluster) -> None:
+    assert cluster.endpoint is not None
+    command = [sys.executable, "-m", "harness", "load", "--kubeconfig", str(cluster.endpoint.kubeconfig)]
+    process = subprocess.Popen(  # noqa: S603
+        [*command, "--seconds", "60", "--rate", "20", "--mix", "cpu", "--hold", "30"], stderr=subprocess.PIPE
+    )
+    assert cluster.wait(lambda: _pods_and_namespaces(cluster)[0] > 3, within=30)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"Traceback" not in said
+    left, namespaces = _pods_and_namespaces(cluster)
+    assert left == 0
+    assert not [name for name in namespaces if name.startswith("seatrial-load-")]
+
+
+NOWHERE = """
+apiVersion: v1
+kind: Config
+current-context: here
+clusters: [{name: here, cluster: {server: "http://127.0.0.1:9"}}]
+users: [{name: me, user: {}}]
+contexts: [{name: here, context: {cluster: here, user: me}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        pytest.param("--rate -3", "rate: expected a number above 0, found -3", id="negative-rate"),
+        pytest.param("--mix fruit", "no mix 'fruit': expected mixed, whole, shared, bytes, cpu", id="unknown-mix"),
+        pytest.param("--users 0", "users: expected 1 or more, found 0", id="no-users"),
+        pytest.param("--hold -1", "hold: expected 0 or more seconds, found -1", id="negative-hold"),
+        pytest.param("--web --processes 2", "the web page shows one process", id="page-of-two-processes"),
+        pytest.param("--kubeconfig missing", "kubeconfig missing: no such file", id="no-such-kubeconfig"),
+        pytest.param("--kubeconfig nowhere", "http://127.0.0.1:9: no answer to GET", id="unreachable-kubeconfig"),
+        pytest.param(
+            "--kubeconfig nowhere --fleet default", "--fleet is for a cluster that is started here", id="fleet"
+        ),
+        pytest.param("--kubeconfig nowhere --subject seatrial", "--subject seatrial is for a cluster", id="subject"),
+    ],
+)
+def test_bad_flags_end_with_two_and_a_sentence(tmp_path: Path, flags: str, message: str) -> None:
+    (tmp_path / "nowhere").write_text(NOWHERE)
+    words = [str(tmp_path / word) if word == "nowhere" else word for word in flags.split()]
+    command = [sys.executable, "-m", "harness", "load", *words]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
+    assert ended.returncode == 2
+    assert message in ended.stderr
+    assert "Traceback" not in ended.stderr

@@ -1,0 +1,133 @@
+"""How much of a cluster's idle GPU cannot serve the pods that usually come.
+
+Definition of "Beware of Fragmentation" (USENIX ATC '23, section 3), as its authors' simulator computes it: for one
+typical pod, all that is idle on a node is a fragment if the pod cannot run there, and else what is idle on cards too
+small for it. A typical pod without GPU can use no idle GPU, so all of it is a fragment to that pod. A node's figure is
+the mean over the typical pods, weighted by how often they come; a cluster's is the sum over its nodes. Unit:
+thousandths of a GPU.
+
+Memory plays no part. Because only one card can be shared, the figure is a sum over cards and one term for pods with
+several cards; both come from tables by model, CPU left and what is left on the card, so one node costs a few look-ups.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.replay.cluster import Cluster, Floats, Ints
+from harness.replay.openb import CARD, Shape
+
+COVERED = 0.95
+"""The most frequent shapes that make up this share of all pods are the typical ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Typical:
+    """A shape that usually comes (its memory is 0: it does not count) and its share of all typical pods."""
+
+    shape: Shape
+    weight: float
+
+
+def typical_pods(shapes: Iterable[Shape], covered: float = COVERED) -> list[Typical]:
+    """The most frequent shapes, pods without GPU included, until they make up `covered` of all; weights sum to 1.
+
+    Of equally frequent shapes the larger comes first: CPU, then the part of a card, then the number of cards.
+    """
+    counts = Counter(Shape(each.cpu_milli, 0, each.gpus, each.gpu_milli, each.models) for each in shapes)
+    ranked = sorted(
+        counts.items(),
+        key=lambda item: (item[1], item[0].cpu_milli, item[0].gpu_milli, item[0].gpus, item[0].models),
+        reverse=True,
+    )
+    wanted = covered * counts.total()
+    chosen: list[tuple[Shape, int]] = []
+    seen = 0
+    for shape, count in ranked:
+        if seen >= wanted:
+            break
+        chosen.append((shape, count))
+        seen += count
+    return [Typical(shape, count / seen) for shape, count in chosen]
+
+
+def node_fragments(cpu: int, cards: Sequence[int], model: str, pods: Sequence[Typical]) -> float:
+    """One node's figure, straight from the definition; `Fragments` gives the same faster.
+
+    Args:
+        cpu: CPU left, in thousandths of a core.
+        cards: What is left on each card, in thousandths.
+        model: The cards' model.
+        pods: The typical pods.
+    """
+    idle = sum(cards)
+    total = 0.0
+    for pod in pods:
+        shape = pod.shape
+        usable = [left for left in cards if left >= shape.gpu_milli]
+        runs = shape.gpus and shape.runs_on(model) and cpu >= shape.cpu_milli and len(usable) >= shape.gpus
+        total += pod.weight * (idle - sum(usable) if runs else idle)
+    return total
+
+
+class Fragments:
+    """The same for many nodes at once.
+
+    What a node is worth to the typical pods is its idle GPU less its fragments. `by_card[row, left]` is the worth of
+    one card with `left` idle to pods with one card, `by_free[row, free]` that of `free` whole cards to pods with
+    several. A row stands for a model and a range of CPU left in which the same typical pods have CPU enough.
+    """
+
+    def __init__(self, pods: Sequence[Typical], models: Sequence[str], width: int) -> None:
+        self._steps: Ints = np.unique(np.array([pod.shape.cpu_milli for pod in pods], dtype=np.int64))
+        rows = len(self._steps) + 1
+        self._rows = rows
+        self.by_card: Floats = np.zeros((len(models) * rows, CARD + 1))
+        self.by_free: Floats = np.zeros((len(models) * rows, width + 1))
+        left, free = np.arange(CARD + 1), np.arange(width + 1)
+        for number, model in enumerate(models):
+            for pod in pods:
+                shape = pod.shape
+                if not shape.gpus or not shape.runs_on(model):
+                    continue
+                first = number * rows + int(np.searchsorted(self._steps, shape.cpu_milli, side="right"))
+                enough = slice(first, (number + 1) * rows)
+                if shape.gpus == 1:
+                    self.by_card[enough] += pod.weight * np.where(left >= shape.gpu_milli, left, 0)
+                else:
+                    self.by_free[enough] += pod.weight * np.where(free >= shape.gpus, free * CARD, 0)
+        cpu = sum(pod.weight * pod.shape.cpu_milli for pod in pods)
+        gpu = sum(pod.weight * pod.shape.gpu_request for pod in pods)
+        self.gpu_per_cpu = gpu / cpu if cpu else float(CARD)
+        """Thousandths of a GPU that the typical pods ask for with a thousandth of a core, pods without GPU included."""
+        self._flat = self.by_card.reshape(-1)
+        self.several = bool(self.by_free.any())
+        """Some typical pod asks for several cards; if not, `by_free` is nothing but zeros."""
+
+    def row(self, model: Ints, cpu: Ints) -> Ints:
+        """The tables' row for each model and CPU left (below 0 counts as nothing left)."""
+        rows: Ints = model * self._rows + self._steps.searchsorted(cpu, side="right")
+        return rows
+
+    def worth(self, model: Ints, cpu: Ints, cards: Ints) -> Floats:
+        """Idle GPU less fragments, of each node; `cards` is [node, card]."""
+        row = self.row(model, cpu)
+        worth: Floats = self.cards(row, cards).sum(axis=1)
+        if self.several:
+            worth += self.by_free[row, (cards == CARD).sum(axis=1)]
+        return worth
+
+    def cards(self, row: Ints, left: Ints) -> Floats:
+        """[..., card]: what each card is worth to pods with one card; `left` has one axis more than `row`."""
+        return self._flat.take(row[..., None] * (CARD + 1) + left)
+
+    def of(self, model: Ints, cpu: Ints, cards: Ints) -> Floats:
+        """Fragments of each node, in thousandths of a GPU."""
+        fragments: Floats = cards.sum(axis=1) - self.worth(model, cpu, cards)
+        return fragments
+
+    def cluster(self, cluster: Cluster) -> float:
+        """Fragments of all nodes, in thousandths of a GPU."""
+        return float(self.of(cluster.model, cluster.cpu, cluster.cards).sum())

@@ -1,0 +1,37 @@
+"""A picture of replays: what is allocated and what is fragmented while pods arrive."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from harness.errors import UsageError
+from harness.replay.series import Row
+
+_PANELS = (("gpu_allocated_percent", "GPU allocated"), ("fragmented_percent", "GPU idle and fragmented"))
+
+
+def check_target(path: Path) -> None:
+    """Refuse a picture that could not be written, before the replays take their time.
+
+    Raises:
+        UsageError: the name does not end in .png, or there is no such folder.
+    """
+    if path.suffix != ".png":
+        raise UsageError(f"--plot {path}: expected a name that ends in .png, found {path.suffix or 'no ending'!r}")
+    if not path.parent.is_dir():
+        raise UsageError(f"--plot {path}: expected a folder {path.parent}, found none")
+
+
+def draw(curves: Mapping[str, Sequence[Row]], path: Path) -> None:
+    """Write a PNG with a line for each policy (name → rows per whole percent arrived)."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # a second of start-up that only this option pays
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 4.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    for axes, (field, title) in zip(figure.subplots(1, len(_PANELS)), _PANELS, strict=True):
+        for policy, rows in curves.items():
+            axes.plot([row["arrived_percent"] for row in rows], [row[field] for row in rows], label=policy)
+        axes.set(xlabel="GPU request arrived, % of capacity", ylabel="% of capacity", title=title)
+        axes.grid(visible=True, alpha=0.3)
+        axes.legend()
+    figure.savefig(path, dpi=120)

@@ -1,0 +1,68 @@
+"""The same replay with many seeds, summed up."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median, stdev
+from typing import Any
+
+from harness.replay.openb import Trace
+from harness.replay.replay import Outcome, replay
+
+Row = dict[str, float | int]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """What each seed came to."""
+
+    policy: str
+    seeds: Sequence[int]
+    figures: list[Row]
+    curves: list[list[Row]]
+
+    def summary(self) -> dict[str, Any]:
+        """Each documented field: a number for one seed, its mean and spread for several."""
+        if len(self.figures) == 1:
+            return {"policy": self.policy, "seed": self.seeds[0], **self.figures[0]}
+        fields = {field: spread([each[field] for each in self.figures]) for field in self.figures[0]}
+        return {"policy": self.policy, "seeds": list(self.seeds), **fields}
+
+    def curve(self) -> list[Row]:
+        """The rows per whole percent arrived, means over the seeds that have a row for that percent."""
+        by_percent: dict[int, list[Row]] = {}
+        for curve in self.curves:
+            for row in curve:
+                by_percent.setdefault(int(row["arrived_percent"]), []).append(row)
+        return [
+            {"arrived_percent": percent}
+            | {field: round(fmean(row[field] for row in rows), 3) for field in rows[0] if field != "arrived_percent"}
+            for percent, rows in sorted(by_percent.items())
+        ]
+
+    def allocated(self) -> dict[int, float]:
+        """Percent arrived → mean of what was allocated then, as published results give it."""
+        return {int(row["arrived_percent"]): float(row["gpu_allocated_percent"]) for row in self.curve()}
+
+
+def series(trace: Trace, policy: str, *, load: float, seeds: Sequence[int], done: Callable[[Outcome], None]) -> Series:
+    """Replay with each seed; `done` is called after each."""
+    figures: list[Row] = []
+    curves: list[list[Row]] = []
+    for seed in seeds:
+        outcome = replay(trace, policy, load=load, seed=seed)
+        figures.append(outcome.figures())
+        curves.append(outcome.curve())
+        done(outcome)
+    return Series(policy, seeds, figures, curves)
+
+
+def spread(samples: Sequence[float]) -> dict[str, float]:
+    """Mean, standard deviation (of a sample; 0 for one), median, lowest and highest."""
+    figures = {
+        "mean": fmean(samples),
+        "sd": stdev(samples) if len(samples) > 1 else 0.0,
+        "median": median(samples),
+        "low": min(samples),
+        "high": max(samples),
+    }
+    return {name: round(value, 3) for name, value in figures.items()}

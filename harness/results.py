@@ -1,0 +1,447 @@
+"""The format that a run leaves on disk, its writer and its reader.
+
+    run.json                one object: `RunInfo`; rewritten as a whole, so it is never half there
+    cases*.jsonl            one line a test: `Case`
+    measurements*.jsonl     one line a measurement: `Measurement`
+    timeline*.jsonl         one line an event of a pod's life: `Event`
+    fleet.json              the nodes and what their devices hold at the end: a list of `NodeState`
+    evidence/…              files that cases name
+    allure-results/         Allure's own
+
+JSON Lines are appended line by line and never rewritten. A worker of pytest-xdist writes files of its own
+(`cases-gw0.jsonl`), so nobody waits for anybody. A crash can tear only a file's last line: the reader leaves it out and
+says so. Moments are RFC 3339 with an offset, durations are seconds. docs/results.md has the fields with an example.
+"""
+
+import hashlib
+import math
+import os
+import re
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+import msgspec
+
+from harness.errors import ResultsError
+from scheduler.api.clock import Clock, WallClock
+
+FORMAT = "seatrial-run/1"
+RUN, FLEET, EVIDENCE, ALLURE = "run.json", "fleet.json", "evidence", "allure-results"
+CASES, MEASUREMENTS, TIMELINE = "cases", "measurements", "timeline"
+
+Verdict = Literal["passed", "failed", "broken", "skipped"]
+RunVerdict = Literal["passed", "failed", "incomplete"]
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+FeatureId = Annotated[str, msgspec.Meta(min_length=1)]
+Percent = Annotated[float, msgspec.Meta(ge=0)]
+
+_LINES = re.compile(rf"({CASES}|{MEASUREMENTS}|{TIMELINE})(-[\w.]+)?\.jsonl")
+_WORKER = re.compile(r"[\w.]*")
+_UNSAFE = re.compile(r"[^A-Za-z0-9.=_-]+")
+_PYTHON_TYPES = {"`str`": "a text", "`object`": "an object", "`array`": "a list", "`int`": "a whole number"}
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """The scheduler that was judged."""
+
+    name: str
+    version: str = ""
+
+
+class RunInfo(msgspec.Struct, frozen=True):
+    """What was run, on what, and whether it came to its end."""
+
+    id: str
+    started: Moment
+    command: tuple[str, ...]
+    backend: str
+    subject: Subject
+    fleet: str = ""
+    seed: int | None = None
+    versions: dict[str, str] = {}
+    host: dict[str, str] = {}
+    suites: tuple[str, ...] = ()
+    finished: Moment | None = None
+    interrupted: bool = False
+    format: str = FORMAT
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """A file that belongs to a case; `file` is relative to the run's folder, with `/` on every system."""
+
+    name: str
+    file: str
+
+
+class Case(msgspec.Struct, frozen=True):
+    """One test. `failed` is a verdict on the subject; `broken` is the harness's fault; `skipped` verified nothing."""
+
+    nodeid: str
+    verdict: Verdict
+    title: str = ""
+    description: str = ""
+    case: str = ""
+    features: tuple[FeatureId, ...] = ()
+    suite: str = ""
+    severity: str = "normal"
+    reason: str = ""
+    started: Moment | None = None
+    seconds: float = 0.0
+    evidence: tuple[Evidence, ...] = ()
+
+
+class Measurement(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One figure (`value`) or its samples (`values`); `labels` tell apart what goes by one name."""
+
+    name: str
+    unit: str
+    at: Moment
+    value: float | None = None
+    values: tuple[float, ...] = ()
+    labels: dict[str, str] = {}
+
+    def samples(self) -> tuple[float, ...]:
+        """The figure or the samples, whichever there is."""
+        return self.values if self.value is None else (self.value, *self.values)
+
+
+class Share(msgspec.Struct, frozen=True):
+    """A part of one device: percent of its core and of its memory."""
+
+    minor: int
+    core: float = 0.0
+    memory_ratio: float = 0.0
+
+
+class Event(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something that happened to a pod: created, bound, started, preempted, deleted, and what else a suite records."""
+
+    at: Moment
+    event: str
+    pod: str
+    node: str = ""
+    devices: dict[str, tuple[Share, ...]] = {}
+    case: str = ""
+
+
+class DeviceState(msgspec.Struct, frozen=True):
+    """A device and how much of it is given out, in percent; `health` is "ok" or what is wrong with it."""
+
+    type: str
+    minor: int
+    model: str = ""
+    numa: int | None = None
+    health: str = "ok"
+    used_core_percent: Percent = 0.0
+    used_memory_percent: Percent = 0.0
+    pods: tuple[str, ...] = ()
+
+
+class NodeState(msgspec.Struct, frozen=True):
+    """A node with its devices."""
+
+    name: str
+    labels: dict[str, str] = {}
+    devices: tuple[DeviceState, ...] = ()
+
+
+class Run(msgspec.Struct, frozen=True):
+    """A run as it lies on disk. `notes` say what the reader had to leave out."""
+
+    folder: Path
+    info: RunInfo
+    cases: tuple[Case, ...]
+    measurements: tuple[Measurement, ...]
+    timeline: tuple[Event, ...]
+    fleet: tuple[NodeState, ...]
+    notes: tuple[str, ...] = ()
+
+    def count(self, verdict: Verdict) -> int:
+        """How many cases ended so."""
+        return sum(case.verdict == verdict for case in self.cases)
+
+    @property
+    def verdict(self) -> RunVerdict:
+        """Failed if any case failed or broke. A run that was cut short, or in which nothing passed, proves nothing."""
+        if any(case.verdict in ("failed", "broken") for case in self.cases):
+            return "failed"
+        whole = self.info.finished is not None and not self.info.interrupted
+        return "passed" if whole and self.count("passed") else "incomplete"
+
+
+def moment(seconds: float) -> datetime:
+    """Seconds since 1970, as `Clock.now()` gives them, as the moment that results carry."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+class ResultsWriter:
+    """Writes one run's folder. Each process that writes has a `worker` name of its own; the first has none.
+
+    Every line is one write to a file opened for appending: it is there when the call returns, even if the process dies.
+    """
+
+    def __init__(
+        self, folder: Path | str, *, worker: str = "", fresh: bool = False, clock: Clock | None = None
+    ) -> None:
+        """Open `folder`, made if need be. `fresh` removes what an earlier run left there (workers do not say it).
+
+        Raises:
+            ResultsError: the folder cannot be written, or it holds something that is no run of ours.
+        """
+        if not _WORKER.fullmatch(worker):
+            raise ResultsError(f"worker {worker!r}: expected letters, digits, dots and underscores")
+        self.folder = Path(folder)
+        self._clock = clock or WallClock()
+        self._suffix = f"-{worker}" if worker else ""
+        self._files: dict[str, int] = {}
+        self._evidence: dict[str, list[Evidence]] = {}
+        self._info: RunInfo | None = None
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            _refuse_strangers(self.folder)
+            if fresh:
+                _clear(self.folder)
+            self._file(CASES)  # marks the folder as ours for whoever comes next
+        except OSError as error:
+            raise ResultsError(f"results folder {self.folder}: cannot be written: {error.strerror}") from error
+
+    def run(self, info: RunInfo) -> None:
+        """Write run.json: at the start, and again whenever more is known."""
+        self._info = info
+        _replace(self.folder / RUN, info)
+
+    def finish(self, *, interrupted: bool = False) -> None:
+        """Say in run.json that the run came to its end, now."""
+        if self._info is None:
+            raise RuntimeError("finish() before run(): there is no run to finish")
+        ended = moment(self._clock.now())
+        self.run(msgspec.structs.replace(self._info, finished=ended, interrupted=interrupted))
+
+    def case(self, case: Case) -> None:
+        """Add a test's result; evidence attached to its nodeid so far goes with it."""
+        attached = self._evidence.pop(case.nodeid, [])
+        self._append(CASES, msgspec.structs.replace(case, evidence=(*case.evidence, *attached)))
+
+    def measure(
+        self,
+        name: str,
+        unit: str,
+        value: float | None = None,
+        *,
+        values: Iterable[float] = (),
+        labels: Mapping[str, str] | None = None,
+        at: float | None = None,
+    ) -> None:
+        """Add a measurement, taken `at` (seconds since 1970; now if not said).
+
+        Raises:
+            ValueError: there is no figure, or one that is not finite.
+        """
+        samples = tuple(float(sample) for sample in values)
+        figures = samples if value is None else (value, *samples)
+        if not figures or not all(map(math.isfinite, figures)):
+            raise ValueError(f"measurement {name!r}: expected finite figures, found {figures[:5] or 'none'}")
+        taken = moment(self._clock.now() if at is None else at)
+        self._append(MEASUREMENTS, Measurement(name, unit, taken, value, samples, dict(labels or {})))
+
+    def event(
+        self,
+        event: str,
+        pod: str,
+        *,
+        node: str = "",
+        devices: Mapping[str, Sequence[Share]] | None = None,
+        case: str = "",
+        at: float | None = None,
+    ) -> None:
+        """Add an event to the timeline; `at` is in seconds since 1970 (now if not said)."""
+        happened = moment(self._clock.now() if at is None else at)
+        shares = {kind: tuple(parts) for kind, parts in (devices or {}).items()}
+        self._append(TIMELINE, Event(happened, event, pod, node, shares, case))
+
+    def fleet(self, nodes: Iterable[NodeState]) -> None:
+        """Write what the nodes hold; the last call stands."""
+        _replace(self.folder / FLEET, list(nodes))
+
+    def attach(self, nodeid: str, name: str, content: str | bytes, suffix: str = ".txt") -> str:
+        """Keep a file as evidence for the case that is reported next under `nodeid`; gives its path in the folder."""
+        digest = hashlib.sha256(nodeid.encode()).hexdigest()[:8]
+        home = self.folder / EVIDENCE / f"{_slug(nodeid)[-60:]}-{digest}"
+        home.mkdir(parents=True, exist_ok=True)
+        data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
+        path = _write_new(home, _slug(name)[:60] or "evidence", _UNSAFE.sub("", suffix), data)
+        relative = path.relative_to(self.folder).as_posix()
+        self._evidence.setdefault(nodeid, []).append(Evidence(name, relative))
+        return relative
+
+    def close(self) -> None:
+        """Close the files; nothing is lost without it."""
+        for descriptor in self._files.values():
+            os.close(descriptor)
+        self._files.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _append(self, kind: str, line: msgspec.Struct) -> None:
+        os.write(self._file(kind), msgspec.json.encode(line) + b"\n")
+
+    def _file(self, kind: str) -> int:
+        descriptor = self._files.get(kind)
+        if descriptor is None:
+            path = self.folder / f"{kind}{self._suffix}.jsonl"
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            _cut_torn_tail(path, descriptor)
+            self._files[kind] = descriptor
+        return descriptor
+
+
+def read_run(folder: Path | str) -> Run:
+    """Read a run's folder.
+
+    Raises:
+        ResultsError: the folder is no run, or a file in it is not as the format says.
+    """
+    home = Path(folder)
+    if not (home / RUN).is_file():
+        raise ResultsError(f"{home}: expected a run's folder with {RUN} in it, found {_kind_of(home)}")
+    info = _decode((home / RUN).read_bytes(), RunInfo, str(home / RUN))
+    if info.format != FORMAT:
+        raise ResultsError(f"{home / RUN}: expected format {FORMAT!r}, found {info.format!r}")
+    notes: list[str] = []
+    cases = _last_of_each(_lines(home, CASES, Case, notes), notes)
+    measurements = _lines(home, MEASUREMENTS, Measurement, notes)
+    timeline = sorted(_lines(home, TIMELINE, Event, notes), key=lambda event: event.at)
+    fleet: tuple[NodeState, ...] = ()
+    if (home / FLEET).is_file():
+        fleet = _decode((home / FLEET).read_bytes(), tuple[NodeState, ...], str(home / FLEET))
+    return Run(home, info, tuple(cases), tuple(measurements), tuple(timeline), fleet, tuple(notes))
+
+
+def is_run(folder: Path) -> bool:
+    """Whether `read_run` would take this folder for a run."""
+    return (folder / RUN).is_file()
+
+
+_Line = TypeVar("_Line", bound=msgspec.Struct)
+_Any = TypeVar("_Any")
+
+
+def _lines(home: Path, kind: str, of: type[_Line], notes: list[str]) -> list[_Line]:
+    decoder, found = msgspec.json.Decoder(of), list[_Line]()
+    for path in sorted(home.glob(f"{kind}*.jsonl")):
+        *whole, torn = path.read_bytes().split(b"\n")
+        for number, line in enumerate(whole, 1):
+            if not line.strip():
+                continue
+            try:
+                found.append(decoder.decode(line))
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise ResultsError(f"{path} line {number}: {_wanted(error)}, found {_excerpt(line)}") from error
+        if torn:
+            notes.append(f"{path.name} line {len(whole) + 1}: left out, it ends in the middle (the run was cut off)")
+    return found
+
+
+def _last_of_each(cases: list[Case], notes: list[str]) -> list[Case]:
+    """A case that was run again counts as it ended last: by its start, then by its place in the files."""
+    by_start = sorted(cases, key=lambda case: case.started.timestamp() if case.started else 0.0)
+    last = {case.nodeid: case for case in by_start}
+    again = len(cases) - len(last)
+    if again:
+        notes.append(f"{again} earlier results of cases that were run again are left out; the last one counts")
+    return list(last.values())
+
+
+def _decode(data: bytes, of: type[_Any], where: str) -> _Any:
+    try:
+        return msgspec.json.decode(data, type=of)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ResultsError(f"{where}: {_wanted(error)}, found {_excerpt(data)}") from error
+
+
+def _wanted(error: Exception) -> str:
+    text = str(error)
+    for word, plain in _PYTHON_TYPES.items():
+        text = text.replace(word, plain)
+    if text.startswith("Expected"):
+        return text[0].lower() + text[1:]
+    return f"expected JSON as in docs/results.md ({text})"
+
+
+def _excerpt(data: bytes) -> str:
+    text = data.decode(errors="replace").strip()
+    return repr(text if len(text) <= 80 else text[:77] + "…")
+
+
+def _kind_of(folder: Path) -> str:
+    if not folder.exists():
+        return "nothing"
+    if not folder.is_dir():
+        return "a file"
+    names = sorted(path.name for path in folder.iterdir())
+    return f"a folder with {', '.join(names[:4])}{', …' if len(names) > 4 else ''}" if names else "an empty folder"
+
+
+def _refuse_strangers(folder: Path) -> None:
+    """A folder that somebody filled with other things stays as it is."""
+    names = [path.name for path in folder.iterdir()]
+    if RUN in names:
+        try:
+            found = msgspec.json.decode((folder / RUN).read_bytes(), type=dict[str, Any]).get("format")
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            found = None
+        if found == FORMAT:
+            return
+    elif all(
+        _LINES.fullmatch(name) or name in (FLEET, EVIDENCE, ALLURE) or name.startswith(f".{RUN}.") for name in names
+    ):
+        return  # empty, or a run that has just begun
+    raise ResultsError(
+        f"results folder {folder}: expected a new or empty folder, or one that an earlier run left; "
+        f"found {_kind_of(folder)}; name another folder"
+    )
+
+
+def _clear(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.name in (EVIDENCE, ALLURE) and path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name in (RUN, FLEET) or _LINES.fullmatch(path.name):
+            path.unlink()
+
+
+def _replace(path: Path, content: object) -> None:
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
+    draft.replace(path)
+
+
+def _cut_torn_tail(path: Path, descriptor: int) -> None:
+    """A line that an earlier process left in the middle would spoil the one that comes after it."""
+    size = os.fstat(descriptor).st_size
+    if size and os.pread(descriptor, 1, size - 1) != b"\n":
+        os.ftruncate(descriptor, path.read_bytes().rfind(b"\n") + 1)
+
+
+def _write_new(home: Path, stem: str, suffix: str, data: bytes) -> Path:
+    number = 1
+    while True:
+        path = home / (f"{stem}{suffix}" if number == 1 else f"{stem}-{number}{suffix}")
+        try:
+            with path.open("xb") as file:
+                file.write(data)
+        except FileExistsError:
+            number += 1
+        else:
+            return path
+
+
+def _slug(text: str) -> str:
+    return _UNSAFE.sub("-", text).strip("-.")

@@ -1,0 +1,106 @@
+"""What Allure needs to know of a run: labels, environment, categories, executor; and its HTML, if its command is here.
+
+Allure's own results are written by allure-pytest while the tests run. This module adds what only the run as a whole
+knows. File formats: Allure's documentation, "How it works": environment.properties is a Java properties file.
+"""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from harness.errors import HarnessError
+from harness.results import ALLURE, Case, Run
+
+COMMAND = "allure"
+REPORT = "allure-report"
+SEVERITIES = frozenset({"blocker", "critical", "normal", "minor", "trivial"})
+CATEGORIES = (  # Allure shows a failure under the first category that fits
+    {"name": "Verdicts on the scheduler", "matchedStatuses": ["failed"]},
+    {"name": "The harness or its surroundings were at fault", "matchedStatuses": ["broken"]},
+    {"name": "Not verified here", "matchedStatuses": ["skipped"]},
+)
+_ESCAPED = re.compile(r"([\\:=\s#!])")
+
+
+def labels(case: Case) -> list[tuple[str, str]]:
+    """Allure's labels of a case, in its words: a requirement is a feature, a suite is a suite."""
+    found = [("feature", feature) for feature in case.features]
+    found += [("tag", feature) for feature in case.features]
+    if case.suite:
+        found += [("parentSuite", "seatrial"), ("suite", case.suite)]
+    if case.case:
+        found.append(("tag", case.case))
+    found.append(("severity", case.severity if case.severity in SEVERITIES else "normal"))
+    return found
+
+
+def write_context(run: Run) -> Path:
+    """Write environment.properties, categories.json and executor.json beside Allure's results; gives that folder."""
+    home = run.folder / ALLURE
+    home.mkdir(exist_ok=True)
+    lines = [f"{_escaped(key)} = {_value(value)}\n" for key, value in environment(run).items()]
+    (home / "environment.properties").write_text("".join(lines), encoding="ascii")
+    (home / "categories.json").write_bytes(msgspec.json.format(msgspec.json.encode(CATEGORIES)))
+    executor = {"name": "seatrial", "type": "seatrial", "buildName": run.info.id, "reportName": report_name(run)}
+    (home / "executor.json").write_bytes(msgspec.json.format(msgspec.json.encode(executor)))
+    return home
+
+
+def environment(run: Run) -> dict[str, str]:
+    """What Allure shows as the environment."""
+    info = run.info
+    subject = f"{info.subject.name} {info.subject.version}".strip()
+    known = {"subject": subject, "backend": info.backend, "fleet": info.fleet, "command": " ".join(info.command)}
+    if info.seed is not None:
+        known["seed"] = str(info.seed)
+    return {key: value for key, value in (known | info.versions | info.host).items() if value}
+
+
+def report_name(run: Run) -> str:
+    """How Allure titles its report."""
+    return f"{run.info.subject.name} {run.info.subject.version} on {run.info.backend}".strip()
+
+
+def build_html(run: Run, *, which: Callable[[str], str | None] = shutil.which) -> Path | str:
+    """Build Allure's HTML in `allure-report/` of the run's folder; gives its index, or says why there is none.
+
+    Raises:
+        HarnessError: the command `allure` is there and failed.
+    """
+    results = run.folder / ALLURE
+    if not results.is_dir() or not any(results.glob("*-result.json")):
+        return f"no Allure HTML: {results} has no results (allure-pytest writes them while the tests run)"
+    command = which(COMMAND)
+    if command is None:
+        return "no Allure HTML: the command `allure` is not on PATH; install it with `npm install --global allure`"
+    write_context(run)
+    page = run.folder / REPORT / "index.html"
+    if page.is_file():  # an older report of ours; Allure 2 refuses to write where something is
+        shutil.rmtree(page.parent)
+    line = [command, "generate", str(results), "--output", str(page.parent)]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)  # noqa: S603  # a list, no shell
+    if done.returncode or not page.is_file():
+        said = (done.stderr or done.stdout).strip()[-600:] or "it said nothing"
+        raise HarnessError(f"allure generate: expected {page}, found exit status {done.returncode}: {said}")
+    return page
+
+
+def _escaped(text: str) -> str:
+    """A key of a Java properties file."""
+    return _unicode(_ESCAPED.sub(r"\\\1", text))
+
+
+def _value(text: str) -> str:
+    """A value of a Java properties file: one line, backslashes doubled."""
+    return _unicode(text.replace("\\", "\\\\").replace("\r", "").replace("\n", "\\n"))
+
+
+def _unicode(text: str) -> str:
+    """ASCII with \\uXXXX, which every reader of properties files understands."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    codes = (int.from_bytes(units[place : place + 2]) for place in range(0, len(units), 2))
+    return "".join(chr(code) if code < 128 else f"\\u{code:04x}" for code in codes)

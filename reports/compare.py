@@ -1,0 +1,146 @@
+"""Two sides of results held against each other: which verdicts changed, which figures moved beyond their noise.
+
+A figure counts as worse only if its median moved by more than the tolerance in the bad direction and the two medians'
+95 % intervals do not overlap. The interval is the sign test's: the order statistics between which the median lies with
+that probability whatever the distribution. Fewer than six samples have none; their whole range stands in for it.
+"""
+
+from dataclasses import dataclass
+from math import comb
+from typing import Literal
+
+from harness.results import Case, Verdict
+from reports.collect import Collection
+from reports.figures import SECONDS, Series, series_of
+
+Change = Literal["regressed", "fixed", "lost", "added", "changed"]
+AGAINST = frozenset({"failed", "broken"})
+
+
+@dataclass(frozen=True, slots=True)
+class CaseChange:
+    """A case that does not end as it did. `lost`: it passed and now does not run, so nothing verifies it any more."""
+
+    nodeid: str
+    change: Change
+    base: Verdict | None
+    new: Verdict | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FigureChange:
+    """A figure on both sides. `ratio` is new median over base median (None if the base is 0)."""
+
+    name: str
+    unit: str
+    labels: str
+    base: float
+    new: float
+    ratio: float | None
+    regressed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What changed; `regressed` is what a release gate asks for."""
+
+    cases: tuple[CaseChange, ...]
+    figures: tuple[FigureChange, ...]
+    incomplete: bool = False  # the new results prove nothing, so nothing can be said for them
+
+    @property
+    def lost(self) -> int:
+        """How many cases are no longer verified."""
+        return sum(one.change == "lost" for one in self.cases)
+
+    @property
+    def regressed(self) -> bool:
+        return (
+            self.incomplete
+            or any(one.change == "regressed" for one in self.cases)
+            or any(one.regressed for one in self.figures)
+        )
+
+
+def compare(base: Collection, new: Collection, *, tolerance: float = 0.1) -> Comparison:
+    """Hold `new` against `base`; `tolerance` is the share by which a median may move (0.1: ten percent)."""
+    alone = len(_backends(base)) == len(_backends(new)) == 1
+    before, after = _cases(base, alone=alone), _cases(new, alone=alone)
+    changes = [_case_change(key, before.get(key), after.get(key)) for key in dict.fromkeys((*after, *before))]
+    old_series, new_series = _series(base, alone=alone), _series(new, alone=alone)
+    figures = [_figure(old_series[key], new_series[key], tolerance) for key in new_series if key in old_series]
+    incomplete = new.verdict == "incomplete"
+    return Comparison(tuple(change for change in changes if change), tuple(figures), incomplete)
+
+
+def better(unit: str) -> Literal["lower", "higher", ""]:
+    """Which direction is good: times want to be short, rates high; of other units nothing is known."""
+    if unit in SECONDS:
+        return "lower"
+    return "higher" if unit.endswith("/s") else ""
+
+
+def median_interval(ordered: tuple[float, ...]) -> tuple[float, float]:
+    """The 95 % interval of the median of sorted samples, by the sign test; their range if there are fewer than six."""
+    count = len(ordered)
+    if count > 1000:  # the binomial is as good as normal, and its sums would be slow
+        reach = int(0.98 * count**0.5) + 1
+        return ordered[max(0, count // 2 - reach)], ordered[min(count - 1, count // 2 + reach)]
+    below, skipped = 0.0, 0
+    while skipped < count // 2 and (below := below + comb(count, skipped) / 2**count) <= 0.025:
+        skipped += 1
+    return ordered[max(0, skipped - 1)], ordered[min(count - 1, count - skipped)]
+
+
+def _backends(side: Collection) -> set[str]:
+    return {run.info.backend for run in side.runs}
+
+
+def _cases(side: Collection, *, alone: bool) -> dict[str, Case]:
+    """Cases by nodeid, and by backend unless each side has but one; of several runs on one the latest counts."""
+    return {_on(side, entry.run, alone=alone) + entry.case.nodeid: entry.case for entry in side.cases}
+
+
+def _on(side: Collection, run: int, *, alone: bool) -> str:
+    return "" if alone else f"{side.runs[run].info.backend}: "
+
+
+def _case_change(key: str, base: Case | None, new: Case | None) -> CaseChange | None:
+    before, after = base.verdict if base else None, new.verdict if new else None
+    reason = new.reason if new else "it is not among the new results"
+    change: Change
+    if after in AGAINST:
+        if before in AGAINST:
+            return None if before == after else CaseChange(key, "changed", before, after, reason)
+        change = "regressed"
+    elif before == after:
+        return None
+    elif before == "passed":
+        change = "lost"
+    elif before in AGAINST:
+        change = "fixed" if after == "passed" else "lost"
+    else:
+        change = "added" if before is None else "changed"
+    return CaseChange(key, change, before, after, reason)
+
+
+def _series(side: Collection, *, alone: bool) -> dict[tuple[str, ...], Series]:
+    """Series by what they measure, and where; of several runs on one backend the latest counts, as with cases.
+
+    Within one name `series_of` gives the runs in the order they started.
+    """
+    return {(_on(side, one.run, alone=alone), one.name, one.unit, one.what): one for one in series_of(side.runs)}
+
+
+def _figure(base: Series, new: Series, tolerance: float) -> FigureChange:
+    before, after = base.at(50), new.at(50)
+    ratio = after / before if before else None
+    low, high = median_interval(new.samples)
+    base_low, base_high = median_interval(base.samples)
+    worse = {
+        "lower": after > before * (1 + tolerance) and low > base_high,
+        "higher": after < before * (1 - tolerance) and high < base_low,
+        "": False,
+    }[better(new.unit)]
+    return FigureChange(new.name, new.unit, new.what, before, after, ratio, worse)

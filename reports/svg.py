@@ -1,0 +1,124 @@
+"""Small SVG pictures for the page: latency distribution and throughput. Colours come from the page's style sheet."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log
+
+from markupsafe import Markup, escape
+
+from reports.figures import Load, Series, cumulative, decades, nice_step, short
+
+WIDTH, HEIGHT = 520, 270
+LEFT, RIGHT, TOP, BOTTOM = 52, 16, 14, 42
+COLOURS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the legend: the class that has its colour, and what it is called."""
+
+    style: str
+    name: str
+
+
+def latency(series: Sequence[Series], names: Sequence[str]) -> Markup:
+    """Percent of samples within a time, a curve a series, p50 and p99 marked. Time is on a logarithmic axis.
+
+    The series share one unit.
+    """
+    high = max(1e-9, *(one.samples[-1] for one in series))  # a logarithmic axis begins above 0
+    ticks = decades(max(high * 1e-6, min(one.samples[0] for one in series)), high)
+    parts = [_frame(_logarithmic_ticks(ticks), [(f"{p}", _y(p / 100)) for p in (0, 25, 50, 75, 90, 100)])]
+    parts += [_axis_names(f"{series[0].unit}, logarithmic", "% of pods within")]
+    for number, (one, name) in enumerate(zip(series, names, strict=True)):
+        style = f"c{number % COLOURS}"
+        points = [
+            (_log_x(max(value, ticks[0]), ticks), _y(percent / 100)) for value, percent in cumulative(one.samples)
+        ]
+        parts.append(f'<polyline class="line {style}" points="{_points(points)}"/>')
+        for percent in (50, 99):
+            value = one.at(percent)
+            label = f"{name}: p{percent} {short(value)} {one.unit}"
+            x, y = _log_x(max(value, ticks[0]), ticks), _y(percent / 100)
+            parts.append(
+                f'<circle class="mark {style}" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{escape(label)}</title></circle>'
+            )
+    about = "; ".join(
+        f"{name}: p50 {short(one.at(50))}, p99 {short(one.at(99))} {one.unit}"
+        for one, name in zip(series, names, strict=True)
+    )
+    return _picture(parts, f"Cumulative distribution. {about}")
+
+
+def throughput(load: Load) -> Markup:
+    """Pods bound per second over time as bars, pods created as a line."""
+    top = max(*load.bound, *load.created)
+    step = nice_step(top / 4)
+    ceiling = step * -(-top // step)
+    span = load.width * len(load.bound)
+    every = nice_step(span / 6)
+    marks = [(short(every * n), _x(every * n / span)) for n in range(int(span / every + 1e-9) + 1)]
+    rungs = [(short(step * n), _y(step * n / ceiling)) for n in range(round(ceiling / step) + 1)]
+    parts = [_frame(marks, rungs), _axis_names("seconds since the first event", "pods/s")]
+    for number, rate in enumerate(load.bound):
+        x, y = _x(number / len(load.bound)), _y(rate / ceiling)
+        wide = max(0.5, _x((number + 1) / len(load.bound)) - x - 0.8)
+        says = f"{short(number * load.width)} s: {short(rate)} pods/s bound, {short(load.created[number])} created"
+        parts.append(
+            f'<rect class="bar" x="{x:.1f}" y="{y:.1f}" width="{wide:.1f}" height="{_y(0) - y:.1f}">'
+            f"<title>{says}</title></rect>"
+        )
+    if any(load.created):
+        middle = [(_x((n + 0.5) / len(load.created)), _y(rate / ceiling)) for n, rate in enumerate(load.created)]
+        parts.append(f'<polyline class="line c1 thin" points="{_points(middle)}"/>')
+    return _picture(parts, f"{load.pods:,} pods bound in {short(load.seconds)} s, {short(load.rate)} pods/s")
+
+
+def legend(names: Sequence[str]) -> list[Line]:
+    """The colours that `latency` gives to these names."""
+    return [Line(f"c{number % COLOURS}", name) for number, name in enumerate(names)]
+
+
+def _x(part: float) -> float:
+    return LEFT + part * (WIDTH - LEFT - RIGHT)
+
+
+def _y(part: float) -> float:
+    return HEIGHT - BOTTOM - part * (HEIGHT - TOP - BOTTOM)
+
+
+def _log_x(value: float, ticks: Sequence[float]) -> float:
+    return _x(log(value / ticks[0]) / log(ticks[-1] / ticks[0]))
+
+
+def _logarithmic_ticks(ticks: Sequence[float]) -> list[tuple[str, float]]:
+    every = 1 if len(ticks) <= 9 else 3
+    return [(short(tick), _log_x(tick, ticks)) for tick in ticks[::every]]
+
+
+def _points(points: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+
+
+def _frame(below: Sequence[tuple[str, float]], beside: Sequence[tuple[str, float]]) -> str:
+    parts = []
+    for text, y in beside:
+        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text class="tick end" x="{LEFT - 7}" y="{y + 4:.1f}">{text}</text>')
+    for text, x in below:
+        parts.append(f'<line class="grid faint" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{_y(0):.1f}"/>')
+        parts.append(f'<text class="tick mid" x="{x:.1f}" y="{HEIGHT - BOTTOM + 17}">{text}</text>')
+    return "".join(parts)
+
+
+def _axis_names(below: str, beside: str) -> str:
+    middle = TOP + (HEIGHT - TOP - BOTTOM) / 2
+    return (
+        f'<text class="axis mid" x="{_x(0.5):.1f}" y="{HEIGHT - 6}">{escape(below)}</text>'
+        f'<text class="axis mid" transform="translate(12 {middle:.1f}) rotate(-90)">{escape(beside)}</text>'
+    )
+
+
+def _picture(parts: Sequence[str], about: str) -> Markup:
+    opening = f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(about)}">'
+    return Markup(opening + "".join(parts) + "</svg>")  # noqa: S704  # every text in it went through escape

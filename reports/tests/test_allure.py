@@ -1,0 +1,97 @@
+"""What Allure is told, and how it is called."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.errors import HarnessError
+from harness.results import Case, Run, RunInfo, Subject, moment, read_run
+from reports.allure import build_html, environment, labels, write_context
+from reports.tests.sample import sample_run
+from scheduler.api.clock import SIM_EPOCH
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return read_run(sample_run(tmp_path / "run"))
+
+
+def properties(text: str) -> dict[str, str]:
+    """A reader of Java properties, as far as one line a pair goes."""
+    found = {}
+    for line in text.splitlines():
+        raw = line.encode().decode("unicode_escape") if "\\u" in line else line
+        key, _, value = raw.replace("\\ ", "\0").partition(" = ")
+        found[key.replace("\0", " ").replace("\\:", ":")] = value.replace("\0", "\\ ").replace("\\\\", "\\")
+    return found
+
+
+def test_labels_of_a_case() -> None:
+    case = Case("t::a", "passed", case="DS-014", features=("DEV-1", "DEV-3"), suite="allocation", severity="critical")
+    found = labels(case)
+    assert [value for name, value in found if name == "feature"] == ["DEV-1", "DEV-3"]
+    assert ("suite", "allocation") in found
+    assert ("tag", "DS-014") in found
+    assert ("severity", "critical") in found
+
+
+def test_a_severity_that_allure_does_not_know_is_normal() -> None:
+    assert ("severity", "normal") in labels(Case("t::a", "passed", severity="enormous"))
+
+
+def test_context_files(run: Run) -> None:
+    home = write_context(run)
+    known = properties((home / "environment.properties").read_text(encoding="ascii"))
+    assert known == environment(run)
+    assert known["backend"] == "embedded"
+    assert known["kubernetes API"] == "1.34.1"
+    statuses = [one["matchedStatuses"] for one in json.loads((home / "categories.json").read_text())]
+    assert statuses == [["failed"], ["broken"], ["skipped"]]
+    assert json.loads((home / "executor.json").read_text())["buildName"] == run.info.id
+
+
+def test_odd_values_stay_one_line_each(tmp_path: Path) -> None:
+    versions = {"a: b=c": "C:\\new\nline é"}
+    info = RunInfo("r", moment(SIM_EPOCH), ("seatrial",), "embedded", Subject("ours"), versions=versions)
+    text = (write_context(Run(tmp_path, info, (), (), (), ())) / "environment.properties").read_text(encoding="ascii")
+    assert text.splitlines()[-1] == "a\\:\\ b\\=c = C:\\\\new\\nline \\u00e9"
+
+
+def with_results(run: Run) -> Run:
+    home = write_context(run)
+    (home / "1-result.json").write_text('{"uuid": "1", "name": "t", "status": "passed", "start": 1, "stop": 2}')
+    return run
+
+
+def command(folder: Path, script: str) -> str:
+    path = folder / "allure"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_without_results_or_command_it_says_so(run: Run) -> None:
+    assert "has no results" in str(build_html(run, which=lambda _: None))
+    assert "not on PATH" in str(build_html(with_results(run), which=lambda _: None))
+
+
+def test_the_command_gets_results_and_output(run: Run, tmp_path: Path) -> None:
+    program = command(tmp_path, 'mkdir -p "$4" && echo "$1 $2 $3" > "$4/index.html"')
+    for _ in range(2):  # the second time it replaces its own report
+        page = build_html(with_results(run), which=lambda _: program)
+        assert page == run.folder / "allure-report" / "index.html"
+        assert Path(page).read_text() == f"generate {run.folder / 'allure-results'} --output\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        pytest.param("echo no java >&2; exit 3", "exit status 3: no java", id="it-fails"),
+        pytest.param("exit 0", "exit status 0: it said nothing", id="it-makes-nothing"),
+    ],
+)
+def test_a_command_that_fails_is_named(run: Run, tmp_path: Path, script: str, says: str) -> None:
+    program = command(tmp_path, script)
+    with pytest.raises(HarnessError, match=says):
+        build_html(with_results(run), which=lambda _: program)

@@ -1,0 +1,127 @@
+"""Requirements are counted honestly, over one run and over many."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.errors import ResultsError, UsageError
+from harness.results import Case, ResultsWriter, RunInfo, Subject, Verdict, moment
+from reports.collect import FEATURES, collect, fingerprint, read_features, state_of
+from reports.tests.sample import FEATURES_YAML, sample_run
+from scheduler.api.clock import SIM_EPOCH
+
+
+def write(folder: Path, name: str, cases: list[Case], *, started: float = 0, backend: str = "embedded") -> Path:
+    with ResultsWriter(folder / name) as writer:
+        writer.run(RunInfo(name, moment(SIM_EPOCH + started), ("seatrial", "run"), backend, Subject("ours", "1")))
+        for case in cases:
+            writer.case(case)
+        writer.finish()
+    return folder / name
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "want"),
+    [
+        pytest.param(["passed"], "verified", id="a-pass-verifies"),
+        pytest.param(["passed", "skipped"], "verified", id="a-skip-takes-nothing-away"),
+        pytest.param(["passed", "failed"], "failed", id="a-failure-outweighs-a-pass"),
+        pytest.param(["passed", "broken"], "not verified", id="a-broken-case-leaves-it-open"),
+        pytest.param(["broken"], "not verified", id="broken-alone-is-no-verdict"),
+        pytest.param(["broken", "failed"], "failed", id="failed-and-broken-is-failed"),
+        pytest.param(["skipped"], "not verified", id="skips-alone-verify-nothing"),
+        pytest.param([], "not verified", id="no-case-verifies-nothing"),
+    ],
+)
+def test_state_of_a_requirement(verdicts: list[Verdict], want: str) -> None:
+    assert state_of(Case(f"t::{n}", verdict, features=("X-1",)) for n, verdict in enumerate(verdicts)) == want
+
+
+def test_runs_are_put_together_in_the_order_they_started(tmp_path: Path) -> None:
+    write(tmp_path, "a", [Case("t::a", "passed", features=("X-1",))], started=60, backend="kind")
+    write(tmp_path, "b", [Case("t::a", "failed", features=("X-1", "X-2"))])
+    found = collect([tmp_path])
+    assert [run.info.id for run in found.runs] == ["b", "a"]
+    by_id = {one.feature.id: one for one in found.requirements}
+    assert [by_id["X-1"].state_in(run) for run in (0, 1)] == ["failed", "verified"]
+    assert by_id["X-1"].state == "failed"
+    assert by_id["X-2"].state_in(1) is None
+    assert found.verdict == "failed"
+
+
+def test_listed_features_come_first_and_unlisted_ones_are_kept(tmp_path: Path) -> None:
+    features = tmp_path / "features.yaml"
+    features.write_text("[{id: B-1, title: Bees, group: Insects}, {id: A-1}]")
+    run = write(
+        tmp_path, "a", [Case("t::a", "passed", features=("Z-10",)), Case("t::b", "passed", features=("Z-9", "A-1"))]
+    )
+    found = collect([run], features=features)
+    assert [one.feature.id for one in found.requirements] == ["B-1", "A-1", "Z-9", "Z-10"]
+    assert [one.state for one in found.requirements] == ["not verified", "verified", "verified", "verified"]
+    assert found.requirements[0].feature.title == "Bees"
+    assert found.requirements[3].feature.title == ""
+
+
+def test_the_suites_own_feature_list_is_read(tmp_path: Path) -> None:
+    found = collect([write(tmp_path, "a", [Case("t::a", "passed", features=("DEV-1",))])])
+    assert {one.feature.id for one in found.requirements if one.state == "verified"} == {"DEV-1"}
+    assert len(found.requirements) == len(read_features(FEATURES)) > 50
+    assert all(one.feature.title for one in found.requirements)
+
+
+def test_a_case_that_names_a_feature_twice_counts_once(tmp_path: Path) -> None:
+    found = collect([write(tmp_path, "a", [Case("t::a", "passed", features=("X-1", "X-1"))])])
+    assert {one.feature.id: len(one.cases) for one in found.requirements}["X-1"] == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        pytest.param("{DEV-1: Devices}", "expected a list of", id="a-mapping"),
+        pytest.param("[{title: no id}]", "missing required field `id`", id="no-id"),
+        pytest.param("[unclosed", "expected a list of", id="not-yaml"),
+        pytest.param(None, "cannot be read", id="no-such-file"),
+    ],
+)
+def test_a_feature_list_that_cannot_be_used_is_named(tmp_path: Path, content: str | None, says: str) -> None:
+    path = tmp_path / "features.yaml"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(UsageError, match=f"features.yaml.*{says}"):
+        read_features(path)
+
+
+def test_a_folder_without_runs_is_named(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(ResultsError, match=r"found a folder with thesis\.tex"):
+        collect([tmp_path])
+
+
+def test_what_a_reader_must_know_is_noted(tmp_path: Path) -> None:
+    run = write(tmp_path, "a", [Case("t::a", "skipped")])
+    other = ResultsWriter(tmp_path / "b")
+    other.run(RunInfo("b", moment(SIM_EPOCH + 5), (), "kind", Subject("theirs", "2")))
+    found = collect([run, tmp_path / "b"])
+    assert found.verdict == "incomplete"
+    assert found.notes[0] == "a: no case passed; the run proves nothing"
+    assert "b: the run never said that it ended" in found.notes[1]
+    assert "different subjects (ours 1, theirs 2)" in found.notes[2]
+
+
+def test_the_sample_counts_as_it_was_made(tmp_path: Path) -> None:
+    features = tmp_path / "features.yaml"
+    features.write_text(FEATURES_YAML)
+    found = collect([sample_run(tmp_path / "run")], features=features)
+    assert [found.count(verdict) for verdict in ("passed", "failed", "broken", "skipped")] == [44, 1, 1, 4]
+    states = {one.feature.id: one.state for one in found.requirements}
+    assert {name for name, state in states.items() if state == "failed"} == {"PRE-1"}
+    assert {name for name, state in states.items() if state == "not verified"} == {"DEV-7", "DEV-8", "NUMA-1"}
+
+
+def test_a_fingerprint_changes_with_any_of_the_files(tmp_path: Path) -> None:
+    found = collect([sample_run(tmp_path / "run")]).runs[0]
+    before = fingerprint(found)
+    assert fingerprint(found) == before
+    evidence = next((tmp_path / "run" / "evidence").rglob("*.log"))
+    evidence.write_text(evidence.read_text().replace("n03", "n04"))
+    assert fingerprint(found) != before

@@ -1,0 +1,76 @@
+"""The commands, through the command line as a user types it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cli import app
+from reports.tests.sample import FEATURES_YAML, sample_run
+
+
+@pytest.fixture(autouse=True)
+def no_allure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is installed here: its command is tested elsewhere."""
+    monkeypatch.setenv("PATH", "")
+
+
+def seatrial(*words: object) -> object:
+    return app([str(word) for word in words])
+
+
+Capture = pytest.CaptureFixture[str]
+
+
+def test_report_of_a_failed_run(tmp_path: Path, capsys: Capture) -> None:
+    features = tmp_path / "features.yaml"
+    features.write_text(FEATURES_YAML)
+    run = sample_run(tmp_path / "run")
+    assert seatrial("report", run, "--features", features, "--json") == 1
+    said = json.loads(capsys.readouterr().out)
+    assert said["verdict"] == "failed"
+    assert said["cases"] == {"passed": 44, "failed": 1, "broken": 1, "skipped": 4}
+    assert said["requirements"]["PRE-1"] == "failed"
+    assert "FAIL" in (run / "signoff.html").read_text()
+
+
+def test_report_of_good_runs_goes_where_it_is_told(tmp_path: Path, capsys: Capture) -> None:
+    run = sample_run(tmp_path / "run", failing=False)
+    page = tmp_path / "pages" / "page.html"
+    assert seatrial("report", run, "--output", page, "--title", "Release 7") == 0
+    assert "<h1>Release 7</h1>" in page.read_text()
+    assert capsys.readouterr().out.startswith("PASS  All 46 cases that ran passed; 4 did not run.")
+
+
+def test_a_folder_that_is_no_run_is_the_users_mistake(tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "harness", "report", str(tmp_path / "nowhere")]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)  # noqa: S603  # our own program
+    assert done.returncode == 2
+    assert done.stderr.startswith("seatrial: ")
+    assert done.stderr.endswith("expected a run's folder with run.json in it, found nothing\n")
+
+
+@pytest.mark.parametrize(
+    ("changed", "status", "last"),
+    [
+        pytest.param({"failing": False}, 0, "no regression", id="nothing-new"),
+        pytest.param({"failing": True}, 1, "REGRESSED", id="cases-fail-now"),
+        pytest.param({"failing": False, "slower": 1.5}, 1, "REGRESSED", id="slower-now"),
+    ],
+)
+def test_compare(tmp_path: Path, capsys: Capture, changed: dict[str, Any], status: int, last: str) -> None:
+    base = sample_run(tmp_path / "base", failing=False)
+    assert seatrial("compare", base, sample_run(tmp_path / "new", seed=9, **changed)) == status
+    assert capsys.readouterr().out.splitlines()[-1] == last
+
+
+def test_compare_as_json(tmp_path: Path, capsys: Capture) -> None:
+    base, new = sample_run(tmp_path / "base", failing=False), sample_run(tmp_path / "new", slower=2)
+    assert seatrial("compare", base, new, "--json") == 1
+    said = json.loads(capsys.readouterr().out)
+    assert said["regressed"] is True
+    assert {one["change"] for one in said["cases"]} == {"regressed"}
+    assert {one["name"] for one in said["figures"] if one["regressed"]} == {"create_to_bound", "decisions"}

@@ -1,0 +1,142 @@
+"""A gate that catches what got worse and does not cry wolf."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.results import Case, ResultsWriter, RunInfo, Subject, Verdict, moment
+from reports.collect import Collection, collect
+from reports.compare import Comparison, better, compare, median_interval
+from scheduler.api.clock import SIM_EPOCH
+
+
+def side(
+    folder: Path,
+    verdict: Verdict | None = "passed",
+    *,
+    unit: str = "ms",
+    samples: list[float] | None = None,
+    backend: str = "embedded",
+    finish: bool = True,
+) -> Collection:
+    with ResultsWriter(folder) as writer:
+        writer.run(RunInfo(folder.name, moment(SIM_EPOCH), (), backend, Subject("ours")))
+        writer.case(Case("t::other", "passed"))
+        if verdict:
+            writer.case(Case("t::a", verdict, reason="because"))
+        if samples:
+            writer.measure("figure", unit, values=samples)
+        if finish:
+            writer.finish()
+    return collect([folder])
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "change", "regressed"),
+    [
+        pytest.param("passed", "passed", None, False, id="still-passes"),
+        pytest.param("passed", "failed", "regressed", True, id="fails-now"),
+        pytest.param("passed", "broken", "regressed", True, id="breaks-now"),
+        pytest.param("skipped", "failed", "regressed", True, id="fails-where-it-was-skipped"),
+        pytest.param(None, "failed", "regressed", True, id="a-new-case-fails"),
+        pytest.param("failed", "failed", None, False, id="failed-before-too"),
+        pytest.param("broken", "failed", "changed", False, id="was-broken-now-fails"),
+        pytest.param("failed", "passed", "fixed", False, id="fixed"),
+        pytest.param("passed", "skipped", "lost", False, id="is-skipped-now"),
+        pytest.param("passed", None, "lost", False, id="is-gone"),
+        pytest.param("failed", None, "lost", False, id="a-failure-that-went-away-is-not-fixed"),
+        pytest.param(None, "passed", "added", False, id="a-new-case-passes"),
+    ],
+)
+def test_verdicts(
+    tmp_path: Path, base: Verdict | None, new: Verdict | None, change: str | None, regressed: bool
+) -> None:
+    found = compare(side(tmp_path / "base", base), side(tmp_path / "new", new))
+    assert [one.change for one in found.cases] == ([change] if change else [])
+    assert found.regressed == regressed
+
+
+STEADY = [10.0, 10.1, 9.9, 10.2, 9.8, 10.0, 10.1, 9.9]
+
+
+@pytest.mark.parametrize(
+    ("unit", "base", "new", "regressed"),
+    [
+        pytest.param("ms", STEADY, [1.5 * x for x in STEADY], True, id="slower-by-half"),
+        pytest.param("ms", STEADY, [1.05 * x for x in STEADY], False, id="slower-within-tolerance"),
+        pytest.param("ms", STEADY, [0.5 * x for x in STEADY], False, id="faster"),
+        pytest.param("pods/s", STEADY, [0.5 * x for x in STEADY], True, id="half-the-rate"),
+        pytest.param("pods/s", STEADY, [2 * x for x in STEADY], False, id="twice-the-rate"),
+        pytest.param("ms", [5, 30, 8, 20, 11, 9, 25], [12, 6, 33, 9, 22, 14, 10], False, id="slower-within-the-noise"),
+        pytest.param("%", STEADY, [0.1 * x for x in STEADY], False, id="a-unit-without-a-good-direction"),
+        pytest.param("ms", [0, 0, 0], [5, 5, 5], True, id="from-nothing-to-something"),
+    ],
+)
+def test_figures(tmp_path: Path, unit: str, base: list[float], new: list[float], regressed: bool) -> None:
+    found = compare(side(tmp_path / "b", unit=unit, samples=base), side(tmp_path / "n", unit=unit, samples=new))
+    assert found.regressed == regressed
+
+
+def test_a_figure_is_told_with_its_ratio(tmp_path: Path) -> None:
+    found = compare(side(tmp_path / "b", samples=[10, 20, 30]), side(tmp_path / "n", samples=[15, 30, 45]))
+    assert [(one.base, one.new, one.ratio) for one in found.figures] == [(20, 30, 1.5)]
+
+
+def test_equal_distributions_do_not_cry_wolf(tmp_path: Path) -> None:
+    chance = np.random.default_rng(3)
+    alarms = 0
+    for round_ in range(30):
+        first, second = (list(chance.lognormal(2, 0.8, 40)) for _ in range(2))
+        base, new = tmp_path / f"b{round_}", tmp_path / f"n{round_}"
+        alarms += compare(side(base, samples=first), side(new, samples=second)).regressed
+    assert alarms == 0
+
+
+def test_one_backend_a_side_is_compared_whatever_its_name(tmp_path: Path) -> None:
+    found = compare(side(tmp_path / "b", backend="embedded"), side(tmp_path / "n", "failed", backend="kind"))
+    assert [one.nodeid for one in found.cases] == ["t::a"]
+
+
+def test_several_backends_are_kept_apart(tmp_path: Path) -> None:
+    side(tmp_path / "base" / "1")
+    side(tmp_path / "base" / "2", "failed", backend="kind")
+    side(tmp_path / "new" / "1", "failed")
+    side(tmp_path / "new" / "2", "passed", backend="kind")
+    found: Comparison = compare(collect([tmp_path / "base"]), collect([tmp_path / "new"]))
+    assert {one.nodeid: one.change for one in found.cases} == {"embedded: t::a": "regressed", "kind: t::a": "fixed"}
+
+
+def test_results_that_prove_nothing_do_not_pass_a_gate(tmp_path: Path) -> None:
+    assert compare(side(tmp_path / "b"), side(tmp_path / "n", finish=False)).regressed
+
+
+@pytest.mark.parametrize(
+    ("count", "want"),
+    [
+        pytest.param(1, (0, 0), id="one"),
+        pytest.param(5, (0, 4), id="five-have-their-range"),
+        pytest.param(6, (0, 5), id="six-are-the-first-with-an-interval"),
+        pytest.param(20, (5, 14), id="twenty-as-tables-of-the-sign-test-have-it"),
+        pytest.param(100, (39, 60), id="a-hundred-as-tables-have-it"),
+    ],
+)
+def test_interval_of_a_median(count: int, want: tuple[int, int]) -> None:
+    assert median_interval(tuple(map(float, range(count)))) == want
+
+
+def test_the_interval_covers_the_median_as_often_as_it_says() -> None:
+    chance = np.random.default_rng(5)
+    for count in (9, 31, 2001):
+        hits = 0
+        for _ in range(400):
+            low, high = median_interval(tuple(sorted(chance.exponential(1.0, count))))
+            hits += low <= np.log(2) <= high
+        assert hits >= 0.92 * 400
+
+
+@pytest.mark.parametrize(
+    ("unit", "want"), [("ms", "lower"), ("s", "lower"), ("pods/s", "higher"), ("%", ""), ("pods", "")]
+)
+def test_direction_of_a_unit(unit: str, want: str) -> None:
+    assert better(unit) == want

@@ -1,0 +1,244 @@
+"""The page says what the files say, stands alone, and lets nothing in a result become markup."""
+
+import re
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from harness.errors import ResultsError
+from harness.results import Case, Evidence, ResultsWriter, RunInfo, Subject, moment
+from reports.collect import Collection, collect
+from reports.signoff import MOST_TEXT, TEMPLATES, duration_text, headline, show, signoff, write_signoff
+from reports.tests.sample import FEATURES_YAML, sample_run
+from scheduler.api.clock import SIM_EPOCH
+
+VOID = {"meta", "br", "img", "link", "hr", "input"}
+
+
+class Page(HTMLParser):
+    """The page taken apart: ids, links, text; refuses tags that do not close in order."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.tags: set[str] = set()
+        self.words: list[str] = []
+        self._open: list[str] = []
+        self.feed(html)
+        assert self._open == []
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._note(tag, attrs)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._note(tag, attrs)
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag, self.getpos()
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self._open:
+            self.words.append(data)
+
+    def _note(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value or "")
+            if name == "href":
+                self.links.append(value or "")
+            if name == "src":
+                self.loads.append(value or "")
+            assert not name.startswith("on"), "no scripts"
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Collection:
+    home = tmp_path_factory.mktemp("runs")
+    features = home / "features.yaml"
+    features.write_text(FEATURES_YAML)
+    first = sample_run(home / "a")
+    return collect([first, sample_run(home / "b", seed=9, backend="kind", failing=False)], features=features)
+
+
+def one_run(folder: Path, *cases: Case, finish: bool = True, name: str = "ours") -> Collection:
+    with ResultsWriter(folder) as writer:
+        writer.run(RunInfo("r1", moment(SIM_EPOCH), ("seatrial",), "embedded", Subject(name, "1")))
+        for case in cases:
+            writer.case(case)
+        if finish:
+            writer.finish()
+    return collect([folder])
+
+
+def test_the_page_is_well_formed_and_its_links_lead_somewhere(sample: Collection) -> None:
+    page = Page(signoff(sample))
+    assert len(page.ids) == len(set(page.ids))
+    assert {link.removeprefix("#") for link in page.links} <= set(page.ids)
+    assert len(page.links) > 40
+
+
+def test_the_page_stands_alone(sample: Collection) -> None:
+    html = signoff(sample)
+    page = Page(html)
+    assert page.tags.isdisjoint({"script", "link", "iframe", "object", "base"})
+    assert all(source.startswith("data:") for source in page.loads)
+    assert all(link.startswith("#") for link in page.links)
+    assert "url(" not in html
+    assert "@import" not in html
+
+
+def test_every_svg_is_xml(sample: Collection) -> None:
+    pictures = re.findall(r"<svg.*?</svg>", signoff(sample), re.DOTALL)
+    assert len(pictures) == 5  # latency, two loads, two fleets
+    assert all(ET.fromstring(picture).get("aria-label") for picture in pictures)  # noqa: S314  # our own
+
+
+def test_the_page_says_what_the_files_say(sample: Collection) -> None:
+    text = Page(signoff(sample)).text
+    for said in (
+        "FAIL",
+        "2 of 100 cases failed or broke; 90 passed, 8 did not run.",
+        "Requirements verified 9 of 13",
+        "preemption evicted 3 pods where 2 would do",
+        "12:00:31.288 bound default/high-1 n03 gpu 2,5",
+        "needs a real GPU",
+        "2,000 pods bound in",
+        "96 gpu",
+        "Xid79: GPU has fallen off the bus",
+        "HAMi-core 2.6.0",
+        "Signature",
+    ):
+        assert said in text, said
+
+
+def test_every_device_of_the_fleet_is_drawn(sample: Collection) -> None:
+    html = signoff(sample)
+    assert html.count('<g class="cell">') == 2 * 12 * (8 + 2)
+
+
+def test_the_same_files_give_the_same_page(sample: Collection) -> None:
+    assert signoff(sample) == signoff(sample)
+
+
+def test_nothing_in_a_result_becomes_markup(tmp_path: Path) -> None:
+    evil = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>"
+    with ResultsWriter(tmp_path / "run") as writer:
+        writer.attach(evil, evil, evil, ".html")
+        writer.measure(evil, "ms", values=range(1, 40), labels={evil: evil})
+        writer.event("bound", evil, case=evil)
+    case = Case(evil, "failed", evil, evil, evil, (evil,), evil, evil, evil, evidence=(Evidence(evil, evil),))
+    page = Page(signoff(one_run(tmp_path / "run", case, Case("b", "skipped", evil, reason=evil), name=evil)))
+    assert page.tags.isdisjoint({"script", "img"})
+
+
+@pytest.mark.parametrize(
+    ("case", "finish", "stamp"),
+    [
+        pytest.param(Case("t::a", "passed"), True, "PASS", id="all-passed"),
+        pytest.param(Case("t::a", "failed"), True, "FAIL", id="one-failed"),
+        pytest.param(Case("t::a", "broken"), True, "FAIL", id="one-broken"),
+        pytest.param(Case("t::a", "skipped"), True, "INCOMPLETE", id="nothing-ran"),
+        pytest.param(Case("t::a", "passed"), False, "INCOMPLETE", id="cut-short"),
+    ],
+)
+def test_the_stamp(tmp_path: Path, case: Case, finish: bool, stamp: str) -> None:
+    html = signoff(one_run(tmp_path / "run", case, finish=finish))
+    assert f'<p class="stamp">{stamp}</p>' in html
+    assert f"<title>{stamp}: ours 1</title>" in html
+
+
+def test_a_pass_does_not_hide_what_was_not_verified(tmp_path: Path) -> None:
+    features = tmp_path / "features.yaml"
+    features.write_text(FEATURES_YAML)
+    found = collect([sample_run(tmp_path / "run", failing=False)], features=features)
+    want = "All 46 cases that ran passed; 4 did not run. 2 of 13 requirements are not verified."
+    assert headline(found) == want
+
+
+def test_evidence_outside_of_the_run_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("the secret")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "link.txt").symlink_to(tmp_path / "secret.txt")
+    for file in ("../secret.txt", str(tmp_path / "secret.txt"), "link.txt"):
+        shown = show(tmp_path / "run", Evidence("x", file))
+        assert shown.text == ""
+        assert "leads out" in shown.remark
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "remark"),
+    [
+        pytest.param("a.log", b"short", "", id="short-text-is-whole"),
+        pytest.param("a.log", b"x" * (MOST_TEXT + 9), "the first 64 KiB", id="long-text-is-cut"),
+        pytest.param("a.bin", b"\x00\x01", "2 bytes, kept beside", id="what-is-no-text-stays-outside"),
+        pytest.param("a.log", b"\xff\xfe", "", id="bytes-that-are-no-text-do-no-harm"),
+        pytest.param("gone.log", None, "not there", id="a-missing-file"),
+    ],
+)
+def test_evidence(tmp_path: Path, file: str, content: bytes | None, remark: str) -> None:
+    if content is not None:
+        (tmp_path / file).write_bytes(content)
+    shown = show(tmp_path, Evidence("x", file))
+    assert remark in shown.remark
+    assert bool(shown.remark) == bool(remark)
+    assert len(shown.text) <= MOST_TEXT
+
+
+def test_a_page_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    found = one_run(tmp_path / "run", Case("t::a", "passed"))
+    (tmp_path / "file").touch()
+    with pytest.raises(ResultsError, match=r"page\.html: cannot be written"):
+        write_signoff(found, tmp_path / "file" / "page.html")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "want"), [(0.4123, "0.412 s"), (12.34, "12.3 s"), (245, "4 min 05 s"), (7980, "2 h 13 min")]
+)
+def test_durations_are_for_people(seconds: float, want: str) -> None:
+    assert duration_text(seconds) == want
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of #rrggbb, as WCAG 2.2 defines it."""
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def schemes() -> dict[str, dict[str, str]]:
+    """The colours of each scheme by name, out of the style sheet."""
+    css = (TEMPLATES / "signoff.css").read_text()
+    blocks = re.findall(r":root \{(.*?)\}", css, re.DOTALL)
+    pairs = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]+)", block)) for block in blocks]
+    whole = [
+        {name: c if len(c) == 7 else "#" + "".join(2 * x for x in c[1:]) for name, c in one.items()} for one in pairs
+    ]
+    return dict(zip(("light", "dark", "print"), whole, strict=True))
+
+
+READ_ON = [
+    *((ink, paper) for ink in ("ink", "muted", "link") for paper in ("paper", "soft")),
+    *((state, f"{state}-back") for state in ("good", "bad", "warn", "none")),
+    *(("on-light", step) for step in ("o1", "o2")),
+    *(("on-dark", step) for step in ("o4", "o5")),
+    ("muted", "o0"),
+]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark", "print"])
+@pytest.mark.parametrize(("ink", "paper"), READ_ON)
+def test_text_has_contrast_enough(scheme: str, ink: str, paper: str) -> None:
+    colours = schemes()[scheme]
+    first, second = luminance(colours[ink]), luminance(colours[paper])
+    assert (max(first, second) + 0.05) / (min(first, second) + 0.05) >= 4.5

@@ -1,0 +1,199 @@
+"""GPUs are given out as they were asked for: whole, several, and shared by percent or by bytes."""
+
+import pytest
+
+from fixtures.expect import Expect
+from fixtures.trial import Trial
+from harness.clusters.protocol import Capability
+from scheduler.api.builders import node, pod
+from scheduler.api.core import Pod
+from scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, device_allocations
+from scheduler.api.quantity import units
+
+pytestmark = [pytest.mark.feature("DEV-1", "DEV-3"), pytest.mark.needs(Capability.NODES)]
+
+A10_MEMORY = 23028 << 20  # bytes that an A10 reports, as the catalogue has it
+
+
+def minors(one: Pod) -> list[int]:
+    return sorted(part.minor for part in device_allocations(one)["gpu"])
+
+
+def given(one: Pod, resource: str) -> list[int]:
+    return [units(part.resources[resource]) for part in device_allocations(one)["gpu"]]
+
+
+@pytest.mark.case("DS-001", severity="blocker")
+def test_whole_gpu(cluster: Trial, expect: Expect) -> None:
+    """A pod that asks for one whole GPU gets one card, all of it, and its container sees that card alone."""
+    cluster.add(node("n1").gpus("a10", 2))
+    cluster.submit(pod("a").gpus(1))
+
+    a = expect.running("a")
+
+    assert given(a, GPU_CORE) == [100]
+    assert given(a, GPU_MEMORY_RATIO) == [100]
+    assert given(a, GPU_MEMORY) == [A10_MEMORY]
+    assert cluster.visible_devices(a) == (f"/dev/nvidia{minors(a)[0]}",)
+
+
+@pytest.mark.case("DS-002", severity="blocker")
+@pytest.mark.parametrize("cards", [2, 4, 8])
+def test_several_whole_gpus(cluster: Trial, expect: Expect, cards: int) -> None:
+    """A pod that asks for several GPUs gets that many different cards, all of each."""
+    cluster.add(node("n1").gpus("h100-80g", 8))
+    cluster.submit(pod("a").gpus(cards))
+
+    a = expect.running("a")
+
+    assert len(set(minors(a))) == cards
+    assert given(a, GPU_CORE) == [100] * cards
+    assert len(cluster.visible_devices(a)) == cards
+
+
+@pytest.mark.case("DS-003", severity="blocker")
+def test_the_spelling_of_nvidia(cluster: Trial, expect: Expect) -> None:
+    """nvidia.com/gpu is taken as whole GPUs, and settled in the same annotation."""
+    cluster.add(node("n1").gpus("a10", 4))
+    cluster.submit(pod("a").nvidia(2))
+
+    a = expect.running("a")
+
+    assert len(set(minors(a))) == 2
+    assert given(a, GPU_CORE) == [100, 100]
+
+
+@pytest.mark.case("DS-004", severity="blocker")
+def test_share_by_percent(cluster: Trial, expect: Expect) -> None:
+    """Half a GPU is half of the cores and half of the memory of one card, in bytes too."""
+    cluster.add(node("n1").gpus("a10", 1))
+    cluster.submit(pod("a").gpu_share(50))
+
+    a = expect.running("a")
+
+    assert given(a, GPU_CORE) == [50]
+    assert given(a, GPU_MEMORY_RATIO) == [50]
+    assert given(a, GPU_MEMORY) == [A10_MEMORY // 2]
+
+
+@pytest.mark.case("DS-005", severity="critical")
+def test_share_by_bytes(cluster: Trial, expect: Expect) -> None:
+    """Memory asked for in bytes is given in bytes, and the percentage follows from the card's size."""
+    cluster.add(node("n1").gpus("a10", 1))
+    cluster.submit(pod("a").gpu_memory("8Gi", core=30))
+
+    a = expect.running("a")
+
+    assert given(a, GPU_MEMORY) == [8 << 30]
+    assert given(a, GPU_CORE) == [30]
+    assert given(a, GPU_MEMORY_RATIO) == [(8 << 30) * 100 // A10_MEMORY]
+
+
+@pytest.mark.case("DS-006", severity="critical")
+def test_two_halves_share_one_card(cluster: Trial, expect: Expect) -> None:
+    """Two pods of half a GPU each fit on the only card, and both containers see it."""
+    cluster.add(node("n1").gpus("a10", 1))
+    cluster.submit(pod("a").gpu_share(50), pod("b").gpu_share(50))
+
+    a, b = expect.running("a", "b")
+
+    assert minors(a) == minors(b) == [0]
+    assert cluster.visible_devices(a) == cluster.visible_devices(b) == ("/dev/nvidia0",)
+    expect.stable(seconds=2)
+
+
+@pytest.mark.case("DS-007", severity="blocker")
+def test_a_card_is_never_given_out_twice(cluster: Trial, expect: Expect) -> None:
+    """What is left of a card is too little for a third pod, however often it is tried again."""
+    cluster.add(node("n1").gpus("a10", 1))
+    cluster.submit(pod("a").gpu_share(60))
+    expect.bound("a")
+
+    cluster.submit(pod("b").gpu_share(50))
+
+    expect.pending("b", saying="Insufficient")
+    expect.stable(seconds=2)
+
+
+@pytest.mark.case("DS-008", severity="critical")
+def test_two_halves_are_not_a_whole(cluster: Trial, expect: Expect) -> None:
+    """Half of one card and half of another do not make a whole GPU."""
+    cluster.add(node("n1").gpus("a10", 2))
+    cluster.submit(pod("a").gpu_share(60), pod("b").gpu_share(60))
+    a, b = expect.bound("a", "b")
+    assert minors(a) != minors(b)
+
+    cluster.submit(pod("whole").gpus(1))
+
+    expect.pending("whole", saying="Insufficient")
+
+
+@pytest.mark.case("DS-009", severity="critical")
+def test_what_is_freed_is_given_out_again(cluster: Trial, expect: Expect) -> None:
+    """A waiting pod gets the card as soon as the pod that holds it is gone."""
+    cluster.add(node("n1").gpus("a10", 1))
+    cluster.submit(pod("first").gpus(1))
+    first = expect.running("first")
+    cluster.submit(pod("second").gpus(1))
+    expect.pending("second", saying="Insufficient")
+
+    cluster.delete("first")
+
+    second = expect.running("second")
+    assert minors(second) == minors(first)
+
+
+@pytest.mark.case("DS-010", severity="critical")
+def test_a_full_node_takes_nothing_more(cluster: Trial, expect: Expect) -> None:
+    """Eight pods fill an eight-GPU node with eight different cards; the ninth waits."""
+    cluster.add(node("n1").gpus("h100-80g", 8))
+    names = [f"p{number}" for number in range(8)]
+    cluster.submit(*(pod(name).gpus(1) for name in names))
+    bound = expect.bound(names[0], names[1], *names[2:])
+    assert sorted(minor for one in bound for minor in minors(one)) == list(range(8))
+
+    cluster.submit(pod("ninth").gpus(1))
+
+    expect.pending("ninth", saying="0/1 nodes are available")
+
+
+@pytest.mark.feature("DEV-2")
+@pytest.mark.needs(Capability.DEVICE_FAULTS)
+@pytest.mark.case("DS-011", severity="critical")
+def test_an_unhealthy_card_is_not_given_out(cluster: Trial, expect: Expect) -> None:
+    """A card with an XID error leaves the pool; the pod gets the other one."""
+    cluster.add(node("n1").gpus("a10", 2))
+    cluster.inject({"node": "n1", "verb": "critical", "device": 0, "xid": 79})
+
+    def sick() -> bool:
+        devices = cluster.device("n1")["spec"]["devices"]
+        return any(one["type"] == "gpu" and one["minor"] == 0 and not one.get("health") for one in devices)
+
+    assert cluster.cluster.wait(sick, within=30), "the Device object never said that GPU 0 is unhealthy"
+    cluster.submit(pod("a").gpus(1), pod("b").gpus(1))
+
+    assert cluster.cluster.wait(lambda: len([one for one in cluster.pods() if one.spec.node_name]) == 1, within=30)
+    expect.stable(seconds=2)
+    assert [minors(one) for one in cluster.pods() if one.spec.node_name] == [[1]]
+
+
+@pytest.mark.case("DS-012", severity="normal")
+@pytest.mark.parametrize(
+    ("resources", "saying"),
+    [
+        pytest.param({"koordinator.sh/gpu": 150}, "invalid", id="more-than-one-card-but-not-whole-cards"),
+        pytest.param({GPU_CORE: 150, GPU_MEMORY_RATIO: 150}, "invalid", id="a-share-above-one-card"),
+        pytest.param({"nvidia.com/gpu": 1, "koordinator.sh/gpu": 100}, "invalid", id="two-spellings-at-once"),
+    ],
+)
+def test_invalid_combinations_are_refused(
+    cluster: Trial, expect: Expect, resources: dict[str, int], saying: str
+) -> None:
+    """A request that the protocol does not know is refused with a reason, and holds nothing."""
+    cluster.add(node("n1").gpus("a10", 4))
+    cluster.submit(pod("odd").resources(dict(resources)))
+
+    expect.pending("odd", saying=saying)
+
+    cluster.submit(pod("whole").gpus(4))
+    expect.bound("whole")

@@ -1,0 +1,187 @@
+"""What arrived in the container is what was promised to the pod: no more, no less, and nothing of a neighbour's."""
+
+import random
+
+import pytest
+
+from fixtures.expect import Expect
+from fixtures.trial import Trial
+from harness.clusters.protocol import Capability
+from scheduler.api.builders import node, pod
+from scheduler.api.core import Pod
+from scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, device_allocations
+from scheduler.api.quantity import units
+
+pytestmark = [pytest.mark.needs(Capability.NODES)]
+
+NPUS = {"huawei.com/npu-core": 40, GPU_MEMORY_RATIO: 200}  # two cards of twenty AI cores
+MLUS = {GPU_CORE: 200, GPU_MEMORY_RATIO: 200}
+LIBRARY = "/usr/local/vgpu/libvgpu.so"
+
+
+def promised(one: Pod) -> set[str]:
+    """Device nodes of the cards that the pod was promised."""
+    return {f"/dev/nvidia{part.minor}" for part in device_allocations(one).get("gpu", [])}
+
+
+@pytest.mark.feature("DEV-1", "DEV-3")
+@pytest.mark.case("IS-001", severity="blocker")
+def test_whole_cards_arrive_as_promised(cluster: Trial, expect: Expect) -> None:
+    """The variable that NVIDIA's runtime obeys and the device nodes agree with the annotation."""
+    cluster.add(node("n1").gpus("a10", 4))
+    cluster.submit(pod("a").gpus(2), pod("b").gpus(1))
+
+    for one in expect.running("a", "b"):
+        inside = cluster.container(one.metadata.name)
+        listed = inside.env["NVIDIA_VISIBLE_DEVICES"].split(",")
+        assert {f"/dev/nvidia{minor}" for minor in listed} == promised(one)
+        assert set(inside.cards()) == promised(one)
+
+
+@pytest.mark.feature("DEV-8")
+@pytest.mark.case("IS-002", severity="blocker")
+@pytest.mark.parametrize("percent", [10, 25, 50, 75])
+def test_hami_limits_a_share(cluster: Trial, expect: Expect, percent: int) -> None:
+    """A share on a node with HAMi-core carries its limits in memory and cores, and the library that enforces them."""
+    cluster.add(node("n1").gpus("a10", 1).isolation())
+    cluster.submit(pod("a").gpu_share(percent).isolated())
+
+    a = expect.running("a")
+
+    inside = cluster.container("a")
+    part = device_allocations(a)["gpu"][0]
+    assert units(inside.env["CUDA_DEVICE_MEMORY_LIMIT"]) == units(part.resources[GPU_MEMORY])
+    assert units(inside.env["CUDA_DEVICE_SM_LIMIT"]) == units(part.resources[GPU_CORE]) == percent
+    assert inside.env["LD_PRELOAD"] == LIBRARY
+    assert LIBRARY in inside.mounts
+
+
+@pytest.mark.feature("DEV-8")
+@pytest.mark.case("IS-003", severity="critical")
+def test_hami_leaves_whole_cards_alone(cluster: Trial, expect: Expect) -> None:
+    """A pod with a whole card has nobody to be kept from: no limits, no library."""
+    cluster.add(node("n1").gpus("a10", 1).isolation())
+    cluster.submit(pod("a").gpus(1).isolated())
+
+    expect.running("a")
+
+    inside = cluster.container("a")
+    assert "CUDA_DEVICE_MEMORY_LIMIT" not in inside.env
+    assert "LD_PRELOAD" not in inside.env
+    assert LIBRARY not in inside.mounts
+
+
+@pytest.mark.feature("DEV-8")
+@pytest.mark.case("IS-004", severity="critical")
+def test_a_share_that_must_be_isolated_avoids_nodes_that_cannot(cluster: Trial, expect: Expect) -> None:
+    """A pod that asks for HAMi-core goes to the node that has it, and waits if there is none."""
+    cluster.add(node("bare").gpus("a10", 1), node("hami").gpus("a10", 1).isolation())
+    cluster.submit(pod("a").gpu_share(50).isolated(), pod("b").gpu_share(50).isolated())
+
+    a, b = expect.running("a", "b")
+    assert {a.spec.node_name, b.spec.node_name} == {"hami"}
+
+    cluster.submit(pod("c").gpu_share(50).isolated())
+    expect.pending("c")
+
+
+@pytest.mark.feature("DEV-8")
+@pytest.mark.case("IS-005", severity="critical")
+def test_limits_of_neighbours_add_up_to_the_card(cluster: Trial, expect: Expect) -> None:
+    """Tenants of one card are promised no more memory and no more cores than the card has."""
+    cluster.add(node("n1").gpus("a10", 1).isolation())
+    cluster.submit(*(pod(f"p{number}").gpu_share(25).isolated() for number in range(4)))
+
+    pods = expect.running("p0", "p1", "p2", "p3")
+
+    inside = [cluster.container(one.metadata.name) for one in pods]
+    card = cluster.device("n1")["spec"]["devices"][0]["resources"]
+    assert sum(units(one.env["CUDA_DEVICE_MEMORY_LIMIT"]) for one in inside) <= units(card[GPU_MEMORY])
+    assert sum(units(one.env["CUDA_DEVICE_SM_LIMIT"]) for one in inside) <= 100
+    assert all(set(one.cards()) == {"/dev/nvidia0"} for one in inside)
+
+
+@pytest.mark.feature("DEV-1")
+@pytest.mark.case("IS-006", severity="critical")
+def test_a_pod_without_devices_sees_none(cluster: Trial, expect: Expect) -> None:
+    """On a node full of cards, a pod that asked for none gets none."""
+    cluster.add(node("n1").gpus("h100-80g", 8))
+    cluster.submit(pod("plain").request(cpu=1, memory="1Gi"))
+
+    expect.running("plain")
+
+    inside = cluster.container("plain")
+    assert inside.devices == ()
+    assert inside.env.get("NVIDIA_VISIBLE_DEVICES", "void") in {"void", "none", ""}
+
+
+@pytest.mark.feature("DEV-11", "DEV-12")
+@pytest.mark.case("IS-007", severity="critical")
+@pytest.mark.parametrize(
+    ("model", "ask", "prefix", "variable"),
+    [
+        pytest.param("ascend-910b3", NPUS, "/dev/davinci", "ASCEND_VISIBLE_DEVICES", id="ascend"),
+        pytest.param("mlu370-x8", MLUS, "/dev/cambricon_dev", "CAMBRICON_VISIBLE_DEVICES", id="cambricon"),
+    ],
+)
+def test_other_vendors_cards_arrive_as_promised(  # noqa: PLR0917
+    cluster: Trial, expect: Expect, model: str, ask: dict[str, int], prefix: str, variable: str
+) -> None:
+    """Ascend and Cambricon cards arrive under their own runtime's names, and are the ones that were promised."""
+    cluster.add(node("n1").gpus(model, 4))
+    cluster.submit(pod("a").resources(dict(ask)))
+
+    a = expect.running("a")
+
+    minors = [part.minor for part in device_allocations(a)["gpu"]]
+    inside = cluster.container("a")
+    assert sorted(inside.env[variable].split(",")) == sorted(map(str, minors))
+    assert {one for one in inside.devices if one.removeprefix(prefix).isdigit()} == {f"{prefix}{m}" for m in minors}
+
+
+@pytest.mark.feature("DEV-1", "DEV-3")
+@pytest.mark.case("IS-008", severity="blocker")
+def test_churn_never_gives_one_card_to_two(cluster: Trial, seed: int) -> None:
+    """Pods of random sizes come and go; at no moment does a whole card have two tenants, or a card more than it has."""
+    cluster.add(node("n1").gpus("a10", 4).isolation(), node("n2").gpus("h100-80g", 4).isolation())
+    draw = random.Random(seed)  # noqa: S311 a churn that can be repeated
+    alive: list[str] = []
+    for step in range(60):
+        if alive and draw.random() < 0.4:
+            name = alive.pop(draw.randrange(len(alive)))
+            cluster.delete(name)
+        else:
+            name = f"p{step}"
+            shape = draw.choice(["whole", "two", "share", "bytes"])
+            one = pod(name)
+            cluster.submit(
+                one.gpus(1)
+                if shape == "whole"
+                else one.gpus(2)
+                if shape == "two"
+                else one.gpu_share(draw.choice([10, 30, 50, 80])).isolated()
+                if shape == "share"
+                else one.gpu_memory("4Gi", core=20).isolated()
+            )
+            alive.append(name)
+        cluster.cluster.wait(lambda: False, within=0.2)
+        check_no_overlap(cluster)
+    assert sum(bool(one.spec.node_name) for one in cluster.pods()) >= 4, "the churn bound too little to prove anything"
+
+
+def check_no_overlap(cluster: Trial) -> None:
+    """Whole cards have one tenant; shares of a card add up to no more than the card."""
+    cores: dict[tuple[str, int], list[tuple[str, int, int]]] = {}
+    for one in cluster.pods():
+        if not one.spec.node_name or one.terminated:
+            continue
+        for part in device_allocations(one).get("gpu", []):
+            row = (one.metadata.name, units(part.resources.get(GPU_CORE, 0)), units(part.resources[GPU_MEMORY]))
+            cores.setdefault((one.spec.node_name, part.minor), []).append(row)
+    for (name, minor), rows in cores.items():
+        devices = cluster.device(name)["spec"]["devices"]
+        card = next(one for one in devices if one["type"] == "gpu" and one["minor"] == minor)["resources"]
+        assert sum(core for _, core, _ in rows) <= 100, f"GPU {minor} of {name} is over-committed: {rows}"
+        assert sum(memory for _, _, memory in rows) <= units(card[GPU_MEMORY]), f"GPU {minor} of {name}: {rows}"
+        if any(core == 100 for _, core, _ in rows):
+            assert len(rows) == 1, f"GPU {minor} of {name} was given whole, and to others: {rows}"

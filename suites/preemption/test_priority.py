@@ -1,0 +1,171 @@
+"""Preemption by priority: the right pods give way, and no more of them than must."""
+
+import pytest
+
+from fixtures.expect import Expect
+from fixtures.trial import Trial
+from harness.clusters.protocol import Capability
+from scheduler.api.builders import PodBuilder, disruption_budget, node, pod, priority_class
+
+pytestmark = [pytest.mark.feature("PRE-1"), pytest.mark.needs(Capability.NODES)]
+
+
+@pytest.fixture
+def classes(cluster: Trial) -> Trial:
+    """Three priorities, and one that waits its turn."""
+    cluster.apply(
+        priority_class("trial-low", 1000),
+        priority_class("trial-middle", 5000),
+        priority_class("trial-high", 9000),
+        priority_class("trial-patient", 9000, preempts=False),
+    )
+    return cluster
+
+
+def low(name: str, cards: int = 1) -> PodBuilder:
+    return pod(name).gpus(cards).priority_class("trial-low")
+
+
+def high(name: str, cards: int = 1) -> PodBuilder:
+    return pod(name).gpus(cards).priority_class("trial-high")
+
+
+@pytest.mark.case("PR-001", severity="blocker")
+def test_a_higher_pod_takes_the_place_of_a_lower_one(classes: Trial, expect: Expect) -> None:
+    """On a full node the lower pod is deleted and the higher one gets its card."""
+    classes.add(node("n1").gpus("a10", 1))
+    classes.submit(low("low"))
+    expect.running("low")
+
+    classes.submit(high("high"))
+
+    expect.gone("low")
+    expect.running("high")
+
+
+@pytest.mark.case("PR-002", severity="critical")
+def test_no_more_victims_than_needed(classes: Trial, expect: Expect) -> None:
+    """One card is needed, so one of four lower pods goes and three stay."""
+    classes.add(node("n1").gpus("a10", 4))
+    classes.submit(*(low(f"low{number}") for number in range(4)))
+    expect.running("low0", "low1", "low2", "low3")
+
+    classes.submit(high("high"))
+
+    expect.running("high")
+    expect.stable(seconds=2)
+    left = [one.metadata.name for one in classes.pods() if one.metadata.name.startswith("low") and not one.deleting]
+    assert len(left) == 3, f"expected three of four lower pods to stay, found {left}"
+
+
+@pytest.mark.case("PR-003", severity="critical")
+def test_the_lowest_priority_goes_first(classes: Trial, expect: Expect) -> None:
+    """Of two nodes with one victim each, the node with the lower victim is chosen."""
+    classes.add(node("n1").gpus("a10", 1), node("n2").gpus("a10", 1))
+    classes.submit(pod("middle").gpus(1).priority_class("trial-middle"), low("low"))
+    expect.running("middle", "low")
+
+    classes.submit(high("high"))
+
+    expect.gone("low")
+    expect.running("high", "middle")
+
+
+@pytest.mark.case("PR-004", severity="critical")
+def test_equal_priority_is_left_alone(classes: Trial, expect: Expect) -> None:
+    """A pod of the same priority waits; nobody is deleted for it."""
+    classes.add(node("n1").gpus("a10", 1))
+    classes.submit(low("first"))
+    expect.running("first")
+
+    classes.submit(low("second"))
+
+    expect.pending("second")
+    expect.stable(seconds=4)
+    assert not classes.pod("first").deleting
+
+
+@pytest.mark.case("PR-005", severity="critical")
+def test_never_means_never(classes: Trial, expect: Expect) -> None:
+    """A pod whose class does not preempt waits until the card is free, then gets it."""
+    classes.add(node("n1").gpus("a10", 1))
+    classes.submit(low("low"))
+    expect.running("low")
+
+    classes.submit(pod("patient").gpus(1).priority_class("trial-patient"))
+
+    expect.pending("patient")
+    expect.stable(seconds=4)
+    classes.delete("low")
+    expect.running("patient")
+
+
+@pytest.mark.case("PR-006", severity="critical")
+def test_a_budget_protects_its_pods_where_others_will_do(classes: Trial, expect: Expect) -> None:
+    """Of two possible victims, the one outside of the disruption budget goes."""
+    classes.add(node("n1").gpus("a10", 2))
+    classes.apply(disruption_budget("keep", {"app": "guarded"}, min_available=1))
+    classes.submit(low("guarded").label("app", "guarded"), low("other"))
+    expect.running("guarded", "other")
+
+    classes.submit(high("high"))
+
+    expect.gone("other")
+    expect.running("high", "guarded")
+
+
+@pytest.mark.case("PR-007", severity="normal")
+def test_a_budget_gives_way_where_nothing_else_will_do(classes: Trial, expect: Expect) -> None:
+    """Budgets are honoured as far as possible and no further, as upstream has it."""
+    classes.add(node("n1").gpus("a10", 1))
+    classes.apply(disruption_budget("keep", {"app": "guarded"}, min_available=1))
+    classes.submit(low("guarded").label("app", "guarded"))
+    expect.running("guarded")
+
+    classes.submit(high("high"))
+
+    expect.running("high")
+
+
+@pytest.mark.case("PR-008", severity="critical")
+def test_the_freed_place_is_held_for_the_one_it_was_freed_for(classes: Trial, expect: Expect) -> None:
+    """While victims end, a later pod of lower priority does not slip into the card that is becoming free."""
+    classes.add(node("n1").gpus("a10", 1))
+    slow = low("slow")
+    slow.manifest["spec"]["terminationGracePeriodSeconds"] = 3
+    classes.submit(slow)
+    expect.running("slow")
+
+    classes.submit(high("high"))
+    expect.gone("slow")
+    classes.submit(pod("middle").gpus(1).priority_class("trial-middle"))
+
+    expect.running("high")
+    expect.pending("middle")
+
+
+@pytest.mark.case("PR-009", severity="critical")
+def test_shares_are_preempted_too(classes: Trial, expect: Expect) -> None:
+    """A pod that needs a whole card displaces the shares on one card, and leaves the other card alone."""
+    classes.add(node("n1").gpus("a10", 2))
+    classes.submit(*(pod(f"s{number}").gpu_share(50).priority_class("trial-low") for number in range(4)))
+    expect.running("s0", "s1", "s2", "s3")
+
+    classes.submit(high("whole"))
+
+    expect.running("whole")
+    expect.stable(seconds=2)
+    assert sum(1 for one in classes.pods() if one.metadata.name.startswith("s") and not one.deleting) == 2
+
+
+@pytest.mark.case("PR-010", severity="normal")
+def test_preemption_that_cannot_help_harms_nobody(classes: Trial, expect: Expect) -> None:
+    """A pod that would not fit on an empty node either deletes nothing."""
+    classes.add(node("n1").gpus("a10", 2))
+    classes.submit(low("a"), low("b"))
+    expect.running("a", "b")
+
+    classes.submit(high("huge", cards=4))
+
+    expect.pending("huge", saying="Preemption is not helpful")
+    expect.stable(seconds=2)

@@ -1,0 +1,117 @@
+"""Under load every pod is bound, once, and how long that takes is measured from outside."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import orjson
+import pytest
+import yaml
+
+from fixtures.expect import Expect
+from fixtures.occupancy import occupancy
+from fixtures.trial import Trial
+from harness.clusters.protocol import Capability, Cluster
+from harness.load.run import run_load
+from harness.load.settings import LoadSettings
+from harness.results import ResultsWriter
+from scheduler.api.builders import pod
+from scheduler.api.device import NVIDIA_GPU
+from scheduler.api.transport import Request
+
+WORKLOADS = yaml.safe_load((Path(__file__).parent / "workloads.yaml").read_bytes())
+
+pytestmark = [pytest.mark.needs(Capability.NODES)]
+
+
+@pytest.mark.feature("HIL-8")
+@pytest.mark.case("TP-001", severity="blocker")
+@pytest.mark.parametrize("row", [pytest.param(row, id=row["name"]) for row in WORKLOADS])
+def test_every_pod_is_bound_once(
+    request: pytest.FixtureRequest,
+    fleet: Cluster,
+    results: ResultsWriter | None,
+    seed: int,
+    row: dict[str, Any],
+) -> None:
+    """Locust users create, watch and delete pods; none is lost, none is bound twice."""
+    if fleet.endpoint is None:
+        pytest.skip(f"needs a cluster that load processes can reach; {fleet.name} lives in this process")
+    settings = LoadSettings(seed=seed, **{key: value for key, value in row.items() if key != "name"})
+    begun = fleet.clock.now()
+
+    result = run_load(settings, fleet.endpoint.kubeconfig)
+
+    if results is not None:
+        record(results, row["name"], request.node.nodeid, begun, result.samples)
+        labels = {"workload": row["name"], "valid": "yes" if result.valid else "no"}
+        if result.throughput is not None:
+            results.measure("throughput", "pods/s", result.throughput.pods_per_second, labels=labels)
+        results.attach(request.node.nodeid, "load", orjson.dumps(result.as_json(), option=orjson.OPT_INDENT_2), ".json")
+    assert result.created > 0, "the load created nothing"
+    assert result.rebound == 0, f"{result.rebound} of {result.created} pods were bound more than once"
+    assert result.unbound == 0, f"{result.unbound} of {result.created} pods were never bound"
+
+
+def record(results: ResultsWriter, workload: str, case: str, begun: float, samples: Path) -> None:
+    """Each pod's life for the timeline, and the latencies as samples of one measurement."""
+    latencies = []
+    for one in lives(samples):
+        results.event("created", one["pod"], case=case, at=begun + one["sent"])
+        if one.get("bound") is not None:
+            results.event("bound", one["pod"], node=one["node"], case=case, at=begun + one["bound"])
+            latencies.append((one["bound"] - one["sent"]) * 1000)
+    if latencies:
+        results.measure("create to bound", "ms", values=latencies, labels={"workload": workload})
+
+
+def lives(samples: Path) -> Iterable[dict[str, Any]]:
+    decoder = msgspec.json.Decoder(dict[str, Any])
+    return [decoder.decode(line) for line in samples.read_bytes().splitlines() if line]
+
+
+@pytest.mark.feature("DEV-1", "DEV-4")
+@pytest.mark.case("TP-002", severity="critical")
+def test_a_fleet_fills_up(fleet: Cluster, cluster: Trial, expect: Expect, results: ResultsWriter | None) -> None:
+    """Whole cards and shares are placed until nothing more fits, and no card is left idle beside a waiting pod."""
+    cards = sum(1 for node in occupancy(fleet) for one in node.devices if one.type == "gpu")
+    for number in range(0, cards * 2, 3):
+        cluster.submit(
+            pod(f"whole-{number}").nvidia(1),
+            pod(f"half-{number}").gpu_share(50),
+            pod(f"quarter-{number}").gpu_share(25),
+        )
+
+    def settled() -> bool:
+        return all(
+            one.spec.node_name or any(each.type == "PodScheduled" for each in one.status.conditions)
+            for one in cluster.pods()
+        )
+
+    assert cluster.cluster.wait(settled, within=60), "some pods were neither bound nor refused"
+    expect.stable(seconds=2)
+    waiting = [one.metadata.name for one in cluster.pods() if not one.spec.node_name]
+    states = occupancy(fleet)
+    used = [
+        one.used_core_percent
+        for node in states
+        if node.name in nvidia_nodes(fleet)
+        for one in node.devices
+        if one.type == "gpu"
+    ]
+    if results is not None:
+        results.fleet(states)
+        results.measure("GPU cores given out", "%", sum(used) / len(used), labels={"pods": "whole, half, quarter"})
+    assert waiting, "the fleet was to be filled beyond what it holds"
+    assert max(used) <= 100
+    if any(name.startswith("whole") for name in waiting):
+        assert all(share > 0 for share in used), f"a card is idle while whole-card pods wait: {used}"
+    if any(name.startswith("quarter") for name in waiting):
+        assert all(share > 75 for share in used), f"a quarter would fit while quarters wait: {used}"
+
+
+def nvidia_nodes(fleet: Cluster) -> set[str]:
+    """Nodes that take pods in NVIDIA's spelling."""
+    rows = orjson.loads(fleet.call(Request("GET", "/api/v1/nodes")).body)["items"]
+    return {row["metadata"]["name"] for row in rows if NVIDIA_GPU in row["status"].get("allocatable", {})}
