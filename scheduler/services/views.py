@@ -1,11 +1,12 @@
 """Routes of the scheduler's process: health, metrics, and what it holds of nodes and pods (section 6 of the API).
 
-Upstream's `/apis/v1/nodes/:nodeName` and, of our own, `/apis/v1/explain/:namespace/:name`.
+Koordinator's routes for nodes and for DeviceShare and, of our own, `/apis/v1/explain/:namespace/:name`.
 """
 
 import logging
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from scheduler.api.core import Pod
@@ -14,6 +15,9 @@ from scheduler.cache.volumes import claim_keys
 from scheduler.cycle import Core
 from scheduler.framework.explaining import explain
 from scheduler.framework.nodeinfo import NodeInfo
+from scheduler.plugins.deviceshare.cache import DeviceCache
+from scheduler.plugins.deviceshare.plugin import DeviceShare
+from scheduler.plugins.deviceshare.summary import summaries, summary_of
 from scheduler.plugins.nodeports import ports_of
 from scheduler.services.flags import Flags
 from scheduler.services.metrics import CONTENT_TYPE, Metrics
@@ -31,9 +35,22 @@ def routes_of(core: Core, metrics: Metrics, ready: Callable[[], bool], logger: l
     routes.add("GET", "/metrics", lambda _: Answer(200, metrics.render(), CONTENT_TYPE))
     routes.add("GET", f"{BASE}/__services__", lambda _: json(routes.patterns(BASE)))
     routes.add("GET", f"{BASE}/nodes/:nodeName", lambda asked: _node(core, asked))
+    for pattern, handler in (("", _device_summaries), ("/:name", _device_summary)):
+        path = f"{BASE}/plugins/{DeviceShare.name}/nodeDeviceSummaries{pattern}"
+        routes.add("GET", path, partial(handler, core))
     routes.add("GET", f"{BASE}/explain/:namespace/:name", lambda asked: _explain(core, asked))
     Flags(core.handle.debug, logger).install(routes)
     return routes
+
+
+def _device_summaries(core: Core, _: Asked) -> Answer:
+    return json(summaries(DeviceCache.of(core.handle), core.cache))
+
+
+def _device_summary(core: Core, asked: Asked) -> Answer:
+    name = asked.parameters["name"]
+    found = summary_of(DeviceCache.of(core.handle), core.cache, name)
+    return missing(f"cannot find node {name}") if found is None else json(found)
 
 
 def _node(core: Core, asked: Asked) -> Answer:

@@ -66,7 +66,15 @@ def test_a_route_for_other_methods_alone_says_so() -> None:
 
 def test_services_list_themselves() -> None:
     listed = Served().json("/apis/v1/__services__")
-    assert listed == {"GET": ["/apis/v1/__services__", "/apis/v1/explain/:namespace/:name", "/apis/v1/nodes/:nodeName"]}
+    assert listed == {
+        "GET": [
+            "/apis/v1/__services__",
+            "/apis/v1/explain/:namespace/:name",
+            "/apis/v1/nodes/:nodeName",
+            "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries",
+            "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries/:name",
+        ]
+    }
 
 
 def test_the_first_of_two_answers() -> None:
@@ -90,6 +98,20 @@ def test_a_node_as_the_scheduler_counts_it() -> None:
     assert view["nonZeroRequested"] == {"cpu": 1500, "memory": 200 << 20}
     assert view["usedPorts"] == [{"ip": "0.0.0.0", "protocol": "TCP", "port": 8080}]  # noqa: S104
     assert served.json("/apis/v1/nodes/m", 404) == {"message": "cannot find node m"}
+
+
+def test_devices_of_nodes() -> None:
+    served = Served()
+    served.rig.node("n", gpus=2)
+    served.rig.submit(pod("p").gpus(1))
+    served.rig.run()
+    one = served.json("/apis/v1/plugins/DeviceShare/nodeDeviceSummaries/n")
+    assert served.json("/apis/v1/plugins/DeviceShare/nodeDeviceSummaries") == {"n": one}
+    assert one["deviceTotal"]["koordinator.sh/gpu-core"] == "200"
+    assert one["deviceFree"]["koordinator.sh/gpu-core"] == "100"
+    assert list(one["allocateSet"]["gpu"]) == ["default/p"]
+    missing = served.json("/apis/v1/plugins/DeviceShare/nodeDeviceSummaries/m", 404)
+    assert missing == {"message": "cannot find node m"}
 
 
 def test_why_a_pod_waits() -> None:
