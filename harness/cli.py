@@ -19,6 +19,7 @@ COMMANDS = {  # name → where it is, and what `seatrial --help` says of it
     "report": ("reports.commands:report", "The sign-off page, from what runs left on disk."),
     "compare": ("reports.commands:compare", "Verdicts that changed and figures that moved between two runs."),
     "vgpu-monitor": ("harness.commands.vgpu_monitor:vgpu_monitor", "Metrics of shared cards under HAMi's names."),
+    "isolation": ("harness.commands.isolation:isolation", "HAMi-core's limits, measured on a real GPU."),
     "load": ("harness.commands.load:load", "Submit pods by Locust and measure what becomes of them."),
 }
 
