@@ -75,6 +75,10 @@ class Bench:
         self._caches += 1
         return Limits(self._folder / f"{self._caches}.cache", memory, cores)
 
+    def regions(self) -> list[Path]:
+        """The regions that a library has written so far."""
+        return sorted(self._folder.glob("*.cache"))
+
     @property
     def baseline(self) -> "Baseline":
         """The card without the library."""
@@ -355,9 +359,12 @@ def _books(cache: Path, wanted: int) -> list[str]:
     if not cache.exists():
         return []
     try:
-        used = read_region(cache).used(0)
+        region = read_region(cache)
     except RegionError as error:
         return [str(error)]
+    if not region.cards:
+        return [f"region {cache.name}: expected a card, found none: the library did not get to NVML"]
+    used = region.used(0)
     return [f"region: expected {wanted} bytes in use, found {used}"] if used != wanted else []
 
 
