@@ -12,7 +12,7 @@ from scheduler.cache.cache import Cache
 from scheduler.cache.classes import ClassBook
 from scheduler.cache.columns import NodeColumns, Ties
 from scheduler.cache.resources import ResourceIndex
-from scheduler.config import Configuration, Expanded, ProfileConfig, expand
+from scheduler.config import ConfigError, Configuration, Expanded, ProfileConfig, expand, load
 from scheduler.cycle import Core
 from scheduler.framework.events import Bind
 from scheduler.framework.handle import Handle
@@ -29,11 +29,12 @@ from scheduler.framework.points import (
 )
 from scheduler.framework.runner import Profile, Runner
 from scheduler.plugins import TABLE
-from scheduler.plugins.deviceshare.plugin import DeviceShare
+from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.queue.queue import SchedulingQueue
 from scheduler.shell import Shell
 
-__all__ = ["Bind", "build_core", "build_shell", "default_configuration"]  # what drives us from outside needs these
+# What drives us from outside needs these.
+__all__ = ["Bind", "ConfigError", "build_core", "build_shell", "default_configuration", "load"]
 
 P = TypeVar("P", bound=Plugin)
 
@@ -74,8 +75,7 @@ def build_core(configuration: Configuration, clock: Clock, *, seed: int = 0, tie
     built = [_build(profile, handle) for profile in profiles]
     runners = {profile.scheduler_name: Runner(profile, handle) for profile in built}
     queue = SchedulingQueue(clock, built[0].queue_sort, configuration.backoff)
-    devices = [plugin for profile in built for plugin in profile.all if isinstance(plugin, DeviceShare)]
-    return Core(handle, runners, queue, devices)
+    return Core(handle, runners, queue, DeviceCache.of(handle))
 
 
 def _build(profile: Expanded, handle: Handle) -> Profile:

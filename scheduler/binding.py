@@ -1,7 +1,8 @@
 """Carry decisions out: write them to the API server, and tell the core how it went.
 
 A binding is one request: the Binding object carries the annotations, and the API server merges them into the pod when
-it sets the node. Only labels, which older API servers do not take from a Binding, cost a patch before it.
+it sets the node. Only labels, which older API servers do not take from a Binding, cost a patch before it, and so do
+marks on the node.
 """
 
 import logging
@@ -12,7 +13,7 @@ from scheduler.api.clock import Clock
 from scheduler.api.core import Pod
 from scheduler.api.transport import Response
 from scheduler.client.events import EventRecorder
-from scheduler.client.rest import Rest, pod_path, refusal
+from scheduler.client.rest import Rest, node_path, pod_path, refusal
 from scheduler.cycle import Core
 from scheduler.framework.events import Bind, ClearNomination, Decision, Evict, Reject
 from scheduler.plugins.defaultpreemption import BY_SCHEDULER
@@ -45,6 +46,19 @@ class Binder:
 
     def _bind(self, decision: Bind) -> None:
         self.in_flight += 1
+        if not decision.node_annotations:
+            self._label(decision)
+            return
+
+        def patched(response: Response) -> None:
+            if response.ok:
+                self._label(decision)
+            else:
+                self._unbound(decision, f'failed to patch node "{decision.node}": {refusal(response)}', retry=True)
+
+        self._rest.merge(node_path(decision.node), {"metadata": {"annotations": decision.node_annotations}}, patched)
+
+    def _label(self, decision: Bind) -> None:
         if not decision.labels:
             self._post_binding(decision)
             return
@@ -54,7 +68,7 @@ class Binder:
             if response.ok:
                 self._post_binding(decision)
             else:
-                self._unbound(decision, response)
+                self._unbound(decision, refusal(response), retry=response.code not in _TAKEN)
 
         self._rest.merge(pod_path(decision.info.pod), patch, patched)
 
@@ -69,15 +83,14 @@ class Binder:
                 self._events.normal(pod, "Scheduled", "Binding", text)
                 self._after()
             else:
-                self._unbound(decision, response)
+                self._unbound(decision, refusal(response), retry=response.code not in _TAKEN)
 
         self._rest.bind(decision.info.pod, decision.node, decision.annotations, answered)
 
-    def _unbound(self, decision: Bind, response: Response) -> None:
+    def _unbound(self, decision: Bind, why: str, *, retry: bool) -> None:
         self.in_flight -= 1
-        why = refusal(response)
         log.warning("bind failed pod=%s node=%s why=%s", decision.info.key, decision.node, why)
-        for more in self._core.bind_failed(decision.info.uid, why, retry=response.code not in _TAKEN):
+        for more in self._core.bind_failed(decision.info.uid, why, retry=retry):
             self.execute(more)
         self._after()
 

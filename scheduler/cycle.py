@@ -4,12 +4,15 @@
 then the pod counts as being where it was decided to go.
 """
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 
 from scheduler.api.clock import Timer
-from scheduler.api.core import Node, Pod, PodDisruptionBudget
+from scheduler.api.core import ConfigMap, Node, Pod, PodDisruptionBudget
 from scheduler.api.device import Device
+from scheduler.framework.clusterwide import WIDE
 from scheduler.framework.events import Bind, ClearNomination, Decision, Evict, Reject
+from scheduler.framework.explaining import explain, score_table
 from scheduler.framework.failure import FitError
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import PodInfo
@@ -18,9 +21,13 @@ from scheduler.framework.runner import Runner
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Code, Status
 from scheduler.framework.verdicts import ClassVerdicts
-from scheduler.plugins.deviceshare.plugin import DeviceShare
+from scheduler.plugins.deviceshare.cache import DeviceCache
+from scheduler.plugins.deviceshare.slices import SliceBook
 from scheduler.queue.active import Entry
 from scheduler.queue.queue import LEFTOVER_SECONDS, SchedulingQueue
+from scheduler.queue.unschedulable import ClassKey
+
+log = logging.getLogger(__name__)
 
 SCHEDULER_ERROR = "SchedulerError"
 
@@ -29,7 +36,7 @@ class Core:
     """All profiles of one scheduler over one cache and one queue."""
 
     def __init__(
-        self, handle: Handle, runners: Mapping[str, Runner], queue: SchedulingQueue, devices: Sequence[DeviceShare]
+        self, handle: Handle, runners: Mapping[str, Runner], queue: SchedulingQueue, devices: DeviceCache
     ) -> None:
         self.handle = handle
         self.cache = handle.cache
@@ -38,6 +45,7 @@ class Core:
         self._runners = runners
         self._devices = devices
         self._opened = False  # something happened that may have opened a node to pods that wait
+        self._stirs = 0  # how much of `cache.stirs` the pods have been told that depend on other pods' places
         self._alarm: tuple[float, Timer] | None = None
         self._binding: dict[str, tuple[Entry, CycleState]] = {}
 
@@ -52,9 +60,30 @@ class Core:
         self.cache.remove_node(name)
 
     def set_device(self, name: str, device: Device | None) -> None:
-        for plugin in self._devices:
-            self.complaints += plugin.set_device(name, device)
+        self.complaints += self._devices.set_device(name, device)
         self._opened = True
+
+    def set_config_map(self, key: str, config_map: ConfigMap | None) -> None:
+        """One of `config_maps` is there, changed, or (None) went."""
+        changed, wrong = self.handle.shared(SliceBook, SliceBook).replace(key, config_map)
+        self.complaints += wrong
+        if changed:
+            for runner in self._runners.values():
+                runner.forget_verdicts()
+            self._opened = True
+
+    @property
+    def config_maps(self) -> list[str]:
+        """The ConfigMaps that plugins read, as namespace/name."""
+        return sorted(self.handle.shared(SliceBook, SliceBook).read)
+
+    def set_namespace(self, name: str, labels: dict[str, str] | None) -> None:
+        """A namespace with its labels; None: it is gone."""
+        self.cache.set_namespace(name, labels)
+
+    def storage_changed(self) -> None:
+        """`cache.volumes` is not what it was."""
+        self.cache.stirs += 1
 
     def set_budget(self, budget: PodDisruptionBudget) -> None:
         self.handle.budgets[budget.metadata.key] = budget
@@ -129,6 +158,22 @@ class Core:
             self.handle.nominator.forget(uid)
             self._opened = True
 
+    def find(self, key: str) -> PodInfo | None:
+        """A pod by namespace/name, on a node or in the queue."""
+        placed = (info for node in self.cache.nodes.values() for info in node.pods.values())
+        return next(
+            (info for info in (*placed, *(entry.info for _, entry in self.queue.entries())) if info.key == key), None
+        )
+
+    @property
+    def profiles(self) -> frozenset[str]:
+        """Names under which pods ask for this scheduler."""
+        return frozenset(self._runners)
+
+    def runner_of(self, info: PodInfo) -> Runner:
+        """The profile that a pod asks for."""
+        return self._runner(info)
+
     def _runner(self, info: PodInfo) -> Runner:
         return self._runners[info.pod.spec.scheduler_name]
 
@@ -137,20 +182,20 @@ class Core:
     @property
     def busy(self) -> bool:
         """Whether `decide` would have a pod to settle."""
-        if self._opened:
-            self._wake()
+        self._wake_if_opened()
         return self.queue.ready > 0
 
     def decide(self) -> list[Decision]:
         """Settle the pod whose turn it is; an empty list also means that nobody's is."""
-        if self._opened:
-            self._wake()
+        self._wake_if_opened()
         entry = self.queue.pop()
         if entry is None:
             return []
         entry.attempts += 1
         info = entry.info
         runner = self._runner(info)
+        if self.handle.debug.on:
+            self._log_cycle(runner, info)
         verdicts = runner.verdicts(info.shape)
         found = verdicts.select(info)
         if isinstance(found, FitError):
@@ -159,16 +204,33 @@ class Core:
         node = self.cache.columns.names[row]
         status = runner.reserve(state, info.pod, node)
         if not status.ok:
-            return self._reject(entry, runner, status)
+            return self._reject(entry, state, status)
         self.cache.assume(info, node)
         if self.handle.nominator:
             self.handle.nominator.forget(info.uid)
         self._binding[info.uid] = (entry, state)
-        key = (runner.scheduler_name, info.shape.id)
+        key = _class_key(info, state)
         if self.queue.waiting.has_class(key):
             self._wake_class(key, verdicts)
         marks = self._marks(runner, state, info.pod, node)
-        return [Bind(info, node, marks.annotations, marks.labels)]
+        return [Bind(info, node, marks.annotations, marks.labels, marks.node_annotations)]
+
+    def _log_cycle(self, runner: Runner, info: PodInfo) -> None:
+        """What the debug flags ask for, in Koordinator's words (R33, R34)."""
+        debug, explanation = self.handle.debug, explain(runner, info)
+        if debug.filter_failures:
+            for node, status in explanation.rejected.items():
+                log.info(
+                    'Failed to filter for Pod "%s" on Node "%s" (pass 0), failedPlugin: %s, reason: %s',
+                    info.key, node, status.plugin, status.message,
+                )  # fmt: skip
+        feasible = explanation.feasible
+        if debug.top_scores > 0 and len(feasible) > 1:
+            log.info(
+                "Top%d scores for Pod: %s, feasibleNodes: %d, plugins:[%s]\n%s",
+                debug.top_scores, info.key, len(feasible), " ".join(sorted(feasible[0].by_plugin)),
+                score_table(info, feasible, debug.top_scores),
+            )  # fmt: skip
 
     def _marks(self, runner: Runner, state: CycleState, pod: Pod, node: str) -> Marks:
         found = [
@@ -178,17 +240,20 @@ class Core:
             return found[0] if found else NO_MARKS
         annotations: dict[str, str] = {}
         labels: dict[str, str] = {}
+        node_annotations: dict[str, str] = {}
         for marks in found:
             annotations.update(marks.annotations)
             labels.update(marks.labels)
-        return Marks(annotations, labels)
+            node_annotations.update(marks.node_annotations)
+        return Marks(annotations, labels, node_annotations)
 
     def _fail(self, entry: Entry, runner: Runner, verdicts: ClassVerdicts, failure: FitError) -> list[Decision]:
         info = entry.info
         decisions: list[Decision] = []
         nominated: str | None = None
         words: list[str] = []
-        state = verdicts.state.fork()
+        state = failure.state or verdicts.state.fork()
+        key = _class_key(info, state)
         for plugin in runner.profile.post_filter:
             result = plugin.post_filter(state, info, failure)
             if result.status.ok:
@@ -201,7 +266,7 @@ class Core:
                 nominated = ""
             if result.status.code is not Code.UNSCHEDULABLE:
                 break
-        self._wait(entry, (runner.scheduler_name, info.shape.id), verdicts)
+        self._wait(entry, key, verdicts)
         return [*decisions, Reject(info, failure.message(", ".join(words)), nominated=nominated)]
 
     def _make_way(self, info: PodInfo, node: str, victims: Sequence[PodInfo]) -> list[Decision]:
@@ -216,39 +281,57 @@ class Core:
             self._opened = True  # nobody to wait for: the node is free, or will be when those who are going have gone
         return [*(ClearNomination(other) for other in lesser), *evictions]
 
-    def _reject(self, entry: Entry, runner: Runner, status: Status) -> list[Decision]:
+    def _reject(self, entry: Entry, state: CycleState, status: Status) -> list[Decision]:
         """Reserve said no although the filters had said yes: the message counts one node (R47)."""
         info = entry.info
         reason = "Unschedulable" if status.rejected else SCHEDULER_ERROR
         message = f"0/1 nodes are available: 1 {status.message}." if status.rejected else status.message
-        self._wait(entry, (runner.scheduler_name, info.shape.id), runner.verdicts(info.shape))
+        self._wait(entry, _class_key(info, state), self._runner(info).verdicts(info.shape))
         return [Reject(info, message, reason)]
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
-    def _wait(self, entry: Entry, key: tuple[str, int], verdicts: ClassVerdicts) -> None:
+    def _wait(self, entry: Entry, key: ClassKey, verdicts: ClassVerdicts) -> None:
         self.queue.wait(key, entry)
         moment = self.handle.clock.monotonic() + LEFTOVER_SECONDS
-        if verdicts.feasible:
+        if self._could_go(key, entry.info, verdicts):
             moment = min(moment, self.queue.waiting.next_ready(key))
         self._set_alarm(moment)
+        alike = (*key[:2], "")
+        if key[2] and self.queue.waiting.has_class(alike):  # it was tried in the name of these, but differs from them
+            self._wake_class(alike, verdicts)
+
+    def _wake_if_opened(self) -> None:
+        if self._opened or self._devices.unsettled:
+            self._wake()
+        elif self._stirs != self.cache.stirs:
+            self._stirs = self.cache.stirs
+            self._wake_classes(self.queue.waiting.wide_classes())
 
     def _wake(self) -> None:
         """Look which classes of waiting pods have a node now, and let the first pod of each try."""
-        self._opened = False
-        for key in self.queue.waiting.classes():
+        self._opened = self._devices.unsettled = False
+        self._stirs = self.cache.stirs
+        self._wake_classes(self.queue.waiting.classes())
+
+    def _wake_classes(self, keys: Iterable[ClassKey]) -> None:
+        for key in keys:
             shape = self.queue.waiting.example(key).info.shape
             self._wake_class(key, self._runners[key[0]].verdicts(shape))
 
-    def _wake_class(self, key: tuple[str, int], verdicts: ClassVerdicts) -> None:
+    def _wake_class(self, key: ClassKey, verdicts: ClassVerdicts) -> None:
         verdicts.refresh()
-        if not verdicts.feasible:
+        if not self._could_go(key, self.queue.waiting.example(key).info, verdicts):
             return
         entry = self.queue.waiting.first(key, self.handle.clock.monotonic())
         if entry is not None:
             self.queue.wake(entry)
         else:
             self._set_alarm(self.queue.waiting.next_ready(key))
+
+    def _could_go(self, key: ClassKey, info: PodInfo, verdicts: ClassVerdicts) -> bool:
+        """Whether a node would take `info`, which stands for its class; where the class says little, it has to try."""
+        return verdicts.feasible_for(info) if key[2] else verdicts.feasible
 
     def _set_alarm(self, moment: float) -> None:
         """Look again at that monotonic second, if not before."""
@@ -271,6 +354,17 @@ class Core:
 
     def on_ready(self) -> None:
         """Called when time alone has made `decide` worth calling; the shell puts its own function here."""
+
+
+def _class_key(info: PodInfo, state: CycleState) -> ClassKey:
+    """What a pod has in common with those that can be placed whenever it can."""
+    metadata = info.pod.metadata
+    mark = ""
+    if WIDE in state:
+        claims = [volume.persistent_volume_claim.claim_name for volume in info.pod.spec.volumes
+                  if volume.persistent_volume_claim]  # fmt: skip
+        mark = f"{metadata.namespace} {sorted(metadata.labels.items())} {claims}"
+    return info.pod.spec.scheduler_name, info.shape.id, mark
 
 
 def _nominated(pod: Pod) -> bool:

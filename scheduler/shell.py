@@ -7,12 +7,13 @@ same code runs from the simulation's queue of actions.
 import logging
 import socket
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 
 from scheduler.api.clock import Clock
-from scheduler.api.core import Node, PodDisruptionBudget
+from scheduler.api.core import ConfigMap, Node, PodDisruptionBudget
 from scheduler.api.device import GROUP_VERSION, Device
 from scheduler.api.transport import Transport
 from scheduler.binding import Binder
@@ -20,7 +21,9 @@ from scheduler.client.events import EventRecorder
 from scheduler.client.informer import Informer
 from scheduler.client.pods import PodDecoder
 from scheduler.client.rest import Rest
+from scheduler.client.surroundings import KINDS
 from scheduler.cycle import Core
+from scheduler.services.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +37,18 @@ K = TypeVar("K")
 class Shell:
     """Runs one core against one API server."""
 
-    def __init__(self, core: Core, transport: Transport, clock: Clock, *, name: str = "seatrial-scheduler") -> None:
+    def __init__(
+        self,
+        core: Core,
+        transport: Transport,
+        clock: Clock,
+        *,
+        name: str = "seatrial-scheduler",
+        on_synced: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_synced` is called once, when the whole cluster has been seen and before the first decision."""
         self.core = core
+        self.metrics = Metrics(core)
         self._transport = transport
         self._clock = clock
         rest = Rest(transport, clock)
@@ -43,8 +56,19 @@ class Shell:
         self.binder = Binder(core, rest, clock, self.events, self._plan)
         self._planned = False
         self._running = False
+        self._on_synced = on_synced
         core.on_ready = self._plan  # type: ignore[method-assign]
         self._informers: list[Informer[Any]] = [
+            *(
+                self._follow(
+                    kind.path,
+                    _decoder(kind.type),
+                    partial(kind.note, core, there=True),
+                    partial(kind.note, core, there=False),
+                    optional=True,
+                )
+                for kind in KINDS
+            ),
             self._follow("/api/v1/nodes", _decoder(Node), core.set_node, lambda node: core.remove_node(node.name)),
             self._follow(
                 f"/apis/{GROUP_VERSION}/devices",
@@ -53,6 +77,7 @@ class Shell:
                 lambda device: core.set_device(device.metadata.name, None),
                 optional=True,
             ),
+            *(self._follow_config_map(*key.split("/")) for key in core.config_maps),
             self._follow(
                 "/apis/policy/v1/poddisruptionbudgets",
                 _decoder(PodDisruptionBudget),
@@ -106,10 +131,22 @@ class Shell:
             optional=optional,
         )
 
+    def _follow_config_map(self, namespace: str, name: str) -> Informer[ConfigMap]:
+        key = f"{namespace}/{name}"
+        return self._follow(
+            f"/api/v1/namespaces/{namespace}/configmaps",
+            _decoder(ConfigMap),
+            lambda found: self.core.set_config_map(key, found),
+            lambda _: self.core.set_config_map(key, None),
+            selector={"fieldSelector": f"metadata.name={name}"},
+            optional=True,
+        )
+
     def _synced(self) -> None:
         if not self._running and all(informer.synced for informer in self._informers):
             log.info("shell synced nodes=%d queue=%s", self.core.cache.known_count, self.core.queue.counts())
             self._running = True
+            self._on_synced()
             self._plan()
 
     def _plan(self) -> None:
@@ -129,7 +166,10 @@ class Shell:
         for _ in range(SLICE):
             if binder.in_flight >= MOST_IN_FLIGHT or not core.busy:
                 return
-            for decision in core.decide():
+            began = self._clock.monotonic()
+            decisions = core.decide()
+            self.metrics.decided(decisions, self._clock.monotonic() - began)
+            for decision in decisions:
                 binder.execute(decision)
         self._plan()
 

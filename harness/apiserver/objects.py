@@ -5,17 +5,20 @@ the server) is in admission. Every write is one step: nothing is stored before e
 """
 
 import random
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from harness.apiserver import errors
-from harness.apiserver.admission import Admission
+from harness.apiserver.admission import Admission, tell_unknown
 from harness.apiserver.apply import ApplyConflict, apply
+from harness.apiserver.books import Book, Write, with_entries
+from harness.apiserver.managed import update_managed
+from harness.apiserver.narrowing import narrowed
 from harness.apiserver.patch import PatchError, json_patch, merge_patch, strategic_merge
 from harness.apiserver.resources import Resource
 from harness.apiserver.schemas import SchemaNode, schema_for, schema_of_crd
+from harness.apiserver.shapes import conform
 from harness.apiserver.store import Collection, Item, Key, Object, Store
 from scheduler.api.clock import Clock, rfc3339
 from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
@@ -23,6 +26,8 @@ from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATE
 PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"  # upstream's alphabet: no vowels, no words
 _NAME_LIMIT = 63
+_NAME_TRIES = 8  # as upstream; then the client hears AlreadyExists
+_NOBODY: list[Object] = []  # managedFields of a new object
 _PLAIN_KINDS = frozenset({"Node", "Namespace", "Event", "Lease", "ConfigMap", "Secret", "ServiceAccount", "Endpoints"})
 
 
@@ -48,12 +53,26 @@ class DeleteOptions:
     dry_run: bool = False
 
 
+def check_kind(resource: Resource, body: Mapping[str, Any]) -> None:
+    """
+    Raises:
+        Refused: 400, the object says that it is of another kind or version.
+    """
+    kind, version = body.get("kind"), body.get("apiVersion")
+    if (kind and kind != resource.kind) or (version and version != resource.api_version):
+        raise errors.bad_request(
+            f"{kind or resource.kind} in version {str(version or resource.api_version)!r} cannot be handled as a"
+            f" {resource.kind}: expected {resource.api_version}, Kind={resource.kind}"
+        )
+
+
 class Objects:
     """Reads and writes of one store."""
 
     def __init__(self, store: Store, admission: Admission, clock: Clock, *, seed: int) -> None:
         self.store, self.clock = store, clock
         self._admission = admission
+        self._second, self._now = -1, ""
         self._random = random.Random(seed)  # noqa: S311 identities, no secrets
 
     def collection(self, resource: Resource) -> Collection:
@@ -70,12 +89,30 @@ class Objects:
         return item
 
     def new_uid(self) -> str:
-        return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
+        bits = self._random.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 4 << 76 | 0x2 << 62  # version 4, variant 1
+        digits = f"{bits:032x}"
+        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+    def _timestamp(self) -> str:
+        """Now, as text; the same text for all of one second."""
+        second = int(self.clock.now())
+        if self._second != second:
+            self._second, self._now = second, rfc3339(second)
+        return self._now
 
     # -- create -------------------------------------------------------------------------------------------------------
 
-    def create(self, resource: Resource, namespace: str, body: Object, options: Options) -> Item:
-        """
+    def create(
+        self,
+        resource: Resource,
+        namespace: str,
+        body: Object,
+        options: Options,
+        *,
+        entries: list[Object] | None = None,
+    ) -> Item:
+        """`entries` are the object's managedFields where they are known already.
+
         Raises:
             Refused: the object is not acceptable, or is there already.
         """
@@ -84,47 +121,56 @@ class Objects:
             if metadata is not None:
                 raise errors.bad_request(f"metadata: expected an object, found {type(metadata).__name__}")
             metadata = body["metadata"] = {}
-        self._check_kind(resource, body)
+        check_kind(resource, body)
         self._place(resource, namespace, metadata)
         name = metadata.get("name") or ""
         if not name and metadata.get("generateName"):
-            name = metadata["name"] = self._generated(str(metadata["generateName"]))
+            name = metadata["name"] = self._generated(resource, namespace, metadata["generateName"])
         body["apiVersion"], body["kind"] = resource.api_version, resource.kind
         collection = self.collection(resource)
         key = (namespace if resource.namespaced else "", name)
         metadata["uid"] = self.new_uid()
-        metadata["creationTimestamp"] = self.clock.timestamp()
+        now = metadata["creationTimestamp"] = self._timestamp()
+        brought = metadata.pop("managedFields", None)
         for mine in ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             metadata.pop(mine, None)
         if resource.kind not in _PLAIN_KINDS:
             metadata["generation"] = 1
         if resource.has_status and resource.kind not in {"Pod", "Node", "Namespace"}:
             body.pop("status", None)
-        self._admission.create(resource, namespace, body, options.warnings, strictness=options.field_validation)
+        wanted = self._admission.create(
+            resource, namespace, body, options.warnings, strictness=options.field_validation
+        )
         if collection.get(key) is not None:
             raise errors.already_exists(resource.plural, resource.group, name)
+        if entries is not None:
+            book: Book | None = Book(entries)
+        elif not options.manager:
+            book = None  # the server itself
+        elif brought:
+            book = Book(self._updated(resource, None, with_entries(wanted, brought), options))
+        else:
+            write = Write(None, wanted, manager=options.manager, now=now, api_version=resource.api_version)
+            book = Book(_NOBODY, (write,))
         if options.dry_run:
-            return Item(key, body, self.store.version)
-        return collection.put(key, body)
+            return Item(key, body, self.store.version, book)
+        return collection.put(key, body, book)
 
-    def _generated(self, stem: str) -> str:
-        return stem[: _NAME_LIMIT - 5] + "".join(self._random.choices(_SUFFIX, k=5))
-
-    def _check_kind(self, resource: Resource, body: Object) -> None:
-        kind, version = body.get("kind"), body.get("apiVersion")
-        if (kind and kind != resource.kind) or (version and version != resource.api_version):
-            raise errors.bad_request(
-                f"{kind or resource.kind} in version {str(version or resource.api_version)!r} cannot be handled as a"
-                f" {resource.kind}: expected {resource.api_version}, Kind={resource.kind}"
-            )
+    def _generated(self, resource: Resource, namespace: str, stem: str) -> str:
+        """A name that nobody has: among thousands of one stem, two alike are no rarity."""
+        name, collection, space = "", self.collection(resource), namespace if resource.namespaced else ""
+        for _ in range(_NAME_TRIES):
+            name = stem[: _NAME_LIMIT - 5] + "".join(self._random.choices(_SUFFIX, k=5))
+            if collection.get((space, name)) is None:
+                break
+        return name
 
     def _place(self, resource: Resource, namespace: str, metadata: dict[str, Any]) -> None:
         given = metadata.get("namespace") or ""
         if resource.namespaced:
             if given and given != namespace:
                 raise errors.bad_request(
-                    f"the namespace of the provided object does not match the namespace sent on the request:"
-                    f" expected {namespace!r}, found {given!r}"
+                    "the namespace of the provided object does not match the namespace sent on the request"
                 )
             metadata["namespace"] = namespace
         elif given:
@@ -138,13 +184,22 @@ class Objects:
         Raises:
             Refused: not there, changed meanwhile, or not acceptable.
         """
-        self._check_kind(resource, body)
+        check_kind(resource, body)
         metadata = body.setdefault("metadata", {})
         name = metadata.get("name")
         if name and name != key[1]:
             raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({key[1]})")
         self._place(resource, key[0], metadata)
-        return self._replace(resource, self.find(resource, key), body, options, subresource)
+        old = self.find(resource, key)
+        if resource.custom is not None and metadata.get("resourceVersion") in {None, "", "0"}:
+            text = "Invalid value: 0: must be specified for an update"
+            field = "metadata.resourceVersion"
+            raise errors.invalid(
+                resource.kind, resource.group, key[1],
+                f'{errors.qualified(resource.plural, resource.group)} "{key[1]}" is invalid: {field}: {text}',
+                [{"reason": "FieldValueInvalid", "message": text, "field": field}],
+            )  # fmt: skip
+        return self._replace(resource, old, body, options, subresource)
 
     def patch(  # noqa: PLR0917
         self, resource: Resource, key: Key, kind: str, patch: Any, options: Options, subresource: str = ""
@@ -157,22 +212,33 @@ class Objects:
         if kind == APPLY_PATCH:
             return self._apply(resource, key, patch, options, subresource)
         old = self.find(resource, key)
+        before = self.whole(resource, old) if _about_managers(patch) else old.obj
         try:
             if kind == JSON_PATCH:
-                body = json_patch(old.obj, patch)
+                body = json_patch(before, patch)
             elif kind == MERGE_PATCH:
-                body = merge_patch(old.obj, patch)
+                body = merge_patch(before, patch)
             elif (schema := self._schema(resource)) is not None:
-                body = strategic_merge(old.obj, patch, schema)
+                body = strategic_merge(before, patch, schema)
             else:
-                body = merge_patch(old.obj, patch)
+                body = merge_patch(before, patch)
         except PatchError as error:
             if error.reason == "Invalid":
                 raise errors.invalid("", "", "", str(error), ()) from error
             raise errors.bad_request(str(error)) from error
         if not isinstance(body, dict) or not isinstance(body.get("metadata"), dict):
             raise errors.bad_request("the patch leaves no object with metadata")
+        check_kind(resource, body)
+        body = self._conform(resource, body, options, old.obj)
         return self._replace(resource, old, body, options, subresource), False
+
+    def _conform(self, resource: Resource, body: Object, options: Options, old: Object | None = None) -> Object:
+        body, unknown = conform(
+            resource.api_version, resource.kind, body, custom=resource.custom is not None, trusted=old
+        )
+        if unknown:
+            tell_unknown(resource.kind, resource.version, unknown, options.field_validation, options.warnings)
+        return body
 
     def _schema(self, resource: Resource) -> SchemaNode | None:
         if resource.custom is not None:
@@ -185,7 +251,8 @@ class Objects:
     ) -> tuple[Item, bool]:
         if not isinstance(config, dict):
             raise errors.bad_request("an apply patch must be an object")
-        self._check_kind(resource, config)
+        check_kind(resource, config)
+        config = self._conform(resource, config, options)
         config.setdefault("apiVersion", resource.api_version)
         config.setdefault("kind", resource.kind)
         metadata = config.setdefault("metadata", {})
@@ -196,9 +263,10 @@ class Objects:
         found = self.collection(resource).get(key)
         if found is None and subresource:
             raise errors.not_found(resource.plural, resource.group, key[1])
+        live = self.whole(resource, found) if found else None
         try:
             body = apply(
-                found.obj if found else None,
+                live,
                 config,
                 manager=options.manager,
                 force=options.force,
@@ -213,14 +281,74 @@ class Objects:
                 for manager, path in error.conflicts
             ]
             raise errors.Refused(409, "Conflict", str(error), details={"causes": causes}) from error
+        except PatchError as error:
+            raise errors.bad_request(str(error)) from error
+        if body is live:
+            assert found is not None  # noqa: S101
+            return found, False
+        metadata = dict(body["metadata"])
+        entries = metadata.pop("managedFields", [])
+        body = {**body, "metadata": metadata}
         if found is None:
-            return self.create(resource, key[0], body, options), True
-        return self._replace(resource, found, body, options, subresource), False
+            return self.create(resource, key[0], body, options, entries=entries), True
+        return self._replace(resource, found, body, options, subresource, entries=entries), False
 
-    def _replace(self, resource: Resource, old: Item, body: Object, options: Options, subresource: str) -> Item:
+    # -- managed fields -----------------------------------------------------------------------------------------------
+
+    def entries(self, resource: Resource, item: Item) -> list[Object]:
+        """The object's managedFields."""
+        return item.book.entries(self._schema(resource)) if item.book is not None else []
+
+    def whole(self, resource: Resource, item: Item) -> Object:
+        """The object with its managedFields."""
+        return with_entries(item.obj, self.entries(resource, item))
+
+    def _updated(
+        self, resource: Resource, before: Object | None, after: Object, options: Options, *, subresource: str = ""
+    ) -> list[Object]:
+        return update_managed(
+            before,
+            after,
+            manager=options.manager,
+            schema=self._schema(resource),
+            now=self.clock.timestamp(),
+            api_version=resource.api_version,
+            subresource=subresource,
+        )
+
+    def _book(  # noqa: PLR0917
+        self, resource: Resource, old: Item, body: Object, brought: Any, options: Options, subresource: str
+    ) -> Book | None:
+        """The book after an update; None: as it was. `brought` are the managedFields that came with the body."""
+        if brought and brought != self.entries(resource, old):
+            before, after = self.whole(resource, old), with_entries(body, brought)
+            return Book(self._updated(resource, before, after, options, subresource=subresource))
+        if not options.manager or body == old.obj:
+            return None
+        write = Write(
+            old.obj,
+            body,
+            manager=options.manager,
+            now=self.clock.timestamp(),
+            api_version=resource.api_version,
+            subresource=subresource,
+        )
+        return (old.book or Book(_NOBODY)).noted(write, lambda: self._schema(resource))
+
+    def _replace(
+        self,
+        resource: Resource,
+        old: Item,
+        body: Object,
+        options: Options,
+        subresource: str,
+        *,
+        entries: list[Object] | None = None,
+    ) -> Item:
         before, metadata = old.obj["metadata"], dict(body["metadata"])
+        brought = metadata.pop("managedFields", None)
         asked = metadata.get("resourceVersion")
-        if asked and asked != before["resourceVersion"]:
+        if asked and asked not in {"0", before["resourceVersion"]}:
             raise errors.modified(resource.plural, resource.group, old.key[1])
         uid = metadata.get("uid")
         if uid and uid != before["uid"]:
@@ -238,34 +366,25 @@ class Objects:
                 metadata[fixed] = before[fixed]
             else:
                 metadata.pop(fixed, None)
-        for empty in ("labels", "annotations", "finalizers", "ownerReferences", "managedFields"):
+        for empty in ("labels", "annotations", "finalizers", "ownerReferences"):
             if empty in metadata and not metadata[empty]:
                 del metadata[empty]
-        if subresource == "status":
-            body = {**old.obj, "status": body.get("status"), "metadata": _status_metadata(before, metadata)}
-            if body["status"] is None:
-                body.pop("status")
-        else:
-            body = {**body, "metadata": metadata, "apiVersion": resource.api_version, "kind": resource.kind}
-            if resource.has_status:
-                body.pop("status", None)
-                if "status" in old.obj:
-                    body["status"] = old.obj["status"]
-        if body == old.obj:
-            return old
-        self._admission.update(
-            resource, body, old.obj, subresource, options.warnings, strictness=options.field_validation
-        )
-        if body == old.obj:
+        body = narrowed(resource, old.obj, body, metadata, subresource)
+        if body != old.obj:
+            self._admission.update(
+                resource, body, old.obj, subresource, options.warnings, strictness=options.field_validation
+            )
+        book = Book(entries) if entries is not None else self._book(resource, old, body, brought, options, subresource)
+        if body == old.obj and (book is None or book.entries(None) == self.entries(resource, old)):
             return old
         if "generation" in before and body.get("spec") != old.obj.get("spec"):
             body["metadata"]["generation"] = before["generation"] + 1
         if options.dry_run:
-            return Item(old.key, body, old.version)
+            return Item(old.key, body, old.version, book or old.book)
         if "deletionTimestamp" in before and self._nothing_holds(resource, body):
-            self.collection(resource).put(old.key, body)
+            self.collection(resource).put(old.key, body, book)
             return self.collection(resource).remove(old.key) or old
-        return self.collection(resource).put(old.key, body)
+        return self.collection(resource).put(old.key, body, book)
 
     def write(self, resource: Resource, old: Item, body: Object) -> Item:
         """Store what the server itself changed; nothing is checked."""
@@ -281,13 +400,18 @@ class Objects:
         """
         old = self.find(resource, key)
         metadata = old.obj["metadata"]
-        for name, wanted, found in (
-            ("UID", options.uid, metadata["uid"]),
-            ("ResourceVersion", options.version, metadata["resourceVersion"]),
-        ):
-            if wanted and wanted != found:
-                why = f"Precondition failed: {name} in precondition: {wanted}, {name} in object meta: {found}"
-                raise errors.conflict(resource.plural, resource.group, key[1], why)
+        if options.uid and options.uid != metadata["uid"]:
+            why = (
+                f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata['uid']})."
+                " The object might have been deleted and then recreated"
+            )
+            raise errors.conflict(resource.plural, resource.group, key[1], why)
+        if options.version and options.version != metadata["resourceVersion"]:
+            why = (
+                f"the ResourceVersion in the precondition ({options.version}) does not match the ResourceVersion in"
+                f" record ({metadata['resourceVersion']}). The object might have been modified"
+            )
+            raise errors.conflict(resource.plural, resource.group, key[1], why)
         grace = _grace(resource, old.obj, options.grace)
         finalizers = list(metadata.get("finalizers") or ())
         if options.propagation == "Foreground" and "foregroundDeletion" not in finalizers:
@@ -327,15 +451,15 @@ class Objects:
         return not (resource.kind == "Namespace" and body.get("spec", {}).get("finalizers"))
 
 
-def _status_metadata(before: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
-    """A write of the status may change annotations and labels too, nothing else of the metadata."""
-    metadata = dict(before)
-    for name in ("labels", "annotations", "managedFields"):
-        if name in asked:
-            metadata[name] = asked[name]
-        else:
-            metadata.pop(name, None)
-    return metadata
+def _about_managers(patch: Any) -> bool:
+    """Whether a patch reads or writes managedFields."""
+    if isinstance(patch, list):
+        return any(
+            isinstance(step, dict) and "/metadata/managedFields" in f"{step.get('path')} {step.get('from')}"
+            for step in patch
+        )
+    metadata = patch.get("metadata") if isinstance(patch, dict) else None
+    return isinstance(metadata, dict) and "managedFields" in metadata
 
 
 def _grace(resource: Resource, obj: Object, asked: int | None) -> int:

@@ -72,7 +72,7 @@ class OpenApi:
         rows = self._rows(group, version)
         if not rows:
             return None
-        components = dict(self._components(rows))
+        components = {name: _in_third(schema) for name, schema in self._components(rows)}
         names = {_kind_of(schema): name for name, schema in components.items() if _kind_of(schema)}
         paths: Object = {}
         for row in rows:
@@ -89,7 +89,8 @@ class OpenApi:
         found: Object = {}
         for group, versions in self._registry.groups().items():
             for version in versions:
-                found.update(self._components(self._rows(group, version)))
+                rows = self._components(self._rows(group, version))
+                found.update((name, _in_second(schema)) for name, schema in rows)
         info = {"title": "Kubernetes", "version": "v1.35.0"}
         return orjson.dumps({"swagger": "2.0", "info": info, "paths": {}, "definitions": found}).replace(
             _PACKAGED, _SECOND
@@ -133,6 +134,53 @@ def _references(schema: Any) -> Iterator[str]:
     elif isinstance(schema, list):
         for one in schema:
             yield from _references(one)
+
+
+def _in_third(schema: Any) -> Any:
+    """In OpenAPI v3 as kube-apiserver writes it, where a reference has nothing beside it."""
+    if isinstance(schema, list):
+        return [_in_third(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: _in_third(value) for key, value in _plain(schema).items()}
+    if isinstance(found.get("$ref"), str) and len(found) > 1:
+        found = {"allOf": [{"$ref": found.pop("$ref")}], **found}
+    return found
+
+
+def _in_second(schema: Any) -> Any:
+    """In OpenAPI v2, which knows no alternatives: one that is a string or a number is called a string."""
+    if isinstance(schema, list):
+        return [_in_second(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = _plain(schema)
+    if isinstance(found.get("oneOf"), list) and "properties" not in found:
+        kept = {key: value for key, value in found.items() if key != "oneOf"}
+        found = {**kept, "type": "string"}
+    one = found.get("allOf")
+    if isinstance(one, list) and len(one) == 1 and isinstance(one[0], dict) and "$ref" in one[0]:
+        found = {**{key: value for key, value in found.items() if key != "allOf"}, **one[0]}
+    return {key: _in_second(value) for key, value in found.items()}
+
+
+def _plain(schema: Object) -> Object:
+    """Without what the packaged definitions add for validators of JSON schema: null as a type, fixed kinds."""
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        schema = {**schema, "type": next((one for one in kind if one != "null"), "object")}
+    properties = schema.get("properties")
+    if _GVK in schema and isinstance(properties, dict):
+        named = {
+            name: {key: value for key, value in properties[name].items() if key != "enum"}
+            for name in ("apiVersion", "kind")
+            if isinstance(properties.get(name), dict)
+        }
+        schema = {**schema, "properties": {**properties, **named}}
+    alternatives = schema.get("oneOf")
+    if isinstance(alternatives, list) and {"type": ["integer", "null"]} in alternatives:
+        schema = {**schema, "format": "int-or-string"}
+    return schema
 
 
 def _custom(row: Resource) -> tuple[str, Object]:

@@ -51,11 +51,12 @@ def _built_in(row: str) -> Resource:
         short_names=tuple(short.split()),
         categories=tuple(categories.split()),
         subresources=frozenset(subresources.split()),
-        verbs=("create",) if "c" in flags else ALL_VERBS,
+        verbs=("create",) if "c" in flags else ("get", "list") if "r" in flags else ALL_VERBS,
     )
 
 
-# group/version | plural | kind | n: namespaced, c: can only be created | short names | categories | subresources
+# group/version | plural | kind | flags | short names | categories | subresources; the flags:
+# n: namespaced, c: can only be created, r: can only be read
 _BUILT_IN = """
 v1 | bindings | Binding | nc | | |
 v1 | componentstatuses | ComponentStatus | | cs | |
@@ -67,7 +68,7 @@ v1 | namespaces | Namespace | | ns | | status finalize
 v1 | nodes | Node | | no | | status
 v1 | persistentvolumeclaims | PersistentVolumeClaim | n | pvc | | status
 v1 | persistentvolumes | PersistentVolume | | pv | | status
-v1 | pods | Pod | n | po | all | status binding eviction log ephemeralcontainers resize
+v1 | pods | Pod | n | po | all | status binding eviction log exec attach portforward ephemeralcontainers resize
 v1 | podtemplates | PodTemplate | n | | |
 v1 | replicationcontrollers | ReplicationController | n | rc | all | status scale
 v1 | resourcequotas | ResourceQuota | n | quota | | status
@@ -90,6 +91,7 @@ authorization.k8s.io/v1 | selfsubjectaccessreviews | SelfSubjectAccessReview | c
 authorization.k8s.io/v1 | selfsubjectrulesreviews | SelfSubjectRulesReview | c | | |
 authorization.k8s.io/v1 | subjectaccessreviews | SubjectAccessReview | c | | |
 autoscaling/v2 | horizontalpodautoscalers | HorizontalPodAutoscaler | n | hpa | all | status
+autoscaling/v1 | horizontalpodautoscalers | HorizontalPodAutoscaler | n | hpa | all | status
 batch/v1 | cronjobs | CronJob | n | cj | all | status
 batch/v1 | jobs | Job | n | | all | status
 certificates.k8s.io/v1 | certificatesigningrequests | CertificateSigningRequest | | csr | | approval status
@@ -98,6 +100,8 @@ discovery.k8s.io/v1 | endpointslices | EndpointSlice | n | | |
 events.k8s.io/v1 | events | Event | n | ev | |
 flowcontrol.apiserver.k8s.io/v1 | flowschemas | FlowSchema | | | | status
 flowcontrol.apiserver.k8s.io/v1 | prioritylevelconfigurations | PriorityLevelConfiguration | | | | status
+metrics.k8s.io/v1beta1 | nodes | NodeMetrics | r | | |
+metrics.k8s.io/v1beta1 | pods | PodMetrics | nr | | |
 networking.k8s.io/v1 | ingressclasses | IngressClass | | | |
 networking.k8s.io/v1 | ingresses | Ingress | n | ing | | status
 networking.k8s.io/v1 | networkpolicies | NetworkPolicy | n | netpol | |

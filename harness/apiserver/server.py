@@ -4,90 +4,39 @@ Whatever transport a request came by, it goes through here: path → resource an
 shape of answer that the client asked for.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+import re
+import secrets
 from urllib.parse import parse_qs, unquote
 
 import orjson
-import yaml
 
-from harness.apiserver import errors, events
+from harness.apiserver import errors, faces, usage
 from harness.apiserver.admission import Admission
+from harness.apiserver.asked import Asked, Target
 from harness.apiserver.definitions import Definitions
 from harness.apiserver.discovery import Discovery, version
 from harness.apiserver.errors import Refused
 from harness.apiserver.identity import ADMIN, Identity
-from harness.apiserver.negotiation import PLAIN, Format, negotiate
-from harness.apiserver.objects import PATCHES, DeleteOptions, Objects, Options
+from harness.apiserver.logs import Source, read_log
+from harness.apiserver.negotiation import PLAIN, negotiate
+from harness.apiserver.objects import PATCHES, Objects
 from harness.apiserver.openapi import OpenApi
+from harness.apiserver.paging import flag
+from harness.apiserver.rbac import MASTERS, Access, Act
 from harness.apiserver.reads import Reads
-from harness.apiserver.resources import EVENTS_GROUP, Registry, Resource
+from harness.apiserver.resources import Registry, Resource
 from harness.apiserver.reviews import review
 from harness.apiserver.store import Item, Key, Object, Store
 from harness.apiserver.streaming import Streaming
 from harness.apiserver.subresources import bind, evict, rescaled, scale_of
+from harness.apiserver.tokens import Tokens
 from scheduler.api.clock import Clock
 from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, STRATEGIC_MERGE_PATCH, Request, Response
 
-BODY_LIMIT = 3 * 1024 * 1024
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_OPEN = frozenset({"healthz", "livez", "readyz", "version"})  # for whoever asks
 _PLAIN_HEADERS = {"content-type": "application/json"}
 _TEXT_HEADERS = {"content-type": "text/plain; charset=utf-8"}
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-Logs = Callable[[str, str, str], bytes | None]  # namespace, pod, container → what it has printed
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What a path means."""
-
-    resource: Resource
-    namespace: str | None  # None: all namespaces, or cluster scope
-    name: str = ""
-    subresource: str = ""
-
-    @property
-    def key(self) -> Key:
-        return (self.namespace or "", self.name)
-
-
-@dataclass(slots=True)
-class Asked:
-    """One request, taken apart."""
-
-    request: Request
-    identity: Identity
-    query: Mapping[str, str]
-    format: Format
-    warnings: list[str] = field(default_factory=list)
-
-    def options(self) -> Options:
-        """
-        Raises:
-            Refused: a parameter has no such value.
-        """
-        query = self.query
-        dry = query.get("dryRun", "")
-        if dry not in {"", "All"}:
-            text = f'Unsupported value: "{dry}": supported values: "All"'
-            raise errors.invalid(
-                "CreateOptions", "meta.k8s.io", "", f'CreateOptions.meta.k8s.io "" is invalid: dryRun: {text}',
-                [{"reason": "FieldValueNotSupported", "message": text, "field": "dryRun"}],
-            )  # fmt: skip
-        strictness = query.get("fieldValidation", "Warn") or "Warn"
-        if strictness not in {"Strict", "Warn", "Ignore"}:
-            raise errors.bad_request(
-                f'fieldValidation: Unsupported value: "{strictness}": supported values: "Ignore", "Warn", "Strict"'
-            )
-        return Options(
-            dry_run=bool(dry),
-            manager=query.get("fieldManager", ""),
-            force=query.get("force", "") in {"true", "1"},
-            field_validation=strictness,
-            warnings=self.warnings,
-        )
 
 
 def _no_logs(_namespace: str, _pod: str, _container: str) -> bytes | None:
@@ -107,7 +56,10 @@ class ApiServer:
         self.discovery = Discovery(self.registry)
         self.openapi = OpenApi(self.registry)
         self.reads = Reads(self.store, clock)
-        self.logs: Logs = _no_logs
+        self.usage = usage.Usage(self.store, self.registry, self.reads, clock)
+        self.logs: Source = _no_logs
+        self.access = Access(self.store)
+        self.tokens = Tokens(self.store, clock, secrets.token_bytes(32))
         self.requests = 0
 
     # -- the way in ---------------------------------------------------------------------------------------------------
@@ -123,8 +75,16 @@ class ApiServer:
                 else {}
             )
             accept = request.headers.get("accept", "")
+            if "impersonate-user" in request.headers:
+                identity = self._impersonated(request, identity)
             asked = Asked(request, identity, query, negotiate(accept) if accept else PLAIN)
             answer = self._route(path, asked)
+        except RecursionError:
+            refused = errors.bad_request("the request leads too deep into an object")
+            return Response(refused.code, refused.encoded(), _PLAIN_HEADERS)
+        except orjson.JSONEncodeError as error:
+            refused = errors.bad_request(f"the object cannot be stored: {error}")
+            return Response(refused.code, refused.encoded(), _PLAIN_HEADERS)
         except Refused as refused:
             return Response(refused.code, refused.encoded(), {**_PLAIN_HEADERS, **refused.headers})
         if asked.warnings and isinstance(answer, Response):
@@ -132,8 +92,20 @@ class ApiServer:
             return Response(answer.code, answer.body, {**answer.headers, "warning": texts})
         return answer
 
+    def _impersonated(self, request: Request, identity: Identity) -> Identity:
+        """Whom the client wants to be taken for, if it may be."""
+        name, groups = request.headers["impersonate-user"], request.headers.get("impersonate-group", "")
+        self.access.check(identity, Act("impersonate", resource="users", name=name))
+        if groups:
+            self.access.check(identity, Act("impersonate", resource="groups", name=groups))
+        return Identity(name, (*((groups,) if groups else ()), "system:authenticated"))
+
     def _route(self, path: str, asked: Asked) -> Response | Streaming:
-        parts = [unquote(part) if "%" in part else part for part in path.strip("/").split("/")]
+        parts = path.strip("/").split("/")
+        if "%" in path:
+            if _BAD_ESCAPE.search(path):
+                raise errors.bad_request(f"invalid URL escape in the path {path!r}")
+            parts = [unquote(part) for part in parts]
         if parts[0] == "api" and len(parts) > 2:
             return self._resource("", parts[1], parts[2:], asked)
         if parts[0] == "apis" and len(parts) > 3:
@@ -145,6 +117,8 @@ class ApiServer:
     def _document(self, parts: list[str], asked: Asked) -> Response:
         """Everything that is no resource."""
         head, rest = parts[0], parts[1:]
+        if head not in _OPEN and MASTERS not in asked.identity.groups:
+            self.access.check(asked.identity, Act("get", path="/" + "/".join(parts)))
         aggregated = asked.format.shape == "APIGroupDiscoveryList"
         found: Object | None = None
         if head in {"healthz", "livez", "readyz"}:
@@ -219,19 +193,23 @@ class ApiServer:
     def _resource(self, group: str, version: str, parts: list[str], asked: Asked) -> Response | Streaming:
         target = self._target(group, version, parts)
         method = asked.request.method
+        if MASTERS not in asked.identity.groups:
+            self.access.check(asked.identity, asked.act(target))
         if target.subresource:
             return self._subresource(target, asked)
+        if target.resource.group == usage.GROUP:
+            return self._usage_of(target, asked)
         if method == "POST" and not target.name:
             return self._create(target, asked)
         if target.resource.verbs == ("create",):
             raise errors.method_not_allowed()
         if method in {"GET", "HEAD"}:
-            if target.name and asked.query.get("watch") not in {"1", "true"}:
+            if target.name and not flag(asked.query, "watch"):
                 item = self.objects.find(target.resource, target.key)
-                return self._answer(target.resource, item, asked)
+                return self._answer(target.resource, self._whole(target.resource, item), asked)
             return self.reads.collection(target.resource, target.namespace, asked.query, asked.format, name=target.name)
         if method == "PUT" and target.name:
-            item = self._update(target, asked)
+            item = self._written(target.resource, self._update(target, asked), asked)
             return self._answer(target.resource, item, asked)
         if method == "PATCH" and target.name:
             return self._patch(target, asked)
@@ -239,14 +217,23 @@ class ApiServer:
             return self._delete(target, asked) if target.name else self._delete_collection(target, asked)
         raise errors.method_not_allowed()
 
+    def _usage_of(self, target: Target, asked: Asked) -> Response:
+        if asked.request.method not in {"GET", "HEAD"}:
+            raise errors.method_not_allowed()
+        if target.name:
+            return self._answer(target.resource, self.usage.find(target.resource, target.key), asked)
+        items = self.usage.list(target.resource, target.namespace, asked.query)
+        return self.reads.listing(target.resource, items, asked.format)
+
     def _create(self, target: Target, asked: Asked) -> Response:
         resource = target.resource
-        body = self._body(asked)
+        body = asked.body(resource)
         if resource.verbs == ("create",):
             if resource.kind == "Binding":
                 key = (target.namespace or "", str((body.get("metadata") or {}).get("name") or ""))
                 return self._bind(key, body, asked)
-            answer = review(resource.kind, body, asked.identity)
+            body = {**body, "apiVersion": resource.api_version, "kind": resource.kind}
+            answer = review(resource.kind, body, asked.identity, self.access, self.tokens)
             return Response(201, orjson.dumps(answer), _PLAIN_HEADERS)
         namespace = target.namespace
         if resource.namespaced and namespace is None:  # what upstream refuses in the path, it takes from the body
@@ -254,25 +241,24 @@ class ApiServer:
             if not namespace:
                 raise errors.method_not_allowed()
         options = asked.options()
-        if resource.group == EVENTS_GROUP:
-            core = self.registry.find("", "v1", "events")
-            assert core is not None  # noqa: S101
-            item = self.objects.create(core, namespace or "", events.to_core(body), options)
-        else:
-            item = self.objects.create(resource, namespace or "", body, options)
-        return self._answer(resource, item, asked, code=201)
+        stored = resource
+        if faces.second(resource):
+            stored, body = self._stored(resource), faces.to_stored(resource, body)
+        item = self.objects.create(stored, namespace or "", body, options)
+        return self._answer(resource, self._written(resource, item, asked), asked, code=201)
 
     def _update(self, target: Target, asked: Asked) -> Item:
-        body = self._body(asked)
         resource = target.resource
-        if resource.group == EVENTS_GROUP:
-            resource, body = self._core_events(), events.to_core(body)
+        body = asked.body(resource)
+        if faces.second(resource):
+            resource, body = self._stored(resource), faces.to_stored(resource, body)
         return self.objects.update(resource, target.key, body, asked.options(), subresource=target.subresource)
 
-    def _core_events(self) -> Resource:
-        core = self.registry.find("", "v1", "events")
-        assert core is not None  # noqa: S101
-        return core
+    def _stored(self, resource: Resource) -> Resource:
+        """The row under which the objects of a second face are stored."""
+        stored = self.registry.storage(resource.key)
+        assert stored is not None  # noqa: S101
+        return stored
 
     def _patch(self, target: Target, asked: Asked) -> Response:
         kind = asked.request.content_type.partition(";")[0].strip()
@@ -281,24 +267,32 @@ class ApiServer:
         if kind not in accepted:
             raise errors.unsupported_media(accepted)
         options = asked.options()
-        if kind == APPLY_PATCH and not options.manager:
+        if kind == APPLY_PATCH and not asked.query.get("fieldManager"):
             text = "Required value: is required for apply patch"
             raise errors.invalid(
                 "PatchOptions", "meta.k8s.io", "", f'PatchOptions.meta.k8s.io "" is invalid: fieldManager: {text}',
                 [{"reason": "FieldValueRequired", "message": text, "field": "fieldManager"}],
             )  # fmt: skip
-        patch = self._decoded(asked, yaml_too=kind == APPLY_PATCH, any_type=kind == JSON_PATCH)
-        if resource.group == EVENTS_GROUP and isinstance(patch, dict):
-            item, new = self.objects.patch(
-                self._core_events(), target.key, kind, events.patch_to_core(patch), options, target.subresource
-            )
-        else:
-            item, new = self.objects.patch(resource, target.key, kind, patch, options, target.subresource)
-        return self._answer(resource, item, asked, code=201 if new else 200)
+        patch = asked.decoded(yaml_too=kind == APPLY_PATCH, any_type=kind == JSON_PATCH)
+        stored = resource
+        if faces.second(resource) and isinstance(patch, dict):
+            stored, patch = self._stored(resource), faces.patch_to_stored(resource, patch)
+        item, new = self.objects.patch(stored, target.key, kind, patch, options, target.subresource)
+        return self._answer(resource, self._written(resource, item, asked), asked, code=201 if new else 200)
+
+    def _written(self, resource: Resource, item: Item, asked: Asked) -> Item:
+        """What a writer gets back: with managedFields if it says who it is, for all others they cost too much."""
+        return self._whole(resource, item) if asked.query.get("fieldManager") else item
+
+    def _whole(self, resource: Resource, item: Item) -> Item:
+        """With managedFields, which are worked out when an object is read alone or applied to, not in lists."""
+        if item.book is None:
+            return item
+        return Item(item.key, self.objects.whole(resource, item), item.version)
 
     def _delete(self, target: Target, asked: Asked) -> Response:
         resource = target.resource
-        item, gone = self.objects.delete(resource, target.key, self._delete_options(asked))
+        item, gone = self.objects.delete(resource, target.key, asked.delete_options())
         if gone and resource.key != ("", "pods"):
             status: Object = {
                 "kind": "Status",
@@ -313,33 +307,11 @@ class ApiServer:
         return self._answer(resource, item, asked)
 
     def _delete_collection(self, target: Target, asked: Asked) -> Response:
-        options = self._delete_options(asked)
+        options = asked.delete_options()
         items = self.reads.select(target.resource, target.namespace, asked.query)
         for item in items:
             self.objects.delete(target.resource, item.key, options)
         return self.reads.listing(target.resource, items, asked.format)
-
-    def _delete_options(self, asked: Asked) -> DeleteOptions:
-        body = self._decoded(asked) if asked.request.body.strip() else {}
-        query = asked.query
-        given = {**body, **{name: query[name] for name in ("gracePeriodSeconds", "propagationPolicy") if name in query}}
-        grace = given.get("gracePeriodSeconds")
-        try:
-            seconds = None if grace is None else int(grace)
-        except (TypeError, ValueError) as error:
-            raise errors.bad_request(f"gracePeriodSeconds: expected an integer, found {grace!r}") from error
-        policy = given.get("propagationPolicy") or ("Orphan" if given.get("orphanDependents") is True else "Background")
-        if policy not in {"Background", "Foreground", "Orphan"}:
-            text = f'Unsupported value: "{policy}": supported values: "Orphan", "Background", "Foreground"'
-            raise errors.bad_request(f"propagationPolicy: {text}")
-        conditions = given.get("preconditions") or {}
-        return DeleteOptions(
-            grace=seconds,
-            propagation=policy,
-            uid=conditions.get("uid") or "",
-            version=conditions.get("resourceVersion") or "",
-            dry_run=bool(query.get("dryRun") or body.get("dryRun")),
-        )
 
     # -- subresources -------------------------------------------------------------------------------------------------
 
@@ -347,25 +319,35 @@ class ApiServer:
         resource, method = target.resource, asked.request.method
         match target.subresource, method:
             case "binding", "POST":
-                return self._bind(target.key, self._body(asked), asked)
+                return self._bind(target.key, asked.body(resource, kind="Binding", api_version="v1"), asked)
             case "eviction", "POST":
-                body = self._body(asked) if asked.request.body.strip() else {}
+                given = asked.request.body.strip()
+                body = asked.body(resource, kind="Eviction", api_version="policy/v1") if given else {}
                 evict(self.objects, resource, target.key, body, dry_run=asked.options().dry_run)
                 return _success(201)
             case "log", "GET":
                 return self._log(target, asked)
+            case (("exec" | "attach" | "portforward"), ("GET" | "POST")):
+                self.objects.find(resource, target.key)
+                raise errors.bad_request(
+                    f"pod {target.name}: expected a running process for {target.subresource}, found none:"
+                    " its node simulates its containers"
+                )
+            case "token", "POST":
+                body = asked.body(resource, kind="TokenRequest", api_version="authentication.k8s.io/v1")
+                return Response(201, orjson.dumps(self.tokens.request(target.key, body)), _PLAIN_HEADERS)
             case "scale", _:
                 return self._scale(target, asked)
             case "finalize", "PUT":
                 return self._finalize(target, asked)
             case "status" | "ephemeralcontainers" | "resize" | "approval", "GET":
                 return self._answer(resource, self.objects.find(resource, target.key), asked)
-            case "status" | "approval", "PUT":
-                return self._answer(
-                    resource, self._update(Target(resource, target.namespace, target.name, "status"), asked), asked
-                )
-            case "status" | "approval", "PATCH":
-                return self._patch(Target(resource, target.namespace, target.name, "status"), asked)
+            case (("status" | "approval" | "ephemeralcontainers" | "resize"), ("PUT" | "PATCH")):
+                part = "status" if target.subresource == "approval" else target.subresource
+                narrow = Target(resource, target.namespace, target.name, part)
+                if method == "PATCH":
+                    return self._patch(narrow, asked)
+                return self._answer(resource, self._written(resource, self._update(narrow, asked), asked), asked)
             case _:
                 raise errors.method_not_allowed()
 
@@ -375,38 +357,19 @@ class ApiServer:
         bind(self.objects, pods, key, body, dry_run="dryRun" in asked.query)
         return _success(201)
 
-    def _log(self, target: Target, asked: Asked) -> Response:
-        pod = self.objects.find(target.resource, target.key).obj
-        names = [one["name"] for one in pod["spec"]["containers"]]
-        container = asked.query.get("container", "")
-        if not container and len(names) > 1:
-            raise errors.bad_request(
-                f"a container name must be specified for pod {target.name}, choose one of: [{' '.join(names)}]"
-            )
-        if container and container not in names:
-            raise errors.bad_request(f"container {container} is not valid for pod {target.name}")
-        data = self.logs(target.namespace or "", target.name, container)
-        if data is None:
-            if not pod["spec"].get("nodeName"):
-                return Response(200, b"", _TEXT_HEADERS)
-            raise errors.bad_request(
-                f'container "{container or names[0]}" in pod "{target.name}" is waiting to start: ContainerCreating'
-            )
-        tail = asked.query.get("tailLines", "")
-        if tail.isdigit():
-            lines = data.splitlines(keepends=True)
-            data = b"".join(lines[len(lines) - min(int(tail), len(lines)) :])
-        limit = asked.query.get("limitBytes", "")
-        return Response(200, data[: int(limit)] if limit.isdigit() else data, _TEXT_HEADERS)
+    def _log(self, target: Target, asked: Asked) -> Response | Streaming:
+        pods = self.objects.collection(target.resource)
+        pod = self.objects.find(target.resource, target.key)
+        return read_log(pod, asked.query, self.logs, lambda: pods.get(target.key), self.clock)
 
     def _scale(self, target: Target, asked: Asked) -> Response:
         resource, method = target.resource, asked.request.method
         item = self.objects.find(resource, target.key)
         scale = scale_of(resource, item)
         if method == "PUT":
-            scale = self._body(asked)
+            scale = asked.body(resource, kind="Scale", api_version="autoscaling/v1")
         elif method == "PATCH":
-            patch = self._decoded(asked)
+            patch = asked.decoded()
             scale = {**scale, "spec": {**scale["spec"], **(patch.get("spec") or {})}}
         elif method != "GET":
             raise errors.method_not_allowed()
@@ -417,7 +380,7 @@ class ApiServer:
     def _finalize(self, target: Target, asked: Asked) -> Response:
         resource = target.resource
         item = self.objects.find(resource, target.key)
-        asked_spec = (self._body(asked).get("spec") or {}).get("finalizers") or []
+        asked_spec = (asked.body(resource).get("spec") or {}).get("finalizers") or []
         body = {
             **item.obj,
             "metadata": dict(item.obj["metadata"]),
@@ -431,41 +394,11 @@ class ApiServer:
 
     # -- bodies and answers -------------------------------------------------------------------------------------------
 
-    def _body(self, asked: Asked) -> Object:
-        found: Object = self._decoded(asked)
-        return found  # an object: `_decoded` refuses everything else
-
-    def _decoded(self, asked: Asked, *, yaml_too: bool = False, any_type: bool = False) -> Any:
-        request = asked.request
-        if len(request.body) > BODY_LIMIT:
-            raise errors.too_large(BODY_LIMIT)
-        kind = request.content_type.partition(";")[0].strip() or "application/json"
-        try:
-            found = _decode(request.body, kind, yaml_too=yaml_too)
-        except (orjson.JSONDecodeError, yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-            raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
-        if not any_type and not isinstance(found, dict):
-            raise errors.bad_request(f"expected an object in the body of the request, found {_type_name(found)}")
-        return found
-
     def _answer(self, resource: Resource, item: Item, asked: Asked, *, code: int = 200) -> Response:
         data = self.reads.single(resource, item, asked.format)
         if asked.format is PLAIN or not asked.format.yaml:
             return Response(code, data, _PLAIN_HEADERS)
         return Response(code, data, {"content-type": asked.format.content_type})
-
-
-def _decode(body: bytes, kind: str, *, yaml_too: bool) -> Any:
-    if kind.endswith(("/json", "+json")):
-        return orjson.loads(body)
-    if kind == "application/yaml" or (yaml_too and kind.endswith("+yaml")):
-        return yaml.load(body, Loader=_Loader)  # noqa: S506 a safe loader, in C where there is one
-    raise errors.unsupported_media(["application/json", "application/yaml"])
-
-
-def _type_name(value: Any) -> str:
-    names = {list: "a list", str: "a string", int: "a number", float: "a number", bool: "a boolean"}
-    return "null" if value is None else names.get(type(value), "something else")
 
 
 def _success(code: int) -> Response:

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from harness.bench.measure import percentile
 from harness.load.record import Part, Sample
 from harness.load.settings import LoadSettings
@@ -81,8 +83,6 @@ def summarise(
     settings: LoadSettings, parts: Sequence[Part], *, crowding: Mapping[str, float], samples: Path
 ) -> LoadResult:
     """The figures of all processes together."""
-    import msgspec
-
     lives = sorted((one for part in parts for one in part.samples if one.answered is not None), key=lambda s: s.sent)
     latencies = [one.latency for one in lives if one.latency is not None]
     validity = _validity(parts, lives, crowding)

@@ -93,9 +93,12 @@ def _namespace(cluster: RemoteTransport, progress: Say) -> Iterator[str]:
     try:
         yield name
     finally:
-        cluster.call(Request("DELETE", path))
-        if not _poll(lambda: cluster.call(Request("GET", path)).code == 404, NAMESPACE_WITHIN):
-            progress(f"namespace {name} is still being deleted after {NAMESPACE_WITHIN:.0f} s; look at its pods")
+        try:
+            cluster.call(Request("DELETE", path))
+            if not _poll(lambda: cluster.call(Request("GET", path)).code == 404, NAMESPACE_WITHIN):
+                progress(f"namespace {name} is still being deleted after {NAMESPACE_WITHIN:.0f} s; look at its pods")
+        except ClusterError as error:  # Ctrl-C in a terminal ends an embedded cluster with us, namespace and all
+            progress(f"namespace {name} could not be deleted: {error}")
 
 
 def _wait_for_admission(settings: LoadSettings, cluster: RemoteTransport, namespace: str) -> None:

@@ -249,6 +249,11 @@ class PriorityClass(Wire, frozen=True):
     preemption_policy: str = "PreemptLowerPriority"
 
 
+class ConfigMap(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    data: dict[str, str] = {}
+
+
 class PodDisruptionBudgetSpec(Wire, frozen=True):
     selector: LabelSelector | None = None
     min_available: int | str | None = None

@@ -27,6 +27,7 @@ GPU_VENDOR_LABEL = "node.koordinator.sh/gpu-vendor"
 GPU_MODEL_LABEL = "node.koordinator.sh/gpu-model"
 GPU_DRIVER_LABEL = "node.koordinator.sh/gpu-driver-version"
 GPU_PARTITION_POLICY_LABEL = "node.koordinator.sh/gpu-partition-policy"
+SECONDARY_PLANNED_LABEL = "node.koordinator.sh/secondary-device-well-planned"
 
 GPU = "koordinator.sh/gpu"
 GPU_CORE = "koordinator.sh/gpu-core"

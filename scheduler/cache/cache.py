@@ -14,6 +14,8 @@ from scheduler.api.quantity import QuantityError
 from scheduler.api.requests import amounts
 from scheduler.cache.classes import ClassBook, renamed
 from scheduler.cache.columns import NodeColumns
+from scheduler.cache.owners import Owners
+from scheduler.cache.volumes import Volumes
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import Listener
 
@@ -33,6 +35,10 @@ class Cache:
         self.nodes: dict[str, NodeInfo] = {}
         self.known_count = 0
         self._capacities: dict[tuple[int, ...], list[int]] = {}  # nodes of one size share one list
+        self.stirs = 0  # grows when something changed that is counted over the cluster, as affinity between pods is
+        self.namespaces: dict[str, dict[str, str]] = {}  # labels by name, as far as they are known
+        self.owners = Owners()
+        self.volumes = Volumes()
         self.priorities: Counter[int] = Counter()  # of pods on nodes: whether preemption could find anybody at all
         self._placed: dict[str, _Placed] = {}  # by pod uid
         self._listeners: list[Listener] = []
@@ -100,6 +106,13 @@ class Cache:
             or before.status.allocatable != node.status.allocatable
         ):
             self.columns.touch_static(row)
+        if (
+            before is None
+            or before.metadata.labels != node.metadata.labels
+            or before.metadata.annotations != node.metadata.annotations
+        ):
+            for listener in self._listeners:
+                listener.node_set(node, before)
         if before is None:
             for listener in self._listeners:
                 listener.node_added(node.name)
@@ -115,6 +128,18 @@ class Cache:
         self.columns.forget(info.row)
         self.columns.touch_static(info.row)
         self._drop_if_empty(info)
+
+    def set_namespace(self, name: str, labels: dict[str, str] | None) -> None:
+        """A namespace with its labels, or that it is gone (None); it is known to be empty only then."""
+        if self.namespaces.get(name) == labels:
+            return
+        if labels is None:
+            self.namespaces.pop(name, None)
+        else:
+            self.namespaces[name] = labels
+        self.stirs += 1
+        for listener in self._listeners:
+            listener.namespace_changed(name)
 
     def assume(self, info: PodInfo, node_name: str) -> None:
         """Count a pod on the node chosen for it, before the API server knows."""
@@ -140,11 +165,13 @@ class Cache:
             self._place(info, info.node_name, assumed=False)
             return info
         found.assumed = False
-        before, found.info.pod = (
-            found.info.pod,
-            pod,
-        )  # the same object everywhere: sums and listeners keep what they have
-        if before.metadata.annotations != pod.metadata.annotations:
+        # The same object everywhere: sums and listeners keep what they have.
+        before, found.info.pod = found.info.pod, pod
+        if (
+            before.metadata.annotations != pod.metadata.annotations
+            or before.metadata.labels != pod.metadata.labels
+            or before.deleting != pod.deleting
+        ):
             for listener in self._listeners:
                 listener.pod_changed(found.info, before)
         return found.info

@@ -1,7 +1,9 @@
 """Pods of one shape are one class: what scheduling reads of a pod, and nothing else, decides to which it belongs.
 
 The engine keeps a verdict for each class and node, so the fewer classes the better: names, commands and images' order
-make none. A pod's spec arrives as bytes; pods of one template share them, so most pods are classified by one look-up.
+make none. Plugins of scope CLUSTER keep no verdicts and read the pod itself, so what they alone look at (its labels,
+namespace and volumes) makes none either. A pod's spec arrives as bytes; pods of one template share them, so most pods
+are classified by one look-up.
 """
 
 import hashlib
@@ -13,6 +15,7 @@ from msgspec.structs import replace
 
 from scheduler.api.core import Pod, PodSpec
 from scheduler.api.device import RENAMED
+from scheduler.api.ports import host_ports
 from scheduler.api.quantity import QuantityError
 from scheduler.api.requests import Amounts, nonzero_requests, pod_requests
 from scheduler.cache.resources import PODS_COLUMN, ResourceIndex
@@ -77,11 +80,8 @@ class ClassBook:
         content = _encode((
             sorted(requests.items()), nonzero, invalid, values, spec.scheduler_name, sorted(spec.node_selector.items()),
             spec.affinity, spec.tolerations, spec.topology_spread_constraints,
-            [port for container in spec.containers for port in container.ports if port.host_port],
+            sorted(host_ports(spec)),
             sorted(container.image for container in (*spec.init_containers, *spec.containers)),
-            [volume.persistent_volume_claim for volume in spec.volumes if volume.persistent_volume_claim],
-            pod.metadata.namespace if _namespace_matters(spec) else "",
-            pod.metadata.labels if spec.topology_spread_constraints else None,
         ))  # fmt: skip
         found = self._by_content.get(content)
         if found is None:
@@ -100,15 +100,6 @@ def renamed(requests: Amounts) -> Amounts:
     return kept | {
         RENAMED[name]: value for name, value in requests.items() if name in RENAMED and RENAMED[name] not in requests
     }
-
-
-def _namespace_matters(spec: PodSpec) -> bool:
-    affinity = spec.affinity
-    return bool(
-        spec.topology_spread_constraints
-        or (affinity and (affinity.pod_affinity or affinity.pod_anti_affinity))
-        or any(volume.persistent_volume_claim for volume in spec.volumes)
-    )
 
 
 def _digest(content: bytes) -> int:

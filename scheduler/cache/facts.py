@@ -27,6 +27,11 @@ class NodeFact(Generic[V]):
         self._numbers: dict[V, int] = {}
         self.values: list[V] = []
 
+    def codes(self) -> Ints:
+        """For every row the place of its value in `values`, as of now."""
+        self._catch_up()
+        return self._codes
+
     def judge(self, batch: Batch, verdicts: Sequence[Callable[[V], bool]]) -> Bools | None:
         """Each verdict on each row's value, [verdict, row]; None if all are true of every value there is."""
         self._catch_up()

@@ -47,6 +47,10 @@ def pod_path(pod: Pod, subresource: str = "") -> str:
     return f"{path}/{subresource}" if subresource else path
 
 
+def node_path(name: str) -> str:
+    return f"/api/v1/nodes/{quote(name)}"
+
+
 class Rest:
     """Sends requests, again where that may help."""
 

@@ -8,12 +8,13 @@ from scheduler.framework.nodeinfo import PodInfo
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """Put the pod on the node, with these marks. Answer with `Core.bound` or `Core.bind_failed`."""
+    """Put the pod on the node, with these marks on both. Answer with `Core.bound` or `Core.bind_failed`."""
 
     info: PodInfo
     node: str
     annotations: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    node_annotations: Mapping[str, str] = field(default_factory=dict)  # to be written first
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.cache.columns import Rows
+from scheduler.framework.state import CycleState
 from scheduler.framework.status import Code, Status
 
 NO_NODES = "no nodes available to schedule pods"
@@ -73,13 +74,18 @@ class FitError:
         reasons: Reasons | None = None,
         overrides: Mapping[int, Status] | None = None,
         absent: tuple[Status, int] | None = None,
+        state: CycleState | None = None,
     ) -> None:
-        """`overrides`: rows judged in this cycle alone; `absent`: what nodes outside the PreFilter's set count as."""
+        """`overrides`: rows judged in this cycle alone; `absent`: what nodes outside the PreFilter's set count as.
+
+        `state`: the cycle's, if plugins of scope CLUSTER had their say in it.
+        """
         self.nodes = nodes
         self.pre_filter = pre_filter
         self._reasons = reasons
         self.overrides = overrides or {}
         self._absent = absent
+        self.state = state
 
     @property
     def rejectors(self) -> frozenset[str]:
@@ -98,6 +104,10 @@ class FitError:
         found = self.overrides.get(row)
         if found is not None:
             return found
+        return self.kept(row)
+
+    def kept(self, row: int) -> Status:
+        """The verdict on one row of those plugins whose verdicts are kept."""
         assert self._reasons is not None  # noqa: S101
         return self._reasons.statuses[int(self._reasons.codes[row])]
 

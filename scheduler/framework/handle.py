@@ -1,7 +1,8 @@
 """What plugins may ask of the scheduler around them."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from scheduler.api.clock import Clock
 from scheduler.api.core import PodDisruptionBudget
@@ -13,6 +14,8 @@ from scheduler.framework.status import Status
 
 if TYPE_CHECKING:
     from scheduler.framework.runner import Runner
+
+T = TypeVar("T")
 
 
 class Nominator:
@@ -49,6 +52,18 @@ class Nominator:
         return self._by_node
 
 
+@dataclass(slots=True)
+class DebugFlags:
+    """What to log of every cycle beyond the usual; both cost far more than the cycle itself."""
+
+    top_scores: int = 0  # so many of the best nodes with their scores by plugin; 0 or less: none
+    filter_failures: bool = False  # each node that was rejected, and by whom
+
+    @property
+    def on(self) -> bool:
+        return self.top_scores > 0 or self.filter_failures
+
+
 class Handle:
     """Handed to every plugin at its construction."""
 
@@ -58,11 +73,19 @@ class Handle:
         self.seed = seed
         self.nominator = Nominator()
         self.budgets: dict[str, PodDisruptionBudget] = {}  # by namespace/name
+        self.debug = DebugFlags()
         self._runners: dict[str, Runner] = {}
+        self._shared: dict[type[Any], Any] = {}
 
     @property
     def columns(self) -> NodeColumns:
         return self.cache.columns
+
+    def shared(self, kind: type[T], make: Callable[[], T] | None = None) -> T:
+        """The one object of this kind that plugins of all profiles share; made of the cache, or by `make`, if new."""
+        if kind not in self._shared:
+            self._shared[kind] = make() if make is not None else kind(self.cache)  # type: ignore[call-arg]
+        return cast("T", self._shared[kind])
 
     def register(self, runner: "Runner") -> None:
         self._runners[runner.scheduler_name] = runner

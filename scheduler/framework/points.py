@@ -8,14 +8,14 @@ that pods alike in all of them can share one verdict. A plugin that can judge ma
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import numpy as np
 
-from scheduler.api.core import Pod
+from scheduler.api.core import Node, Pod
 from scheduler.cache.columns import Batch, Bools, Ints
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Status
@@ -32,7 +32,7 @@ class Scope(IntEnum):
 
     NODE = 1  # the node object
     NODE_PODS = 2  # the node object, its devices, and the pods on it
-    CLUSTER = 3  # anything: asked anew in each cycle
+    CLUSTER = 3  # anything, so that nothing is kept: asked anew in each cycle, of pods that the plugin `concerns`
 
 
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -56,6 +56,22 @@ class Plugin(ABC):
     scope: ClassVar[Scope] = Scope.CLUSTER
     reads_labels: ClassVar[Sequence[str]] = ()
     reads_annotations: ClassVar[Sequence[str]] = ()
+
+    def concerns(self, pod: Pod) -> bool:  # noqa: ARG002
+        """With scope CLUSTER: whether there is anything to say about this pod; if not, it is as if it had been skipped.
+
+        Asked in every cycle, of every pod: it must be quick. A pod that no such plugin concerns pays for no more.
+        """
+        return True
+
+    @property
+    def version(self) -> int:
+        """With scope NODE: what is kept about all nodes is stale once this changes, whatever the nodes' own objects do.
+
+        For verdicts that also depend, rarely, on something other than the one node. Overriding it costs every decision
+        one question.
+        """
+        return 0
 
 
 class PreEnqueue(Plugin):
@@ -141,10 +157,13 @@ class Score(Plugin):
         """How good the node is: 0 to 100, or any number if `normalizer` brings it there."""
 
     def normalize(self, state: CycleState, raw: Ints) -> Ints:  # noqa: ARG002
-        """With scope CLUSTER: bring the raw scores of the feasible nodes to 0..100, in whatever way."""
+        """With scope CLUSTER: bring the raw scores [row] of the feasible nodes to 0..100, in whatever way."""
         if self.normalizer is None:
             return raw
         return self.normalizer.apply(raw[None], raw.max(initial=0).reshape(1, 1))[0]
+
+    def survey(self, state: CycleState, pod: Pod, nodes: "Sequence[NodeInfo]") -> None:
+        """With scope CLUSTER: these nodes are feasible; comes before `score`. (`scores` sees them in its batch.)"""
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:  # noqa: ARG002
         """Whether `score` has anything to say about this pod; asked once a class (or cycle, by scope)."""
@@ -218,10 +237,11 @@ class PreBind(Plugin):
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Labels and annotations for a pod that is being bound."""
+    """Labels and annotations for a pod that is being bound, and for its node."""
 
     annotations: Mapping[str, str]
     labels: Mapping[str, str]
+    node_annotations: Mapping[str, str] = field(default_factory=dict)  # for the node, before anything else is written
 
 
 NO_MARKS = Marks({}, {})
@@ -233,6 +253,9 @@ class Listener(ABC):
     def node_added(self, name: str) -> None:  # noqa: B027 most listeners do not mind
         """The node exists now and has its row."""
 
+    def node_set(self, node: Node, before: Node | None) -> None:  # noqa: B027 likewise
+        """A node is new (`before` is None), or its labels or annotations are; comes before `node_added`."""
+
     @abstractmethod
     def pod_placed(self, info: "PodInfo") -> None:
         """A pod is on a node now, or is assumed to be."""
@@ -242,7 +265,10 @@ class Listener(ABC):
         """It is not any more."""
 
     def pod_changed(self, info: "PodInfo", before: Pod) -> None:  # noqa: B027 likewise
-        """Its marks changed while it stayed where it is."""
+        """Its marks changed while it stayed where it is: labels, annotations, or that it is being deleted."""
+
+    def namespace_changed(self, name: str) -> None:  # noqa: B027 likewise
+        """A namespace's labels are others than they were."""
 
 
 class ByMaximum:

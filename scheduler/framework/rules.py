@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from scheduler.cache.classes import PodClass
-from scheduler.framework.points import Filter, FilterColumns, PreFilter, Scope, Score, ScoreColumns
+from scheduler.framework.points import Filter, FilterColumns, Plugin, PreFilter, Scope, Score, ScoreColumns
 from scheduler.framework.state import SKIPPED, CycleState
 from scheduler.framework.status import Status
 
@@ -22,6 +22,7 @@ class ClassRules:
     rejected: Status | None = None  # no node need be looked at
     allowed: frozenset[str] | None = None  # nodes that PreFilters left over
     allowed_by: list[str] = field(default_factory=list)
+    cluster_wide: list[Plugin] = field(default_factory=list)  # plugins of scope CLUSTER; their parts are in `cycle_…`
     cycle_pre_filters: list[PreFilter] = field(default_factory=list)
     node_filters: list[Filter] = field(default_factory=list)  # depend on the node object
     moving_filters: list[Filter] = field(default_factory=list)  # and on what is on the node
@@ -30,6 +31,12 @@ class ClassRules:
     moving_scores: list[Weighted] = field(default_factory=list)
     moving_normalized: list[Weighted] = field(default_factory=list)
     cycle_scores: list[Weighted] = field(default_factory=list)
+
+    @property
+    def versioned(self) -> list[Plugin]:
+        """Plugins whose verdicts on all nodes can go stale at once."""
+        plugins: list[Plugin] = [*self.node_filters, *(score for score, _ in self.node_scores)]
+        return [plugin for plugin in plugins if type(plugin).version is not Plugin.version]
 
     @property
     def columnar(self) -> bool:
@@ -65,7 +72,10 @@ def rules_for(
         elif status.nodes is not None:
             rules.allowed = status.nodes if rules.allowed is None else rules.allowed & status.nodes
             rules.allowed_by.append(plugin.name)
-    rules.state[SKIPPED] = frozenset(skipped)
+    everyone: list[Plugin] = [*pre_filters, *filters, *(score for score, _ in scores)]
+    rules.cluster_wide = list(dict.fromkeys(plugin for plugin in everyone if plugin.scope is Scope.CLUSTER))
+    # A cycle that such a plugin concerns takes it off this list again.
+    rules.state[SKIPPED] = frozenset(skipped) | {plugin.name for plugin in rules.cluster_wide}
     by_scope = {
         Scope.NODE: rules.node_filters,
         Scope.NODE_PODS: rules.moving_filters,

@@ -81,6 +81,13 @@ class Runner:
             self._verdicts.move_to_end(shape.id)
         return found
 
+    def forget_verdicts(self) -> None:
+        """Something that plugins read besides pods, nodes and devices changed: judge every class anew."""
+        for verdicts in self._verdicts.values():
+            if verdicts.board is not None:
+                verdicts.board.leave(verdicts.line)
+        self._verdicts.clear()
+
     def pre_enqueue(self, pod: Pod) -> Status:
         for plugin in self.profile.pre_enqueue:
             status = plugin.pre_enqueue(pod)

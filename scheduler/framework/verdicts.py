@@ -4,7 +4,6 @@ What can be kept is kept on a `Board` and brought up to date row by row. Plugins
 cluster are asked again in each cycle, for the nodes that passed the others.
 """
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,12 +12,13 @@ from numpy.typing import NDArray
 from scheduler.cache.classes import PodClass
 from scheduler.cache.columns import TIE_BITS, Batch, Bools, Ints, Rows
 from scheduler.framework.board import NOT_FEASIBLE, Board, signature
+from scheduler.framework.clusterwide import Cycle, outside
 from scheduler.framework.failure import FitError, Reasons
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import Filter, FilterColumns, Score, ScoreColumns
+from scheduler.framework.points import Filter, FilterColumns, Plugin, Score, ScoreColumns
 from scheduler.framework.rules import ClassRules, Weighted
-from scheduler.framework.state import SKIPPED, CycleState
-from scheduler.framework.status import SUCCESS, Status
+from scheduler.framework.state import CycleState
+from scheduler.framework.status import Status
 
 if TYPE_CHECKING:
     from scheduler.framework.runner import Runner
@@ -62,7 +62,8 @@ class ClassVerdicts:
         self._plain_node_scores: list[Weighted] = [item for item in rules.node_scores if item[0].normalizer is None]
         self._node_scores = [_NodeScore(*item) for item in rules.node_scores if item[0].normalizer is not None]
         self._normalized = bool(self._node_scores or rules.moving_normalized)
-        self._needs_cycle = bool(rules.cycle_pre_filters or rules.cycle_filters or rules.cycle_scores)
+        self._versioned = rules.versioned
+        self._versions = [-1] * len(self._versioned)
         self._kept_filters = {*rules.node_filters, *rules.moving_filters}
         self._reasons: Reasons | None = None
         self._reasons_position = -1
@@ -91,8 +92,12 @@ class ClassVerdicts:
         if board is None:
             return
         board.visit(self)
+        if self._versioned:
+            versions = [plugin.version for plugin in self._versioned]
+            if versions != self._versions:
+                self._versions, self.position = versions, -1
         position, self.position = self.position, board.end
-        if position != board.end:
+        if position != board.end or position < 0:
             changed = board.opened_since(position) if position >= 0 else None
             if changed is None:
                 self.judge_nodes(everything=True)
@@ -221,6 +226,16 @@ class ClassVerdicts:
         """Whether some node passes all that is kept here; call `refresh` first."""
         return self.board is not None and self._columns.count > 0 and self.board.best(self) >= 0
 
+    def feasible_for(self, info: PodInfo) -> bool:
+        """Whether some node would take this very pod, nominated ones aside; call `refresh` first."""
+        if not self.feasible:
+            return False
+        concerned = self._concerned(info)
+        if not concerned:
+            return True
+        cycle = self._cycle(info, self.state.fork(), concerned)
+        return cycle.rejected is None and bool(cycle.narrowed(self.key).max() >= 0)
+
     def select(self, info: PodInfo) -> "tuple[int, CycleState] | FitError":
         """The best row for this pod with the state of its cycle, or why there is none."""
         if self.board is None:
@@ -229,9 +244,10 @@ class ClassVerdicts:
         if not self._columns.count:
             return FitError(0)
         state = self.state.fork()
-        if self._needs_cycle:
-            self.board.settle(self)
-            return self._select_asking_all(info, state)
+        if self.rules.cluster_wide:
+            concerned = self._concerned(info)
+            if concerned:
+                return self._select_cluster_wide(info, state, concerned)
         if self._handle.nominator:
             self.board.settle(self)
             return self._select_past_nominated(info, state, self.key)
@@ -265,51 +281,54 @@ class ClassVerdicts:
             overrides[row] = status
             key[row] = NOT_FEASIBLE
 
-    def _select_asking_all(self, info: PodInfo, state: CycleState) -> "tuple[int, CycleState] | FitError":
-        pod, rules = info.pod, self.rules
-        skipped: set[str] = set()
-        allowed: frozenset[str] | None = None
-        allowed_by: list[str] = []
-        for plugin in rules.cycle_pre_filters:
-            status = plugin.pre_filter(state, pod)
-            if status.skipped:
-                skipped.add(plugin.name)
-            elif not status.ok:
-                return FitError(self._handle.cache.known_count, pre_filter=status.by(plugin.name))
-            elif status.nodes is not None:
-                allowed = status.nodes if allowed is None else allowed & status.nodes
-                allowed_by.append(plugin.name)
-        if skipped:
-            state[SKIPPED] = state[SKIPPED] | skipped
-        key, overrides = self.key.copy(), dict[int, Status]()
-        filters = [plugin for plugin in rules.cycle_filters if plugin.name not in skipped]
-        for row in np.flatnonzero(key >= 0).tolist():
-            if allowed is not None and self._columns.names[row] not in allowed:
-                status = _outside(allowed_by)
-            else:
-                status = self._ask(filters, state, info, row)
-            if not status.ok:
-                key[row] = NOT_FEASIBLE
-                overrides[row] = status
-        self._add_cycle_scores(state, info, key)
+    def _concerned(self, info: PodInfo) -> list[Plugin]:
+        """The plugins of scope CLUSTER that have something to say about this pod."""
+        return [plugin for plugin in self.rules.cluster_wide if plugin.concerns(info.pod)]
+
+    def _cycle(self, info: PodInfo, state: CycleState, concerned: list[Plugin]) -> Cycle:
+        """Ask these plugins about all nodes; every key of the line is exact afterwards."""
+        assert self.board is not None  # noqa: S101
+        self.board.settle(self)
+        return Cycle(self._columns, self.rules, info.pod, state, concerned=concerned, node=self.node)
+
+    def _select_cluster_wide(
+        self, info: PodInfo, state: CycleState, concerned: list[Plugin]
+    ) -> "tuple[int, CycleState] | FitError":
+        cycle = self._cycle(info, state, concerned)
+        if cycle.rejected is not None:
+            return FitError(self._handle.cache.known_count, pre_filter=cycle.rejected, state=state)
+        key = cycle.narrowed(self.key)
+        if key.max() >= 0:
+            self._normalize_anew(key)
+            cycle.add_scores(key)
         found = self._select_past_nominated(info, state, key)
-        return self._failure({**overrides, **found.overrides}) if isinstance(found, FitError) else found
+        if not isinstance(found, FitError):
+            return found
+        order = {plugin.name: number for number, plugin in enumerate(self._runner.filters)}
+        overrides = {**cycle.overrides(order, found.kept, self._columns.known), **found.overrides}
+        return self._failure(overrides, state)
 
-    def _ask(self, filters: Iterable[Filter], state: CycleState, info: PodInfo, row: int) -> Status:
-        for plugin in filters:
-            status = plugin.filter(state, info.pod, self.node(row))
-            if not status.ok:
-                return status.by(plugin.name)
-        return SUCCESS
-
-    def _add_cycle_scores(self, state: CycleState, info: PodInfo, key: Ints) -> None:
+    def _normalize_anew(self, key: Ints) -> None:
+        """Scores were normalised over nodes some of which are out now: do it again over those that are left."""
+        board = self.board
+        assert board is not None  # noqa: S101
         rows = np.flatnonzero(key >= 0)
-        for plugin, weight in self.rules.cycle_scores if len(rows) else ():
-            if not plugin.pre_score(state, info.pod):
+        scored = [(kept.score, kept.weight, kept.raw, kept.highest) for kept in self._node_scores]
+        scored += [
+            (score, weight, board.raw[number][self.line], self.highest[order])
+            for order, (number, (score, weight)) in enumerate(
+                zip(self.raw_numbers, self.rules.moving_normalized, strict=True)
+            )
+        ]
+        for score, weight, all_raw, before in scored:
+            if all_raw is None:
                 continue
-            nodes = (self.node(int(row)) for row in rows)
-            raw = np.fromiter((plugin.score(state, info.pod, node) for node in nodes), np.int64, len(rows))
-            key[rows] += (plugin.normalize(state, raw) * weight) << TIE_BITS
+            raw = all_raw[rows]
+            highest = int(raw.max())
+            if highest != before:
+                assert score.normalizer is not None  # noqa: S101
+                now, then = (score.normalizer.apply(raw[None], np.full((1, 1), top))[0] for top in (highest, before))
+                key[rows] += (now - then) * weight << TIE_BITS
 
     def _allowed(self, row: int) -> bool:
         allowed = self.rules.allowed
@@ -320,8 +339,8 @@ class ClassVerdicts:
 
     # -- explaining ---------------------------------------------------------------------------------------------------
 
-    def _failure(self, overrides: dict[int, Status]) -> FitError:
-        return FitError(self._handle.cache.known_count, reasons=self._reasons_now(), overrides=overrides)
+    def _failure(self, overrides: dict[int, Status], state: CycleState | None = None) -> FitError:
+        return FitError(self._handle.cache.known_count, reasons=self._reasons_now(), overrides=overrides, state=state)
 
     def _reasons_now(self) -> Reasons:
         """Each row's status, worked out for rows that changed since this class last failed."""
@@ -345,9 +364,9 @@ class ClassVerdicts:
         numbers = np.zeros(len(rows), np.int32)
         open_ = columns.known[rows] & (self.key[rows] < 0)
         if allowed is not None:
-            outside = open_ & ~np.fromiter((columns.names[row] in allowed for row in rows), np.bool_, len(rows))
-            numbers[outside] = reasons.number(_outside(self.rules.allowed_by))
-            open_ &= ~outside
+            left_out = open_ & ~np.fromiter((columns.names[row] in allowed for row in rows), np.bool_, len(rows))
+            numbers[left_out] = reasons.number(outside(self.rules.allowed_by))
+            open_ &= ~left_out
         batch = Batch(columns, rows)
         for plugin in self._runner.filters:
             if plugin in self._kept_filters and open_.any():
@@ -373,8 +392,3 @@ class ClassVerdicts:
             if not status.ok:
                 numbers[index] = reasons.number(status.by(plugin.name))
                 open_[index] = False
-
-
-def _outside(plugins: Iterable[str]) -> Status:
-    """What nodes that a PreFilter left out count as (R13)."""
-    return Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins))}]")

@@ -1,16 +1,28 @@
-"""The table of plugins: name → class. The order in it is the default order, the number the default score weight."""
+"""The table of plugins: name → class. The order in it is the default order, the number the default score weight.
+
+Plugins in `ON_REQUEST` run only where a profile names them.
+"""
 
 from scheduler.framework.points import Plugin
 from scheduler.plugins.binding import DefaultBinder
 from scheduler.plugins.defaultpreemption import DefaultPreemption, DefaultPreemptionArgs
-from scheduler.plugins.deviceshare.plugin import DeviceShare, DeviceShareArgs
+from scheduler.plugins.deviceshare.args import DeviceShareArgs
+from scheduler.plugins.deviceshare.plugin import DeviceShare
+from scheduler.plugins.imagelocality import ImageLocality
+from scheduler.plugins.interpodaffinity.plugin import InterPodAffinity, InterPodAffinityArgs
+from scheduler.plugins.nodeports import NodePorts
 from scheduler.plugins.noderesources.balanced import (
     NodeResourcesBalancedAllocation,
     NodeResourcesBalancedAllocationArgs,
 )
 from scheduler.plugins.noderesources.fit import NodeResourcesFit, NodeResourcesFitArgs
+from scheduler.plugins.noderesources.fitplus import NodeResourcesFitPlus, NodeResourcesFitPlusArgs
+from scheduler.plugins.noderesources.scarce import ScarceResourceAvoidance, ScarceResourceAvoidanceArgs
 from scheduler.plugins.placement import NodeAffinity, NodeName, NodeUnschedulable, TaintToleration
+from scheduler.plugins.podtopologyspread.plugin import PodTopologySpread, PodTopologySpreadArgs
 from scheduler.plugins.queueing import PrioritySort, SchedulingGates
+from scheduler.plugins.volumes.attaching import NodeVolumeLimits, VolumeRestrictions, VolumeZone
+from scheduler.plugins.volumes.binding import VolumeBinding, VolumeBindingArgs
 
 TABLE: dict[str, tuple[type[Plugin], int]] = {
     plugin.name: (plugin, weight)
@@ -21,17 +33,34 @@ TABLE: dict[str, tuple[type[Plugin], int]] = {
         (NodeName, 0),
         (TaintToleration, 3),
         (NodeAffinity, 2),
+        (NodePorts, 0),
         (NodeResourcesFit, 1),
+        (VolumeRestrictions, 0),
+        (NodeVolumeLimits, 0),
+        (VolumeBinding, 0),
+        (VolumeZone, 0),
+        (PodTopologySpread, 2),
+        (InterPodAffinity, 2),
         (DeviceShare, 1),
         (DefaultPreemption, 0),
         (NodeResourcesBalancedAllocation, 1),
+        (ImageLocality, 1),
         (DefaultBinder, 0),
+        (NodeResourcesFitPlus, 0),
+        (ScarceResourceAvoidance, 0),
     )
 }
+
+ON_REQUEST = frozenset({NodeResourcesFitPlus.name, ScarceResourceAvoidance.name})
 
 ARGS = {
     "DefaultPreemption": DefaultPreemptionArgs,
     "DeviceShare": DeviceShareArgs,
+    "InterPodAffinity": InterPodAffinityArgs,
     "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocationArgs,
     "NodeResourcesFit": NodeResourcesFitArgs,
+    "NodeResourcesFitPlus": NodeResourcesFitPlusArgs,
+    "PodTopologySpread": PodTopologySpreadArgs,
+    "ScarceResourceAvoidance": ScarceResourceAvoidanceArgs,
+    "VolumeBinding": VolumeBindingArgs,
 }

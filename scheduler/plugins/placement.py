@@ -5,22 +5,19 @@ NodeName, NodeUnschedulable, TaintToleration and NodeAffinity (kubernetes pkg/sc
 """
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 
 from scheduler.api.core import (
-    NO_EXECUTE,
     NO_SCHEDULE,
     PREFER_NO_SCHEDULE,
     UNSCHEDULABLE_TAINT,
-    NodeSelectorTerm,
     Pod,
     Taint,
     Toleration,
 )
-from scheduler.api.wire import requirement_holds
 from scheduler.cache.columns import Batch, Bools, Ints
 from scheduler.cache.facts import NodeFact
 from scheduler.framework.handle import Handle
@@ -28,6 +25,7 @@ from scheduler.framework.nodeinfo import NodeInfo
 from scheduler.framework.points import ByMaximum, FilterColumns, PreFilter, Scope, ScoreColumns
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
+from scheduler.plugins.selection import LabelFacts, Selection, admits, tolerated
 
 UNSCHEDULABLE = Status.unresolvable("node(s) were unschedulable")
 WRONG_NAME = Status.unresolvable("node(s) didn't match the requested node name")
@@ -74,10 +72,10 @@ class NodeUnschedulable(PreFilter, FilterColumns):
         self._cordoned: NodeFact[bool] = NodeFact(handle.cache, lambda node: node.spec.unschedulable)
 
     def pre_filter(self, state: CycleState, pod: Pod) -> Status:
-        return Status.skip() if _tolerated(_CORDON, pod.spec.tolerations) else SUCCESS
+        return Status.skip() if tolerated(_CORDON, pod.spec.tolerations) else SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        if not node.known.spec.unschedulable or _tolerated(_CORDON, pod.spec.tolerations):
+        if not node.known.spec.unschedulable or tolerated(_CORDON, pod.spec.tolerations):
             return SUCCESS
         return UNSCHEDULABLE
 
@@ -104,10 +102,10 @@ class TaintToleration(PreFilter, FilterColumns, ScoreColumns):
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        return SUCCESS if _admits(node.known.spec.taints, pod.spec.tolerations) else UNTOLERATED
+        return SUCCESS if admits(node.known.spec.taints, pod.spec.tolerations) else UNTOLERATED
 
     def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
-        return self._taints.judge(batch, [partial(_admits, tolerations=state[TOLERATIONS]) for state in stacked])
+        return self._taints.judge(batch, [partial(admits, tolerations=state[TOLERATIONS]) for state in stacked])
 
     def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> Rejections:
         return _all_alike(self.passing(stacked, batch), batch, UNTOLERATED)
@@ -120,68 +118,12 @@ class TaintToleration(PreFilter, FilterColumns, ScoreColumns):
         return self._taints.measure(batch, [partial(_disliked, tolerations=state[TOLERATIONS]) for state in stacked])
 
 
-def _tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
-    return any(toleration.tolerates(taint) for toleration in tolerations)
-
-
-def _admits(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> bool:
-    return all(taint.effect not in {NO_SCHEDULE, NO_EXECUTE} or _tolerated(taint, tolerations) for taint in taints)
-
-
 def _disliked(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> int:
     counted = [toleration for toleration in tolerations if toleration.effect in {"", PREFER_NO_SCHEDULE}]
-    return sum(taint.effect == PREFER_NO_SCHEDULE and not _tolerated(taint, counted) for taint in taints)
+    return sum(taint.effect == PREFER_NO_SCHEDULE and not tolerated(taint, counted) for taint in taints)
 
 
-_Labels = tuple[str, tuple[str | None, ...]]  # a node's name and its values of the labels that matter
-
-
-class _Selection:
-    """What one pod asks of node labels and names; terms are ORed, what is in a term is ANDed."""
-
-    def __init__(self, pod: Pod) -> None:
-        affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-        self.exact = tuple(sorted(pod.spec.node_selector.items()))
-        required = affinity.required if affinity else None
-        self.terms = required.node_selector_terms if required else None
-        self.preferred = affinity.preferred if affinity else ()
-        keys = {key for key, _ in self.exact}
-        for term in (*(self.terms or ()), *(item.preference for item in self.preferred)):
-            keys |= {expression.key for expression in term.match_expressions}
-        self.keys = tuple(sorted(keys))
-
-    def admits(self, name: str, labels: dict[str, str]) -> bool:
-        if any(labels.get(key) != value for key, value in self.exact):
-            return False
-        return self.terms is None or any(_term_holds(term, name, labels) for term in self.terms)
-
-    def liking(self, name: str, labels: dict[str, str]) -> int:
-        return sum(item.weight for item in self.preferred if item.weight and _liked(item.preference, name, labels))
-
-    def admits_value(self, value: "_Labels") -> bool:
-        return self.admits(*self._present(value))
-
-    def liking_of_value(self, value: "_Labels") -> int:
-        return self.liking(*self._present(value))
-
-    def _present(self, value: "_Labels") -> tuple[str, dict[str, str]]:
-        name, labels = value
-        return name, {key: label for key, label in zip(self.keys, labels, strict=True) if label is not None}
-
-    def only_names(self) -> frozenset[str] | None:
-        """The nodes named, if every term names some; None if labels alone decide."""
-        if not self.terms:
-            return None
-        names: set[str] = set()
-        for term in self.terms:
-            named = [set(field.values) for field in term.match_fields if _names(field.key, field.operator)]
-            if not named:
-                return None
-            names |= set.intersection(*named)
-        return frozenset(names)
-
-
-SELECTION: StateKey[_Selection] = StateKey("NodeAffinity/selection")
+SELECTION: StateKey[Selection] = StateKey("NodeAffinity/selection")
 
 
 class NodeAffinity(PreFilter, FilterColumns, ScoreColumns):
@@ -190,12 +132,11 @@ class NodeAffinity(PreFilter, FilterColumns, ScoreColumns):
     normalizer = ByMaximum()
 
     def __init__(self, handle: Handle) -> None:
-        self._cache = handle.cache
-        self._labels: dict[tuple[str, ...], NodeFact[_Labels]] = {}
+        self._facts = handle.shared(LabelFacts)
 
     def pre_filter(self, state: CycleState, pod: Pod) -> Status:
-        selection = state[SELECTION] = _Selection(pod)
-        if not selection.exact and selection.terms is None:
+        selection = state[SELECTION] = Selection(pod)
+        if not selection.asks:
             return Status.skip()
         names = selection.only_names()
         if names is None:
@@ -208,7 +149,7 @@ class NodeAffinity(PreFilter, FilterColumns, ScoreColumns):
     def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
         lines = []
         for state in stacked:  # each class may look at other labels
-            line = self._fact(state[SELECTION]).judge(batch, [state[SELECTION].admits_value])
+            line = self._facts.of(state[SELECTION]).judge(batch, [state[SELECTION].admits_value])
             lines.append(np.ones((1, batch.size), np.bool_) if line is None else line)
         return np.concatenate(lines)
 
@@ -218,7 +159,7 @@ class NodeAffinity(PreFilter, FilterColumns, ScoreColumns):
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
         selection = state.get(SELECTION)
         if selection is None:
-            selection = state[SELECTION] = _Selection(pod)
+            selection = state[SELECTION] = Selection(pod)
         return bool(selection.preferred)
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
@@ -227,38 +168,6 @@ class NodeAffinity(PreFilter, FilterColumns, ScoreColumns):
     def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
         lines = []
         for state in stacked:
-            line = self._fact(state[SELECTION]).measure(batch, [state[SELECTION].liking_of_value])
+            line = self._facts.of(state[SELECTION]).measure(batch, [state[SELECTION].liking_of_value])
             lines.append(np.zeros((1, batch.size), np.int64) if line is None else line)
         return np.concatenate(lines)
-
-    def _fact(self, selection: _Selection) -> "NodeFact[_Labels]":
-        """Nodes by the labels that matter here; by name as well where a term speaks of names."""
-        terms = (*(selection.terms or ()), *(item.preference for item in selection.preferred))
-        named = any(term.match_fields for term in terms)
-        keys = (*selection.keys, "\0name") if named else selection.keys
-        fact = self._labels.get(keys)
-        if fact is None:
-            wanted = selection.keys
-            fact = self._labels[keys] = NodeFact(
-                self._cache,
-                lambda node: (node.name if named else "", tuple(node.metadata.labels.get(key) for key in wanted)),
-            )
-        return fact
-
-
-def _names(key: str, operator: str) -> bool:
-    return key == "metadata.name" and operator == "In"
-
-
-def _term_holds(term: NodeSelectorTerm, name: str, labels: dict[str, str]) -> bool:
-    """An empty term holds nowhere."""
-    if not term.match_expressions and not term.match_fields:
-        return False
-    return _liked(term, name, labels)
-
-
-def _liked(term: NodeSelectorTerm, name: str, labels: dict[str, str]) -> bool:
-    """The same, but an empty preference is liked everywhere."""
-    return all(requirement_holds(expression, labels) for expression in term.match_expressions) and all(
-        requirement_holds(field, {"metadata.name": name}) for field in term.match_fields
-    )

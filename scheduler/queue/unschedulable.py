@@ -10,7 +10,9 @@ from collections.abc import Iterator
 
 from scheduler.queue.active import Entry
 
-ClassKey = tuple[str, int]  # scheduler name, id of the pod class
+# Scheduler name, id of the pod class, and what else sets pods of one class apart when their place depends on what is
+# elsewhere in the cluster: "" for all whose place does not.
+ClassKey = tuple[str, int, str]
 
 
 class _Group:
@@ -47,12 +49,20 @@ class UnschedulablePods:
     def __init__(self) -> None:
         self._groups: dict[ClassKey, _Group] = {}
         self._class_of: dict[str, ClassKey] = {}
+        self._wide = 0  # how many groups are
 
     def __len__(self) -> int:
         return len(self._class_of)
 
+    def __iter__(self) -> Iterator[Entry]:
+        return iter([entry for group in self._groups.values() for entry in group.members.values()])
+
     def classes(self) -> Iterator[ClassKey]:
         return iter(list(self._groups))
+
+    def wide_classes(self) -> list[ClassKey]:
+        """Those whose place depends on what is elsewhere in the cluster."""
+        return [key for key in self._groups if key[2]] if self._wide else []
 
     def has_class(self, key: ClassKey) -> bool:
         return key in self._groups
@@ -63,7 +73,11 @@ class UnschedulablePods:
 
     def add(self, key: ClassKey, entry: Entry) -> None:
         self._class_of[entry.info.uid] = key
-        self._groups.setdefault(key, _Group()).add(entry)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = _Group()
+            self._wide += bool(key[2])
+        group.add(entry)
 
     def remove(self, uid: str) -> Entry | None:
         key = self._class_of.pop(uid, None)
@@ -73,6 +87,7 @@ class UnschedulablePods:
         entry = group.members.pop(uid)
         if not group.members:
             del self._groups[key]
+            self._wide -= bool(key[2])
         return entry
 
     def example(self, key: ClassKey) -> Entry:

@@ -1,17 +1,24 @@
-"""The slow reference: the same plugins asked node by node, nothing kept from one decision to the next."""
+"""The slow reference: the same plugins asked node by node, nothing kept from one decision to the next.
 
+What plugins count over the cluster as pods come and go is counted anew from the pods there are.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
 from scheduler.cache.columns import Ints
+from scheduler.cache.tallies import Tallies
 from scheduler.cycle import Core
 from scheduler.framework.failure import histogram
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import Score
+from scheduler.framework.points import Scope, Score
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import SKIPPED, CycleState
 from scheduler.framework.status import Status
+from scheduler.plugins.interpodaffinity.terms import HeldTerms
 
 
 @dataclass(frozen=True)
@@ -22,8 +29,29 @@ class Verdict:
     message: str = ""
 
 
+COUNTED = frozenset({Tallies, HeldTerms})
+
+
+@contextmanager
+def counting_anew(core: Core) -> Iterator[None]:
+    """Plugins find nothing counted that they share, and what they count now is forgotten afterwards."""
+    handle, cache = core.handle, core.cache
+    shared, listeners = handle._shared, cache._listeners
+    handle._shared = {kind: found for kind, found in shared.items() if kind not in COUNTED}
+    cache._listeners = []
+    try:
+        yield
+    finally:
+        handle._shared, cache._listeners = shared, listeners
+
+
 def judge(core: Core, runner: Runner, info: PodInfo) -> Verdict:
     """Decide about one pod from scratch."""
+    with counting_anew(core):
+        return _judge(core, runner, info)
+
+
+def _judge(core: Core, runner: Runner, info: PodInfo) -> Verdict:
     nodes = sorted(core.cache, key=lambda node: node.row)
     if not nodes:
         return Verdict(message="no nodes available to schedule pods")
@@ -68,6 +96,9 @@ def judge(core: Core, runner: Runner, info: PodInfo) -> Verdict:
 
 def scores(plugin: Score, state: CycleState, info: PodInfo, nodes: list[NodeInfo]) -> Ints:
     """One plugin's scores, normalised, a node each."""
+    if plugin.scope is Scope.CLUSTER:
+        plugin.survey(state, info.pod, nodes)
+        return plugin.normalize(state, np.array([plugin.score(state, info.pod, node) for node in nodes], np.int64))
     raw = np.array([plugin.score(state, info.pod, node) for node in nodes], np.int64)
     if plugin.normalizer is None:
         return raw

@@ -149,3 +149,35 @@ def test_passing_faults_are_sent_again_with_growing_pauses() -> None:
     scene.rig.clock.advance(0.1)
     scene.rig.clock.advance(0.2)
     assert got[0].ok
+
+
+def test_the_node_is_marked_before_the_pod() -> None:
+    scene = Scene()
+    scene.rig.node("n")
+    scene.rig.submit(pod("p"))
+    (decision,) = scene.rig.core.decide()
+    assert isinstance(decision, Bind)
+    scene.binder.execute(Bind(decision.info, "n", {}, {"a": "b"}, {"lock": "me"}))
+    scene.rig.clock.settle()
+    assert [request.path for request in scene.api.sent][:3] == [
+        "/api/v1/nodes/n",
+        "/api/v1/namespaces/default/pods/p",
+        "/api/v1/namespaces/default/pods/p/binding",
+    ]
+    assert scene.api.bodies("PATCH")[0] == {"metadata": {"annotations": {"lock": "me"}}}
+
+
+def test_a_node_that_cannot_be_marked_gets_no_pod_this_time() -> None:
+    scene = Scene()
+    scene.rig.node("n", gpus=1)
+    scene.rig.submit(pod("p").gpus(1))
+    (decision,) = scene.rig.core.decide()
+    assert isinstance(decision, Bind)
+    scene.answers("/nodes/n", refused(409, "Conflict", "somebody was quicker"))
+    scene.binder.execute(Bind(decision.info, "n", {}, {}, {"lock": "me"}))
+    scene.rig.clock.settle()
+    assert scene.rig.where("p") == ""
+    scene.answers("/nodes/n", ok())
+    scene.rig.clock.advance(2)
+    scene.work()
+    assert scene.rig.where("p") == "n", "a conflict over the node is none over the pod"

@@ -17,11 +17,13 @@ def expanded(profile: dict[str, Any], **more: Any) -> Expanded:
 def test_without_plugins_the_defaults_run() -> None:
     profile = expanded({})
     assert profile.at["filter"] == [
-        "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodeResourcesFit", "DeviceShare",
+        "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts",
+        "NodeResourcesFit", "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone",
+        "PodTopologySpread", "InterPodAffinity", "DeviceShare",
     ]  # fmt: skip
     assert profile.weights == {
         "TaintToleration": 3, "NodeAffinity": 2, "NodeResourcesFit": 1, "DeviceShare": 1,
-        "NodeResourcesBalancedAllocation": 1,
+        "PodTopologySpread": 2, "InterPodAffinity": 2, "NodeResourcesBalancedAllocation": 1, "ImageLocality": 1,
     }  # fmt: skip
 
 

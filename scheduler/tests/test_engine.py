@@ -5,11 +5,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from scheduler.api.clock import SimClock
 from scheduler.api.core import (
     Affinity,
     Container,
+    ContainerImage,
+    ContainerPort,
     Node,
     NodeAffinity,
     NodeSelector,
@@ -106,6 +109,15 @@ taints = st.lists(
 ).map(tuple)
 
 
+images = st.lists(st.sampled_from(["a", "b:2", "reg:5000/c"]), max_size=2, unique=True).map(
+    lambda names: tuple(ContainerImage((name if ":2" in name else f"{name}:latest",), 700 << 20) for name in names)
+)
+ports = st.sampled_from([
+    (), (), (), (ContainerPort(80, 80),), (ContainerPort(80, 80, "10.0.0.1"),),
+    (ContainerPort(80, 80, protocol="UDP"),), (ContainerPort(80, 80, "10.0.0.2"), ContainerPort(81, 81)),
+])  # fmt: skip
+
+
 @st.composite
 def nodes(draw: st.DrawFn) -> tuple[Node, Device | None]:
     name = f"n{draw(st.integers(0, 7))}"
@@ -134,7 +146,7 @@ def nodes(draw: st.DrawFn) -> tuple[Node, Device | None]:
     node = Node(
         ObjectMeta(name=name, uid=name, labels={"zone": draw(zones), "kubernetes.io/hostname": name}),
         NodeSpec(unschedulable=not draw(st.integers(0, 9)), taints=draw(taints) if draw(st.booleans()) else ()),
-        NodeStatus(allocatable=allocatable),
+        NodeStatus(allocatable=allocatable, images=draw(images) if draw(st.booleans()) else ()),
     )
     return node, device
 
@@ -166,7 +178,13 @@ def specs(draw: st.DrawFn) -> PodSpec:
         preferred = (PreferredSchedulingTerm(draw(st.integers(1, 100)), term),)
     affinity = Affinity(NodeAffinity(required, preferred or ())) if required or preferred else None
     return PodSpec(
-        containers=(Container(resources=ResourceRequirements(requests)),),
+        containers=(
+            Container(
+                image=draw(st.sampled_from(["", "", "a", "b:2", "reg:5000/c"])),
+                resources=ResourceRequirements(requests),
+                ports=draw(ports),
+            ),
+        ),
         node_selector={"zone": draw(zones)} if not draw(st.integers(0, 5)) else {},
         affinity=affinity,
         tolerations=(Toleration(key="gpu", operator="Exists"),) if draw(st.booleans()) else (),
@@ -176,10 +194,12 @@ def specs(draw: st.DrawFn) -> PodSpec:
 
 @st.composite
 def events(draw: st.DrawFn) -> tuple[str, Any]:
-    kind = draw(st.sampled_from(["pod"] * 8 + ["node", "node", "gone", "device", "delete", "delete", "foreign"]))
+    kind = draw(
+        st.sampled_from(["pod"] * 8 + ["node", "node", "gone", "device", "delete", "delete", "foreign", "leaving"])
+    )
     match kind:
         case "pod" | "foreign":
-            return kind, draw(specs())
+            return kind, (draw(specs()), ObjectMeta(namespace="d"))
         case "node":
             return kind, draw(nodes())
         case "device":
@@ -191,8 +211,9 @@ def events(draw: st.DrawFn) -> tuple[str, Any]:
 class Play:
     """Feeds one core with events; asks the reference before each decision."""
 
-    def __init__(self, profile: str) -> None:
-        self.core: Core = build_core(configuration(profile), SimClock(), seed=3)
+    def __init__(self, settings: Configuration) -> None:
+        self.clock = SimClock()
+        self.core: Core = build_core(settings, self.clock, seed=3)
         self.runner = self.core.handle.runner_of  # by pod
         self.pods: dict[str, Pod] = {}
         self.bound: dict[str, tuple[Pod, str]] = {}
@@ -214,14 +235,24 @@ class Play:
                 uid = sorted(self.bound)[what % len(self.bound)]
                 del self.bound[uid]
                 core.remove_pod(uid)
+            case "leaving" if self.bound:
+                uid = sorted(self.bound)[what % len(self.bound)]
+                pod, name = self.bound[uid]
+                metadata = replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z", labels={"app": "b"})
+                self.bound[uid] = (Pod(metadata, replace(pod.spec, node_name=name)), name)
+                core.set_pod(self.bound[uid][0])
+            case "labels":
+                core.set_namespace(*what)
             case "pod":
                 self.count += 1
-                core.set_pod(Pod(ObjectMeta(name=f"p{self.count}", namespace="d", uid=f"u{self.count:04}"), what))
+                spec, metadata = what
+                core.set_pod(Pod(replace(metadata, name=f"p{self.count}", uid=f"u{self.count:04}"), spec))
             case "foreign" if list(core.cache):
                 node = sorted(core.cache, key=lambda info: info.name)[self.count % core.cache.known_count]
                 self.count += 1
-                spec = PodSpec(containers=what.containers, node_name=node.name)
-                pod = Pod(ObjectMeta(name=f"f{self.count}", namespace="d", uid=f"u{self.count:04}"), spec)
+                spec, metadata = what
+                spec = PodSpec(containers=spec.containers, affinity=spec.affinity, node_name=node.name)
+                pod = Pod(replace(metadata, name=f"f{self.count}", uid=f"u{self.count:04}"), spec)
                 core.set_pod(pod)
                 self.bound[pod.metadata.uid] = (pod, node.name)
         self.decide()
@@ -261,7 +292,7 @@ class Play:
 def test_kept_verdicts_are_what_asking_everybody_anew_gives(
     profile: str, start: list[tuple[Node, Device | None]], story: list[tuple[str, Any]]
 ) -> None:
-    play = Play(profile)
+    play = Play(configuration(profile))
     for item in start:
         play.act("node", item)
     for kind, what in story:

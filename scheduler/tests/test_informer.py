@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 
 from scheduler.api.clock import SimClock
 from scheduler.api.core import Node
@@ -146,9 +147,16 @@ def test_a_refused_list_is_tried_again() -> None:
     assert scene.synced == 1
 
 
-def test_a_kind_that_may_be_absent_does_not_hold_up_the_start_and_is_found_when_it_comes() -> None:
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        pytest.param(refused(404, "NotFound", "the server could not find the requested resource"), id="absent"),
+        pytest.param(refused(403, "Forbidden", 'nodes is forbidden: User "x" cannot list resource'), id="not-shown"),
+    ],
+)
+def test_an_optional_kind_does_not_hold_up_the_start_and_is_found_when_it_comes(refusal: Response) -> None:
     scene = Scene(optional=True)
-    scene.lists(refused(404, "NotFound", "the server could not find the requested resource"), page([node("a", 1)], 5))
+    scene.lists(refusal, page([node("a", 1)], 5))
     scene.start()
     assert scene.synced == 1
     scene.clock.advance(1)

@@ -5,6 +5,7 @@ Follows kube-controller-manager's node-lifecycle, taint-eviction and pod-garbage
 
 from typing import Any
 
+from harness.apiserver.controllers.podstate import disrupted
 from harness.apiserver.controllers.turns import Turns
 from harness.apiserver.errors import Refused
 from harness.apiserver.objects import DeleteOptions, Objects
@@ -21,7 +22,13 @@ NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unr
 LOOK_EVERY = 5.0  # seconds, upstream's --node-monitor-period
 GRACE = 50.0  # seconds without a renewal, upstream's --node-monitor-grace-period
 ORPHANS_AFTER = 40.0  # seconds that a pod may name a node that is not there
-_OURS = (NOT_READY, UNREACHABLE, UNSCHEDULABLE_TAINT)
+_PRESSURE = {  # condition → the taint that keeps pods away while it is True
+    "MemoryPressure": "node.kubernetes.io/memory-pressure",
+    "DiskPressure": "node.kubernetes.io/disk-pressure",
+    "PIDPressure": "node.kubernetes.io/pid-pressure",
+    "NetworkUnavailable": "node.kubernetes.io/network-unavailable",
+}
+_OURS = frozenset({NOT_READY, UNREACHABLE, UNSCHEDULABLE_TAINT, *_PRESSURE.values()})
 
 
 class Nodes:
@@ -79,6 +86,9 @@ class Nodes:
 
         if (node.get("spec") or {}).get("unschedulable"):
             add(UNSCHEDULABLE_TAINT, "NoSchedule")
+        for kind, taint_key in _PRESSURE.items():
+            if _condition(node, kind) == "True":
+                add(taint_key, "NoSchedule")
         if ready is None or ready == "False":
             add(NOT_READY, "NoSchedule")
             if ready == "False":
@@ -135,7 +145,7 @@ class Nodes:
         if self._objects.store.collection(NODES).get(("", node)) is not None:
             return
         for pod in self._pods_on(node):
-            self._delete(pod, 0)
+            self._disrupt(pod, "DeletionByPodGC", "PodGC: node no longer exists", 0)
 
     def _plan_evictions(self, node: str, taints: list[dict[str, Any]]) -> None:
         for pod in self._pods_on(node):
@@ -156,8 +166,15 @@ class Nodes:
                 wait = _stays(pod.obj, [taint])
                 added = from_rfc3339(taint["timeAdded"]) if taint.get("timeAdded") else now
                 if wait is not None and now >= int(added) + wait:
-                    self._delete(pod, None)
+                    why = "Taint manager: deleting due to NoExecute taint"
+                    self._disrupt(pod, "DeletionByTaintManager", why, None)
                     return
+
+    def _disrupt(self, pod: Item, reason: str, message: str, grace: int | None) -> None:
+        if "deletionTimestamp" not in pod.obj["metadata"]:
+            body = disrupted(pod.obj, reason, message, self._clock.timestamp())
+            pod = self._objects.store.collection(PODS).put(pod.key, body)
+        self._delete(pod, grace)
 
     def _delete(self, pod: Item, grace: int | None) -> None:
         resource = self._registry.storage(PODS)
@@ -170,8 +187,12 @@ class Nodes:
 
 def _ready(node: Object) -> str | None:
     """Status of the Ready condition; None if there is none."""
+    return _condition(node, "Ready")
+
+
+def _condition(node: Object, kind: str) -> str | None:
     for one in (node.get("status") or {}).get("conditions") or ():
-        if one.get("type") == "Ready":
+        if one.get("type") == kind:
             return str(one.get("status"))
     return None
 

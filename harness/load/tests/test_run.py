@@ -1,5 +1,6 @@
 """A load from end to end: an embedded cluster, our scheduler, Locust, all as processes; and what is refused."""
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -82,6 +83,22 @@ def test_a_load_that_no_node_can_hold_is_not_valid(cluster: EmbeddedCluster, tmp
     settings = LoadSettings(rate=10, seconds=0.3, users=2, mix=str(mix), drain=0.3)
     result = run_load(settings, cluster.endpoint.kubeconfig, samples=tmp_path / "samples.jsonl")
     assert "no node offers example.com/fpga, which the mix asks for" in result.invalid_because
+
+
+def test_an_interrupted_load_leaves_nothing_behind(cluster: EmbeddedCluster) -> None:
+    assert cluster.endpoint is not None
+    command = [sys.executable, "-m", "harness", "load", "--kubeconfig", str(cluster.endpoint.kubeconfig)]
+    process = subprocess.Popen(  # noqa: S603
+        [*command, "--seconds", "60", "--rate", "20", "--mix", "cpu", "--hold", "30"], stderr=subprocess.PIPE
+    )
+    assert cluster.wait(lambda: _pods_and_namespaces(cluster)[0] > 3, within=30)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"Traceback" not in said
+    left, namespaces = _pods_and_namespaces(cluster)
+    assert left == 0
+    assert not [name for name in namespaces if name.startswith("seatrial-load-")]
 
 
 NOWHERE = """

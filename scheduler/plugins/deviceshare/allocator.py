@@ -1,36 +1,81 @@
 """Devices for a request in one state: which, and how much of each.
 
-Steps for GPUs in upstream are template, partition, topology, plain list (R32); here the plain list, which ranks devices
-by score and takes the first that suffice. Upstream: deviceshare/device_allocator.go, device_resources.go.
+Upstream: deviceshare/device_allocator.go.
 """
 
 from scheduler.api.device import GPU_MEMORY, GPU_MEMORY_RATIO
 from scheduler.api.requests import Amounts
 from scheduler.framework.status import SUCCESS, Status
+from scheduler.plugins.deviceshare import gpus
+from scheduler.plugins.deviceshare.candidates import Pick, missing
+from scheduler.plugins.deviceshare.gpus import Policy
+from scheduler.plugins.deviceshare.joint import NOT_TOGETHER, desired, switches
+from scheduler.plugins.deviceshare.plainlist import take
 from scheduler.plugins.deviceshare.request import DeviceRequest, TypeRequest
-from scheduler.plugins.deviceshare.scoring import Scorer
-from scheduler.plugins.deviceshare.states import Choice, DeviceState, Share
+from scheduler.plugins.deviceshare.shares import Share
+from scheduler.plugins.deviceshare.states import Choice, DeviceState, Template
+from scheduler.plugins.deviceshare.topology import NO_CARDS
 
 
-def allocate(state: DeviceState, request: DeviceRequest, scorer: Scorer) -> Choice | Status:
-    """Devices for every type of the request, or why not; found once for each state and request."""
-    found = state.choices.get(request)
+def allocate(
+    state: DeviceState, request: DeviceRequest, policy: Policy, numa: frozenset[int] | None = None
+) -> Choice | Status:
+    """Devices for every type of the request, or why not; found once for each state and request.
+
+    With `numa`, all of them on these NUMA nodes.
+    """
+    key = request if numa is None else (request, numa)
+    found = state.choices.get(key)
     if found is None:
-        found = state.choices[request] = _allocate(state, request, scorer)
+        limited = request if numa is None else request.within(numa)
+        found = state.choices[key] = _allocate(state, limited, limited.types, policy)
     return found
 
 
-def verdict(state: DeviceState, request: DeviceRequest, scorer: Scorer) -> Status:
-    """Whether `allocate` would find devices; quicker, where the plain list alone decides."""
+def trial(
+    state: DeviceState, request: DeviceRequest, policy: Policy, numa: frozenset[int] | None = None
+) -> Choice | Status:
+    """`allocate` for those types that decide about a node."""
+    judged = weighed(state.template, request)
+    if judged is request.types:
+        return allocate(state, request, policy, numa)
+    limited = request if numa is None else request.within(numa)
+    return _allocate(state, limited, weighed(state.template, limited), policy)
+
+
+def verdict(state: DeviceState, request: DeviceRequest, policy: Policy) -> Status:
+    """Whether the node will do: whether `allocate` would find devices, NICs left out where they go without saying."""
     found = state.fits.get(request)
     if found is None:
-        if len(request.types) == 1:
+        if counting_suffices(state.template, request):
             found = _enough(state, request.types[0])
         else:
-            choice = allocate(state, request, scorer)
+            choice = trial(state, request, policy)
             found = choice if isinstance(choice, Status) else SUCCESS
         state.fits[request] = found
     return found
+
+
+def weighed(template: Template, request: DeviceRequest) -> tuple[TypeRequest, ...]:
+    """The types that decide about a node: not those that follow the GPUs on a well planned one (R58)."""
+    if template.traits.planned and request.joint:
+        gpu = request.get("gpu")
+        if gpu is not None and not gpu.shared:
+            return tuple(one for one in request.types if one.type == request.joint[0])
+    return request.types
+
+
+def counting_suffices(template: Template, request: DeviceRequest) -> bool:
+    """Whether it is enough that so many devices have so much free each."""
+    gpu = request.types[0]
+    return request.plain and len(request.types) == 1 and (gpu.type != "gpu" or gpu.shared or not template.traits.honour)
+
+
+def too_few(template: Template, request: TypeRequest) -> Status:
+    """What is said where `counting_suffices` and there are not so many."""
+    if request.type == "gpu" and template.tree is not None and not (request.shared and request.count > 1):
+        return NO_CARDS
+    return Status.unschedulable(f"Insufficient {request.type} devices")
 
 
 def _enough(state: DeviceState, request: TypeRequest) -> Status:
@@ -44,53 +89,54 @@ def _enough(state: DeviceState, request: TypeRequest) -> Status:
             left -= 1
             if not left:
                 return SUCCESS
-    return Status.unschedulable(f"Insufficient {request.type} devices")
+    return too_few(state.template, request)
 
 
-def _allocate(state: DeviceState, request: DeviceRequest, scorer: Scorer) -> Choice | Status:
-    chosen: list[Share] = []
-    for one in request.types:
-        slots = state.slots(one.type)
-        if not slots:
-            return Status.unresolvable(f"Insufficient {one.type} devices")
-        found = from_list(state, slots, one, scorer)
-        if found is None:
-            return Status.unschedulable(f"Insufficient {one.type} devices")
-        chosen += [_share(state, number, one) for number in found]
-    shares = tuple(chosen)
+def _allocate(
+    state: DeviceState, request: DeviceRequest, types: tuple[TypeRequest, ...], policy: Policy
+) -> Choice | Status:
+    for one in types:
+        wrong = missing(state.template, one)
+        if wrong is not None:
+            return wrong
+    together, order = list[TypeRequest](), types
+    if request.joint:
+        together = [one for kind in request.joint for one in types if one.type == kind]
+        order = (*together, *(one for one in types if one not in together))
+    picks: dict[str, list[Pick]] = {}
+    for one in order:
+        leading = picks[together[0].type] if one in together[1:] else None
+        found = _of_type(state, request, one, leading, policy)
+        if leading is not None and request.words.same_pcie:
+            if not isinstance(found, Status) and switches(state, found) != switches(state, leading):
+                found = NOT_TOGETHER
+            if isinstance(found, Status):
+                state.unsteady = True  # the leading devices decide; once some are taken others will lead
+        if isinstance(found, Status):
+            return found
+        picks[one.type] = found
+    shares = tuple(_share(state, one, picked) for one in types for picked in picks[one.type])
     return Choice(shares, state.moved(shares, 1))
 
 
-def from_list(state: DeviceState, slots: list[int], request: TypeRequest, scorer: Scorer) -> list[int] | None:
-    """The best `request.count` devices: highest score first, then lowest minor (R47 to R49)."""
-    scores: dict[tuple[int, tuple[int, ...]], int] = {}  # devices alike score alike
-    ranked: list[tuple[int, int]] = []
-    for number in slots:
-        alike = (id(state.template.totals[number]), state.used[number])
-        score = scores.get(alike)
-        if score is None:
-            score = scores[alike] = _score(state, number, request, scorer)
-        if score >= 0:
-            ranked.append((-score, number))
-    if len(ranked) < request.count:
-        return None
-    ranked.sort()  # slots are in the order of their minors
-    return [number for _, number in ranked[: request.count]]
+def _of_type(
+    state: DeviceState, request: DeviceRequest, one: TypeRequest, leading: list[Pick] | None, policy: Policy
+) -> list[Pick] | Status:
+    """GPUs go by their own lights, even where others lead (R51)."""
+    if one.type == "gpu":
+        return gpus.find(state, request, one, policy)
+    near = switches(state, leading) if leading is not None else frozenset()
+    found = take(state, one, policy.scorer, desired(state, one, near, request.words), near=near)
+    return found if found is not None else Status.unschedulable(f"Insufficient {one.type} devices")
 
 
-def _score(state: DeviceState, number: int, request: TypeRequest, scorer: Scorer) -> int:
-    """How well the request suits a device; -1 if it does not fit."""
-    free = state.frees[number]
-    if not free or any(free.get(name, 0) < value for name, value in request.each):
-        return -1
-    return scorer.score(state.template.totals[number], free, request.amounts)
-
-
-def _share(state: DeviceState, number: int, request: TypeRequest) -> Share:
+def _share(state: DeviceState, request: TypeRequest, picked: Pick) -> Share:
     amounts = request.amounts
     if request.type == "gpu":
-        fill_memory(amounts, state.template.totals[number])
-    return Share(request.type, state.template.slots[number].minor, tuple(sorted(amounts.items())))
+        fill_memory(amounts, state.template.totals[picked.number])
+    functions = () if picked.function is None else (picked.function,)
+    minor = state.template.slots[picked.number].minor
+    return Share(request.type, minor, tuple(sorted(amounts.items())), functions, picked.template)
 
 
 def fill_memory(amounts: Amounts, total: Amounts) -> None:

@@ -4,26 +4,37 @@ A device that is listed but not healthy keeps its place with nothing in it. Book
 nothing is handed out twice when the object comes back (Koordinator deviceshare/device_cache.go, R19 to R22).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+import msgspec
 import numpy as np
 
-from scheduler.api.device import RENAMED, Allocations, Device
-from scheduler.api.quantity import amount
+from scheduler.api.core import Node, Pod
+from scheduler.api.device import (
+    DEVICE_ALLOCATED,
+    GPU_MODEL_LABEL,
+    GPU_PARTITION_POLICY_LABEL,
+    GPU_PARTITIONS,
+    GPU_VENDOR_LABEL,
+    SECONDARY_PLANNED_LABEL,
+    Device,
+    device_allocations,
+)
+from scheduler.api.quantity import QuantityError
 from scheduler.api.requests import Amounts
-from scheduler.cache.columns import Ints, NodeColumns
-from scheduler.plugins.deviceshare.scoring import ColumnScorer
-from scheduler.plugins.deviceshare.states import SHARES, Choice, DeviceState, Holding, Share, Shares, StateBook, quoted
+from scheduler.cache.cache import Cache
+from scheduler.cache.columns import Ints
+from scheduler.framework.handle import Handle
+from scheduler.framework.nodeinfo import PodInfo
+from scheduler.framework.points import Listener
+from scheduler.plugins.deviceshare.partitions import TableError, known_machine, parse_table
+from scheduler.plugins.deviceshare.scoring import ColumnScorer, Scorer
+from scheduler.plugins.deviceshare.shares import Holding, Shares, quoted, shares_of
+from scheduler.plugins.deviceshare.states import NO_TRAITS, SHARES, Choice, DeviceState, StateBook, Traits
 
 SHOWN = "DeviceShare/shown"  # one column for all that is shown of a node's GPUs, so that it is read and written at once
-LISTED, WEIGHT, FREE, TOTAL, DIVISOR, FIRST_CARD = (
-    0,
-    1,
-    slice(2, 5),
-    slice(5, 8),
-    slice(8, 11),
-    11,
-)  # [share, card], flat
+LISTED, FLAGS, FREE, TOTAL, DIVISOR, WEIGHTS = 0, 1, slice(2, 5), slice(5, 8), slice(8, 11), 11  # then [share, card]
+HAS_TREE, HONOURS = 1, 2  # flags: where GPUs sit is known; whole cards come from the partition table alone
 NO_ENTRY = -1
 _FIRST_CARDS = 8
 
@@ -31,14 +42,21 @@ _FIRST_CARDS = 8
 class NodeDevices:
     """The devices of one node: their state, who holds what, and which device bears which id."""
 
-    __slots__ = ("held", "ids", "listed", "name", "state")
+    __slots__ = ("device", "held", "ids", "labels", "listed", "name", "state")
 
     def __init__(self, name: str, state: DeviceState) -> None:
         self.name = name
         self.state = state
-        self.listed = False  # a Device object exists
+        self.device: Device | None = None
+        self.listed = False  # whether there is one
+        self.labels: Mapping[str, str] = {}  # of the Node object
         self.ids: dict[tuple[str, int], str] = {}  # as JSON strings
         self.held: dict[str, Holding] = {}  # by pod uid
+
+    def id_of(self, device_type: str, minor: int) -> str:
+        """What the Device object calls a device; "" if it says nothing."""
+        found = self.ids.get((device_type, minor))
+        return str(msgspec.json.decode(found)) if found else ""
 
     def take(self, uid: str, holding: Holding, after: DeviceState | None = None) -> bool:
         """Book devices for a pod; one that holds something already keeps that (R20). Whether they were booked."""
@@ -59,41 +77,70 @@ class NodeDevices:
     def copy(self) -> "NodeDevices":
         """An independent copy for trying things out."""
         copy = NodeDevices(self.name, self.state)
-        copy.listed, copy.ids, copy.held = self.listed, self.ids, self.held.copy()
+        copy.device, copy.listed, copy.labels = self.device, self.listed, self.labels
+        copy.ids, copy.held = self.ids, self.held.copy()
         return copy
 
 
-def shares_of(allocations: Allocations) -> Shares:
-    """An annotation's allocations as bookings.
+def traits_of(device: Device | None, labels: Mapping[str, str]) -> tuple[Traits, list[str]]:
+    """What a Device object and its node's labels say of all devices together, and what of it is wrong (R34)."""
+    if device is None:
+        return NO_TRAITS, []
+    wrong: list[str] = []
+    text = device.metadata.annotations.get(GPU_PARTITIONS, "")
+    try:
+        parse_table(text or "{}")
+    except TableError as error:
+        wrong.append(str(error))
+        text = ""
+    policy = (device.metadata.labels if text else labels).get(GPU_PARTITION_POLICY_LABEL, "")
+    vendor, model = labels.get(GPU_VENDOR_LABEL, ""), labels.get(GPU_MODEL_LABEL, "")
+    planned = device.metadata.labels.get(SECONDARY_PLANNED_LABEL, "") == "true"
+    return Traits(
+        text, not text and known_machine(vendor, model), policy == "Honor", planned, f"{vendor}-{model}"
+    ), wrong
 
-    Raises:
-        QuantityError: an amount is not a quantity.
-    """
-    return tuple(
-        Share(
-            device_type,
-            one.minor,
-            tuple(
-                sorted((RENAMED.get(name, name), amount(name, quantity)) for name, quantity in one.resources.items())
-            ),
-        )
-        for device_type, entries in allocations.items()
-        for one in entries
-    )
 
+class DeviceCache(Listener):
+    """The devices of all nodes, with columns over nodes for those who judge many at once. All profiles share one."""
 
-class DeviceCache:
-    """The devices of all nodes, with columns over nodes for those who judge many at once."""
-
-    def __init__(self, columns: NodeColumns, scorer: ColumnScorer) -> None:
-        self._columns = columns
-        self._scorer = scorer
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._columns = cache.columns
+        self._scorers: dict[Scorer, ColumnScorer] = {}
+        self.unsettled = False  # a pod that waits may fit since another came; whoever wakes pods resets it
+        self.honouring = 0  # how many nodes have a partition table that must be kept to
         self._book = StateBook()
         self._nothing = self._book.untouched(self._book.template(())[0])
         self._nodes: dict[str, NodeDevices] = {}
+        self._promised: dict[str, str] = {}  # pod uid → the annotation that was decided on and is being written
         self._cards = _FIRST_CARDS
-        self._blank = self._vector(NO_ENTRY, {}, {}, [])
-        columns.add_column(SHOWN, self._blank)
+        self._blank = self._vector(NO_ENTRY, 0, {}, {}, [])
+        self._columns.add_column(SHOWN, self._blank)
+
+    @staticmethod
+    def of(handle: Handle) -> "DeviceCache":
+        """The one of this scheduler; made, and listening to its cache, when the first profile asks."""
+
+        def make() -> DeviceCache:
+            devices = DeviceCache(handle.cache)
+            handle.cache.listen(devices)
+            return devices
+
+        return handle.shared(DeviceCache, make)
+
+    def weigh(self, scorer: Scorer) -> tuple[int, ColumnScorer]:
+        """Show the weights of a scorer in the columns as well: its number among all, and itself over columns."""
+        known = self._scorers.get(scorer)
+        if known is None:
+            known = self._scorers[scorer] = scorer.over(SHARES)
+            self._renew(self._cards)
+        return list(self._scorers).index(scorer), known
+
+    @property
+    def first_card(self) -> int:
+        """Where the cards begin in the column `SHOWN`."""
+        return WEIGHTS + len(self._scorers)
 
     def find(self, name: str) -> NodeDevices | None:
         """The node's devices if a Device object lists them (or did, and pods hold some still)."""
@@ -109,34 +156,102 @@ class DeviceCache:
             if device is None:
                 return []
             node = self._nodes[name] = NodeDevices(name, self._nothing)
+        node.device, node.listed = device, device is not None
         infos = device.spec.devices if device is not None else ()
-        template, wrong = self._book.template(infos)
-        node.listed = device is not None
         node.ids = {(info.type, info.minor): quoted(info.id) for info in infos if info.minor is not None and info.id}
-        held = (share for holding in node.held.values() for share in holding.shares)
-        node.state = self._book.untouched(template).moved(held, 1)
+        known = self._cache.find(name)
+        node.labels = known.known.metadata.labels if known is not None else {}
+        wrong = self._restate(node)
         self._drop_if_empty(node)
         self.show(name)
+        row = self._columns.rows.get(name)
+        if row is not None:
+            self._columns.touch(row)
         return [f"Device {name}: {text}" for text in wrong]
+
+    def _restate(self, node: NodeDevices) -> list[str]:
+        """Work out anew what the node has and in which state it is. Returns what cannot be understood."""
+        before = node.state.template
+        traits, wrong = traits_of(node.device, node.labels)
+        template, bad = self._book.template(node.device.spec.devices if node.device is not None else (), traits)
+        held = (share for holding in node.held.values() for share in holding.shares)
+        node.state = self._book.untouched(template).moved(held, 1)
+        self.honouring += template.traits.honour - before.traits.honour
+        return wrong + bad
+
+    # -- what the cache of pods and nodes tells -----------------------------------------------------------------------
+
+    def node_set(self, node: Node, before: Node | None) -> None:
+        devices = self._nodes.get(node.name)
+        if devices is not None and devices.labels != node.metadata.labels:
+            devices.labels = node.metadata.labels
+            self._restate(devices)
+            self.show(node.name)
+
+    def node_added(self, name: str) -> None:
+        """The node has its row now; show the devices that were known before it."""
+        self.show(name)  # the node's own coming is on the log already
+
+    def pod_placed(self, info: PodInfo) -> None:
+        if DEVICE_ALLOCATED not in info.pod.metadata.annotations:
+            return
+        try:
+            shares = shares_of(device_allocations(info.pod))
+        except (msgspec.DecodeError, QuantityError):
+            return  # somebody else's annotation; the node agent refuses such a pod
+        if shares:
+            self.book(info.node_name, info.uid, shares)
+
+    def pod_changed(self, info: PodInfo, before: Pod) -> None:
+        old, new = (pod.metadata.annotations.get(DEVICE_ALLOCATED, "") for pod in (before, info.pod))
+        if self._promised.pop(info.uid, None) == new and not old:
+            return  # our own words come back: they are booked
+        if old and old != new:
+            self.release(info.node_name, info.uid)
+        if old != new:
+            self.pod_placed(info)
+
+    def promise(self, uid: str, annotation: str) -> None:
+        """What was settled for a pod is about to be written into its annotation."""
+        self._promised[uid] = annotation
+
+    def pod_gone(self, info: PodInfo) -> None:
+        self._promised.pop(info.uid, None)
+        self.release(info.node_name, info.uid)
+
+    # -- bookings -----------------------------------------------------------------------------------------------------
 
     def book(self, name: str, uid: str, shares: Shares) -> None:
         """What a pod's annotation says it holds; on nodes without a Device object it is kept for when one comes."""
         node = self._nodes.get(name)
         if node is None:
             node = self._nodes[name] = NodeDevices(name, self._nothing)
+        before = node.state
         if node.take(uid, Holding(shares)):
             self.show(name)
+            if before.unsteady:
+                self._unsettle(name)
 
     def settle(self, node: NodeDevices, uid: str, choice: Choice) -> None:
         """What the allocator chose for a pod on `node`, in the state that `node` is in."""
+        before = node.state
         if node.take(uid, choice.holding, choice.after):
             self.show(node.name)
+            if before.unsteady:
+                self._unsettle(node.name)
 
     def release(self, name: str, uid: str) -> None:
         node = self._nodes.get(name)
         if node is not None and node.give_back(uid):
             self._drop_if_empty(node)
             self.show(name)
+
+    def _unsettle(self, name: str) -> None:
+        """A pod that was refused may fit now that another came: what is kept of verdicts on the node does not hold."""
+        row = self._columns.rows.get(name)
+        if row is not None:
+            self.unsettled = True
+            self._columns.touch(row)
 
     def show(self, name: str) -> None:
         """Write one node's devices into the columns; does nothing for a node that has no row yet."""
@@ -151,25 +266,27 @@ class DeviceCache:
         if state.shown is None or len(state.shown) != len(self._blank):
             cards = [state.frees[number] for number in state.slots("gpu")]
             if len(cards) > self._cards:
-                self._widen(len(cards))
+                self._renew(len(cards))
             total, free = state.sums("gpu")
-            state.shown = self._vector(len(cards), total, free, cards)
+            template = state.template
+            flags = (template.tree is not None) * HAS_TREE | template.traits.honour * HONOURS
+            state.shown = self._vector(len(cards), flags, total, free, cards)
         return state.shown
 
-    def _vector(self, listed: int, total: Amounts, free: Amounts, cards: list[Amounts]) -> Ints:
+    def _vector(self, listed: int, flags: int, total: Amounts, free: Amounts, cards: list[Amounts]) -> Ints:
         totals = [total.get(name, 0) for name in SHARES]
-        numbers = [listed, self._scorer.weight_of(totals), *(free.get(name, 0) for name in SHARES), *totals]
-        numbers += [max(one, 1) for one in totals]
+        numbers = [listed, flags, *(free.get(name, 0) for name in SHARES), *totals, *(max(one, 1) for one in totals)]
+        numbers += [scorer.weight_of(totals) for scorer in self._scorers.values()]
         rest = [0] * (self._cards - len(cards))
         for name in SHARES:
             numbers += [card.get(name, 0) for card in cards]
             numbers += rest
         return np.array(numbers, np.int64)
 
-    def _widen(self, cards: int) -> None:
-        """A node with more cards than any before it."""
+    def _renew(self, cards: int) -> None:
+        """Make room for more cards than any node had so far, or for a new scorer's weights."""
         self._cards = cards
-        self._blank = self._vector(NO_ENTRY, {}, {}, [])
+        self._blank = self._vector(NO_ENTRY, 0, {}, {}, [])
         self._columns.add_column(SHOWN, self._blank)
         for name in self._nodes:
             self.show(name)

@@ -5,25 +5,22 @@ No extension point does I/O: binding writes what `pre_bind` returns, in one patc
 Follows Koordinator `pkg/scheduler/plugins/deviceshare`; deviations are in scheduler/DESIGN.md.
 """
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from scheduler.api.core import Pod
-from scheduler.api.device import DEVICE_ALLOCATED, GPU_ISOLATION_PROVIDER, Device, device_allocations
-from scheduler.api.quantity import QuantityError
-from scheduler.api.wire import Wire
+from scheduler.api.device import DEVICE_ALLOCATED, GPU_ISOLATION_PROVIDER, GPU_MODEL_LABEL, GPU_VENDOR_LABEL
+from scheduler.api.requests import Amounts
 from scheduler.cache.columns import Batch, Bools, Ints
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import (
     NO_MARKS,
-    Args,
     ByMaximum,
     FilterColumns,
-    Listener,
     Marks,
     PreBind,
     PreFilter,
@@ -34,167 +31,177 @@ from scheduler.framework.points import (
 )
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
-from scheduler.plugins.deviceshare.allocator import allocate, verdict
+from scheduler.plugins.deviceshare.adaption import Adaption
+from scheduler.plugins.deviceshare.allocator import allocate, verdict, weighed
+from scheduler.plugins.deviceshare.args import DeviceShareArgs
 from scheduler.plugins.deviceshare.cache import (
     DIVISOR,
-    FIRST_CARD,
+    FLAGS,
     FREE,
+    HAS_TREE,
+    HONOURS,
     LISTED,
     NO_ENTRY,
     SHOWN,
     TOTAL,
-    WEIGHT,
+    WEIGHTS,
     DeviceCache,
     NodeDevices,
-    shares_of,
 )
-from scheduler.plugins.deviceshare.request import DeviceRequest, InvalidRequestError, TypeRequest
-from scheduler.plugins.deviceshare.scoring import DEFAULT_WEIGHTS, Scorer, StrategyType
-from scheduler.plugins.deviceshare.states import SHARES, Holding
-from scheduler.plugins.noderesources.fit import WeightedResource
+from scheduler.plugins.deviceshare.candidates import selected, sums
+from scheduler.plugins.deviceshare.hints import ANNOTATIONS, InvalidHintError, read
+from scheduler.plugins.deviceshare.request import DeviceRequest, InvalidRequestError
+from scheduler.plugins.deviceshare.shares import Holding
+from scheduler.plugins.deviceshare.slices import NOT_A_SIZE, SliceBook
+from scheduler.plugins.deviceshare.states import SHARES, DeviceState
+from scheduler.plugins.deviceshare.topology import NO_CARDS
 
 WRONG_ISOLATION = Status.unresolvable("GPUIsolationProviderHAMICore not found on the node")
-
-
-class ScoringStrategy(Wire, frozen=True, forbid_unknown_fields=True):
-    type: str = "LeastAllocated"
-    resources: tuple[WeightedResource, ...] = tuple(WeightedResource(*item) for item in DEFAULT_WEIGHTS.items())
-
-
-class DeviceShareArgs(Args, frozen=True):
-    scoring_strategy: ScoringStrategy | None = ScoringStrategy()
-    allocator: str = ""  # accepted, unused, as upstream
-
-    def check(self) -> None:
-        if self.scoring_strategy is None:
-            raise ValueError("scoring strategy not specified")
-        if self.scoring_strategy.type not in {"LeastAllocated", "MostAllocated"}:
-            raise ValueError(f"scoring strategy {self.scoring_strategy.type} is not supported")
-
-    def scorer(self) -> Scorer:
-        strategy = self.scoring_strategy or ScoringStrategy()
-        kind: StrategyType = "MostAllocated" if strategy.type == "MostAllocated" else "LeastAllocated"
-        return Scorer(kind, tuple((resource.name, resource.weight or 1) for resource in strategy.resources))
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
     request: DeviceRequest
     isolation: str  # the provider that shared cards must be behind; "" if the pod does not mind
+    picky: bool  # some models will not do
     gpu_shares: tuple[int, ...] | None  # by `SHARES`, where cards alone decide; None: only the plain way can tell
 
 
 WANTED: StateKey[_Wanted] = StateKey("DeviceShare/wanted")
 GRANTED: StateKey[Holding] = StateKey("DeviceShare/granted")
+ADAPTED: StateKey[Marks] = StateKey("DeviceShare/adapted")  # for the vendor's device plugin
 TRIAL: StateKey[dict[str, NodeDevices]] = StateKey("DeviceShare/trial")
 
 
-class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, VictimAware, Listener):
+class _Stacked(NamedTuple):
+    """What some classes ask of GPUs."""
+
+    shares: Ints  # what each card must have, [share, 1, class, 1]
+    counts: Ints  # and of how many cards, [class, 1]
+    requests: list[DeviceRequest]
+
+
+class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, VictimAware):
     name = "DeviceShare"
     scope = Scope.NODE_PODS
     reads_labels = (GPU_ISOLATION_PROVIDER,)
+    reads_annotations = ANNOTATIONS
     normalizer = ByMaximum()
 
     def __init__(self, handle: Handle, args: DeviceShareArgs | None = None) -> None:
-        self._scorer = (args or DeviceShareArgs()).scorer()
+        args = args or DeviceShareArgs()
+        self._policy = args.policy()
+        self._unshareable = {(one.vendor, one.model) for one in args.gpu_share_unsupported_models}
         self._handle = handle
-        self._column_scorer = self._scorer.over(SHARES)
-        self.devices = DeviceCache(handle.columns, self._column_scorer)
-        self._requests: dict[tuple[TypeRequest, ...], DeviceRequest] = {}
-        handle.cache.listen(self)
-
-    # -- what is there ------------------------------------------------------------------------------------------------
-
-    def set_device(self, name: str, device: Device | None) -> list[str]:
-        """A Device object came, changed or went; returns what in it cannot be understood."""
-        complaints = self.devices.set_device(name, device)
-        row = self._handle.columns.rows.get(name)
-        if row is not None:
-            self._handle.columns.touch(row)
-        return complaints
-
-    def node_added(self, name: str) -> None:
-        """The node has its row now; show the devices that were known before it."""
-        self.devices.show(name)  # the node's own coming is on the log already
-
-    def pod_placed(self, info: PodInfo) -> None:
-        if DEVICE_ALLOCATED not in info.pod.metadata.annotations:
-            return
-        try:
-            shares = shares_of(device_allocations(info.pod))
-        except (msgspec.DecodeError, QuantityError):
-            return  # somebody else's annotation; the node agent refuses such a pod
-        if shares:
-            self.devices.book(info.node_name, info.uid, shares)
-
-    def pod_changed(self, info: PodInfo, before: Pod) -> None:
-        old, new = (pod.metadata.annotations.get(DEVICE_ALLOCATED, "") for pod in (before, info.pod))
-        if old and old != new:
-            self.devices.release(info.node_name, info.uid)
-        if old != new:
-            self.pod_placed(info)
-
-    def pod_gone(self, info: PodInfo) -> None:
-        self.devices.release(info.node_name, info.uid)
+        self._adaption = Adaption(handle) if args.device_plugin_adaption else None
+        templates = args.gpu_shared_resource_templates_config
+        self._sized = frozenset(templates.matched_resources)
+        self._sizes_from = f"{templates.config_map_namespace}/{templates.config_map_name}"
+        self._slices = handle.shared(SliceBook, SliceBook)
+        self._slices.read.add(self._sizes_from)
+        self.devices = DeviceCache.of(handle)
+        self._number, self._column_scorer = self.devices.weigh(self._policy.scorer)
+        self._requests: dict[Hashable, DeviceRequest] = {}
 
     # -- extension points ---------------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: Pod) -> Status:
         try:
-            request = DeviceRequest.of(self._handle.cache.classes.of(pod).requests)
-        except InvalidRequestError as error:
+            request = DeviceRequest.of(self._handle.cache.classes.of(pod).requests, read(pod.metadata.annotations))
+        except (InvalidRequestError, InvalidHintError) as error:
             return Status.unresolvable(str(error))
         if request is None:
             return Status.skip()
         gpu = request.get("gpu")
-        isolation = pod.metadata.labels.get(GPU_ISOLATION_PROVIDER, "") if gpu is not None and gpu.shared else ""
+        if gpu is not None and gpu.shared and not self._sized.isdisjoint(gpu.amounts):
+            request = replace(request, templates=self._slices.named(self._sizes_from, gpu.amounts))
+            if not request.templates:
+                return NOT_A_SIZE
+        shared = gpu is not None and gpu.shared
+        isolation = pod.metadata.labels.get(GPU_ISOLATION_PROVIDER, "") if shared else ""
         simple = None
-        if gpu is not None and len(request.types) == 1 and all(name in SHARES for name, _ in gpu.each):
+        if (
+            gpu is not None
+            and len(request.types) == 1
+            and request.plain
+            and all(name in SHARES for name, _ in gpu.each)
+        ):
             simple = tuple(gpu.amounts.get(name, 0) for name in SHARES)
-        state[WANTED] = _Wanted(self._same(request), isolation, simple)
+        state[WANTED] = _Wanted(self._same(request, pod), isolation, shared and bool(self._unshareable), simple)
         return SUCCESS
 
-    def _same(self, request: DeviceRequest) -> DeviceRequest:
+    def _same(self, request: DeviceRequest, pod: Pod) -> DeviceRequest:
         """One object for all requests that ask the same, so that what is worked out for one serves the others."""
-        return self._requests.setdefault(request.types, request)
+        amounts = tuple((one.type, one.count, one.each, one.shared, one.everyone) for one in request.types)
+        words = tuple(pod.metadata.annotations.get(name) for name in ANNOTATIONS)
+        return self._requests.setdefault((amounts, words, request.templates), request)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         wanted = state[WANTED]
-        if wanted.isolation and node.known.metadata.labels.get(GPU_ISOLATION_PROVIDER, "") != wanted.isolation:
+        labels = node.known.metadata.labels
+        if wanted.isolation and labels.get(GPU_ISOLATION_PROVIDER, "") != wanted.isolation:
             return WRONG_ISOLATION
+        if wanted.picky:
+            model = labels.get(GPU_VENDOR_LABEL, ""), labels.get(GPU_MODEL_LABEL, "")
+            if model in self._unshareable:
+                return Status.unresolvable(f'model "{model[1]}" of vendor "{model[0]}" does not support GPU Share')
         devices = self._view(state, node.name)
         if devices is None or not devices.listed:
             return SUCCESS  # the kubelet's own device plugin is left to decide (R22)
-        return verdict(devices.state, wanted.request, self._scorer)
+        return verdict(devices.state, wanted.request, self._policy)
 
     def columnar(self, state: CycleState) -> bool:
         wanted = state[WANTED]
-        return wanted.gpu_shares is not None and not wanted.isolation
+        return wanted.gpu_shares is not None and not wanted.isolation and not wanted.picky
 
-    def stack(self, states: Sequence[CycleState]) -> tuple[Ints, Ints]:
-        """What each card must have, [share, 1, class, 1], and of how many cards, [class, 1]."""
+    def stack(self, states: Sequence[CycleState]) -> _Stacked:
         wanted = [state[WANTED] for state in states]
         shares = np.array([one.gpu_shares for one in wanted], np.int64).T
-        return shares[:, None, :, None], np.array([[one.request.types[0].count] for one in wanted], np.int64)
+        requests = [one.request for one in wanted]
+        counts = np.array([[one.types[0].count] for one in requests], np.int64)
+        return _Stacked(shares[:, None, :, None], counts, requests)
 
-    def passing(self, stacked: tuple[Ints, Ints], batch: Batch) -> Bools | None:
-        shares, counts = stacked
+    def passing(self, stacked: _Stacked, batch: Batch) -> Bools | None:
         shown = batch.own(SHOWN)
         # A card with nothing in it (unhealthy, or a filler) suffices for nobody: every request names an amount.
-        cards = shown[FIRST_CARD:].reshape(len(SHARES), -1, 1, batch.size)
-        suffices = cards[0] >= shares[0]
-        for have, need in zip(cards[1:], shares[1:], strict=True):
+        cards = shown[self.devices.first_card :].reshape(len(SHARES), -1, 1, batch.size)
+        suffices = cards[0] >= stacked.shares[0]
+        for have, need in zip(cards[1:], stacked.shares[1:], strict=True):
             suffices &= have >= need
-        ok = np.add.reduce(suffices, dtype=np.int8) >= counts
+        ok: Bools = np.add.reduce(suffices, dtype=np.int8) >= stacked.counts
         ok |= shown[LISTED] == NO_ENTRY
+        if self.devices.honouring:
+            for index, one, status in self._by_table(stacked, batch):
+                ok[index, one] = status.ok
         return ok
 
-    def rejections(self, stacked: tuple[Ints, Ints], batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
+    def _by_table(self, stacked: _Stacked, batch: Batch) -> Iterator[tuple[int, int, Status]]:
+        """Verdicts on nodes where counting cards does not decide: class, place in the batch, and what is said there."""
+        whole = [(index, one) for index, one in enumerate(stacked.requests) if not one.types[0].shared]
+        for place in np.flatnonzero(batch.own(SHOWN)[FLAGS] & HONOURS) if whole else ():
+            devices = self.devices.find(batch.columns.names[batch.rows[place]])
+            if devices is not None:
+                for index, request in whole:
+                    yield index, int(place), verdict(devices.state, request, self._policy)
+
+    def rejections(self, stacked: _Stacked, batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
         passing = self.passing(stacked, batch)
         assert passing is not None  # noqa: S101
-        codes = np.where(passing[0], 0, np.where(batch.own(SHOWN)[LISTED] == 0, 2, 1))
-        text = "Insufficient gpu devices"
-        return codes, lambda code: Status.unresolvable(text) if code == 2 else Status.unschedulable(text)
+        shown, gpu = batch.own(SHOWN), stacked.requests[0].types[0]
+        insufficient = "Insufficient gpu devices"
+        said = [SUCCESS, Status.unresolvable(insufficient), Status.unschedulable(insufficient)]
+        refused = np.full(batch.size, 2, np.int64)
+        if not (gpu.shared and gpu.count > 1):
+            said.append(NO_CARDS)
+            refused += (shown[FLAGS] & HAS_TREE) != 0
+        codes = np.where(passing[0], 0, np.where(shown[LISTED] == 0, 1, refused))
+        if self.devices.honouring:
+            for _, place, status in self._by_table(stacked, batch):
+                if not status.ok:
+                    if status not in said:
+                        said.append(status)
+                    codes[place] = said.index(status)
+        return codes, said.__getitem__
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
         return WANTED in state
@@ -208,9 +215,9 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         known = devices.state.scores.get(request)
         if known is not None:
             return known
-        for one in request.types:
-            total, free = devices.state.sums(one.type)
-            score += self._scorer.score(total, free, one.amounts)
+        for one in weighed(devices.state.template, request):
+            total, free = sums(devices.state, one)
+            score += self._policy.scorer.score(total, free, one.amounts)
         devices.state.scores[request] = score
         return score
 
@@ -223,10 +230,14 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
 
     def scores(self, stacked: Ints, batch: Batch) -> Ints | None:
         shown = batch.own(SHOWN)
-        return self._column_scorer.scores(shown[TOTAL], shown[DIVISOR], shown[FREE], shown[WEIGHT], stacked)
+        return self._column_scorer.scores(
+            shown[TOTAL], shown[DIVISOR], shown[FREE], shown[WEIGHTS + self._number], stacked
+        )
 
     def kind(self, state: CycleState) -> Hashable:
-        return tuple(one.type for one in state[WANTED].request.types)
+        """Device types for most pods; a request that looks at some devices only is a kind of its own."""
+        request = state[WANTED].request
+        return tuple(one.type for one in request.types) if request.plain else request
 
     @property
     def bounded(self) -> bool:
@@ -238,14 +249,12 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         if devices is None or holding is None or not devices.listed:
             return 0
         template = devices.state.template
-        found = holding.rises.get((template, kind))
+        found = holding.rises.get((self._number, template, kind))
         if found is None:
             found = 0
-            for device_type in kind:  # type: ignore[attr-defined]
-                taken = holding.amounts.get(device_type)
-                if taken is not None:
-                    found += self._scorer.rise(devices.state.sums(device_type)[0], taken)
-            holding.rises[template, kind] = found
+            for total, taken in _moved(devices.state, holding, kind):
+                found += self._policy.scorer.rise(total, taken)
+            holding.rises[self._number, template, kind] = found
         return found
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
@@ -253,15 +262,23 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         devices = self.devices.find(node_name)
         if wanted is None or devices is None or not devices.listed:
             return SUCCESS
-        found = allocate(devices.state, wanted.request, self._scorer)
+        found = allocate(devices.state, wanted.request, self._policy)
         if isinstance(found, Status):
             return found
+        if self._adaption is not None:
+            marks = self._adaption.marks(wanted.request, found.holding, pod, devices)
+            if isinstance(marks, Status):
+                return marks
+            state[ADAPTED] = marks
         state[GRANTED] = found.holding
         self.devices.settle(devices, pod.metadata.uid, found)
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         state.discard(GRANTED)
+        state.discard(ADAPTED)
+        if self._adaption is not None:
+            self._adaption.give_back(node_name, pod)
         self.devices.release(node_name, pod.metadata.uid)  # also called when reserve never ran: twice is fine
 
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Marks:
@@ -269,7 +286,12 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         devices = self.devices.find(node_name)
         if granted is None or devices is None:
             return NO_MARKS
-        return Marks({DEVICE_ALLOCATED: granted.annotation(devices.ids)}, {})
+        annotations = {DEVICE_ALLOCATED: granted.annotation(devices.ids)}
+        self.devices.promise(pod.metadata.uid, annotations[DEVICE_ALLOCATED])
+        adapted = state.get(ADAPTED)
+        if adapted is None:
+            return Marks(annotations, {})
+        return Marks({**annotations, **adapted.annotations}, adapted.labels, adapted.node_annotations)
 
     # -- preemption ---------------------------------------------------------------------------------------------------
 
@@ -301,3 +323,20 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         state[TRIAL] = trials = {} if trials is None else dict(trials)
         trials[name] = (trials.get(name) or real).copy()  # states that were forked earlier keep theirs
         return trials[name]
+
+
+def _moved(state: DeviceState, holding: Holding, kind: Hashable) -> Iterator[tuple[Amounts, Amounts]]:
+    """For each device type that a kind of request looks at: the total of its devices, and what a pod took of them."""
+    if not isinstance(kind, DeviceRequest):
+        for device_type in kind:  # type: ignore[attr-defined]
+            if device_type in holding.amounts:
+                yield state.sums(device_type)[0], holding.amounts[device_type]
+        return
+    for one in weighed(state.template, kind):
+        minors = {state.template.slots[number].minor for number in selected(state.template, one)}
+        taken: Amounts = {}
+        for share in holding.shares:
+            if share.type == one.type and share.minor in minors:
+                for name, value in share.amounts:
+                    taken[name] = taken.get(name, 0) + value
+        yield sums(state, one)[0], taken

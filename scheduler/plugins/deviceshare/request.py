@@ -5,7 +5,7 @@ cards. Refusals are worded as Koordinator words them (deviceshare/utils.go, devi
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scheduler.api.device import (
     AMD_GPU,
@@ -24,6 +24,7 @@ from scheduler.api.device import (
     DeviceType,
 )
 from scheduler.api.requests import Amounts
+from scheduler.plugins.deviceshare.hints import NO_HINT, NO_WORDS, TypeHint, Words, survivors
 
 _CARDS = frozenset({NVIDIA_GPU, AMD_GPU, HYGON_DCU})  # counted in whole cards
 _GROUPS: Mapping[str, DeviceType] = {
@@ -52,7 +53,7 @@ class InvalidRequestError(ValueError):
     """No scheduler state can make this request valid; the text is the reason as Koordinator gives it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class TypeRequest:
     """So many devices of one type, and what each must give."""
 
@@ -60,6 +61,9 @@ class TypeRequest:
     count: int
     each: tuple[tuple[str, int], ...]  # resource and amount, sorted by name
     shared: bool = False
+    everyone: bool = False  # every device that the hint selects, however many a node has; `count` means nothing then
+    hint: TypeHint = NO_HINT
+    numa: frozenset[int] | None = None  # only devices on these NUMA nodes; None: on any
 
     @property
     def amounts(self) -> Amounts:
@@ -71,10 +75,13 @@ class DeviceRequest:
     """All that a pod asks of devices, one entry a type. Compared by identity: the plugin keeps one of each."""
 
     types: tuple[TypeRequest, ...]
+    words: Words = NO_WORDS
+    joint: tuple[DeviceType, ...] = ()  # types that go together, the leading one first
+    templates: tuple[tuple[str, str], ...] = ()  # vendor-model and name of slices that are just this big
 
     @staticmethod
-    def of(requests: Amounts) -> "DeviceRequest | None":
-        """From a pod's summed requests; None if they name no device.
+    def of(requests: Amounts, words: Words = NO_WORDS) -> "DeviceRequest | None":
+        """From a pod's summed requests and what its annotations say; None if they name no device.
 
         Raises:
             InvalidRequestError: the amounts or their combination mean nothing.
@@ -86,7 +93,22 @@ class DeviceRequest:
                 groups.setdefault(group, {})[name] = amount
         if not groups:
             return None
-        return DeviceRequest(tuple(_of_type(group, groups[group]) for group in sorted(groups)))
+        types = tuple(_of_type(group, groups[group], words.hint(group)) for group in sorted(groups))
+        return DeviceRequest(types, words, survivors(words, sorted(groups)))
+
+    def within(self, numa: frozenset[int]) -> "DeviceRequest":
+        """The same from devices on these NUMA nodes alone."""
+        return replace(self, types=tuple(replace(one, numa=numa) for one in self.types))
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing but amounts decides."""
+        return (
+            not self.joint
+            and not self.templates
+            and self.words.partition is None
+            and all(one.hint is NO_HINT for one in self.types)
+        )
 
     def get(self, wanted: DeviceType) -> TypeRequest | None:
         return next((request for request in self.types if request.type == wanted), None)
@@ -128,13 +150,13 @@ def unified(group: Amounts) -> Amounts:
     return group
 
 
-def _of_type(device_type: DeviceType, group: Amounts) -> TypeRequest:
+def _of_type(device_type: DeviceType, group: Amounts, hint: TypeHint) -> TypeRequest:
     validate(group)
     group = unified(group)
-    return split_gpu(group) if device_type == "gpu" else _split_plain(device_type, group)
+    return split_gpu(group, hint) if device_type == "gpu" else _split_plain(device_type, group, hint)
 
 
-def split_gpu(group: Amounts) -> TypeRequest:
+def split_gpu(group: Amounts, hint: TypeHint = NO_HINT) -> TypeRequest:
     """Spread the sum over cards (R7), and say whether what falls on a card leaves room beside it (R8)."""
     ratio = group.get(GPU_MEMORY_RATIO, 0)
     count = group.get(GPU_SHARED, 0) or (ratio // 100 if ratio > 100 and ratio % 100 == 0 else 1)
@@ -144,11 +166,16 @@ def split_gpu(group: Amounts) -> TypeRequest:
     else:
         each[GPU_MEMORY] = group[GPU_MEMORY] // count
     shared = not ratio or each[GPU_MEMORY_RATIO] < 100
-    return TypeRequest("gpu", count, tuple(sorted(each.items())), shared)
+    return TypeRequest("gpu", count, tuple(sorted(each.items())), shared, hint=hint)
 
 
-def _split_plain(device_type: DeviceType, group: Amounts) -> TypeRequest:
-    """NICs and FPGAs: hundreds are whole devices, less is a part of one (R14 without hints)."""
+def _split_plain(device_type: DeviceType, group: Amounts, hint: TypeHint) -> TypeRequest:
+    """NICs and FPGAs: hundreds are whole devices, whatever the hint says; less is as the hint has it (R14)."""
     ((name, amount),) = group.items()
-    count = amount // 100 if amount > 100 and amount % 100 == 0 else 1
-    return TypeRequest(device_type, count, ((name, amount // count),))
+    if amount > 100 and amount % 100 == 0:
+        return TypeRequest(device_type, amount // 100, ((name, 100),), hint=hint)
+    if hint.apply_for_all:
+        return TypeRequest(device_type, 0, ((name, amount),), everyone=True, hint=hint)
+    if hint.requests_as_count:
+        return TypeRequest(device_type, amount, ((name, 100 if hint.whole_devices else 1),), hint=hint)
+    return TypeRequest(device_type, 1, ((name, amount),), hint=hint)

@@ -6,32 +6,30 @@ whatever is worked out about a state (what is free, which cards a request would 
 once. States are never changed; booking moves a node from one to another.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, RENAMED, DeviceInfo
-from scheduler.api.quantity import QuantityError, amount, text
+from scheduler.api.quantity import QuantityError, amount
 from scheduler.api.requests import Amounts
-from scheduler.api.wire import to_json
 from scheduler.framework.status import Status
+from scheduler.plugins.deviceshare.partitions import BUILT_IN, parse_table
+from scheduler.plugins.deviceshare.shares import Function, Holding, Share, Shares
+from scheduler.plugins.deviceshare.topology import Place, build
 
 SHARES = (GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO)  # what the columns carry for each card, in this order
 MOST_STATES = 200_000  # more than that, and they are forgotten and worked out anew
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """So much of one device."""
+class FunctionGroup:
+    """Virtual functions of one NIC, with what they are labelled."""
 
-    type: str
-    minor: int
-    amounts: tuple[tuple[str, int], ...]
-
-
-Shares = tuple[Share, ...]
+    labels: tuple[tuple[str, str], ...]
+    functions: tuple[Function, ...]  # by bus address
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,32 +39,23 @@ class Slot:
     type: str
     minor: int
     total: tuple[tuple[str, int], ...]
+    place: Place | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    groups: tuple[FunctionGroup, ...] = ()
 
 
-class Holding:
-    """What a pod has of devices. All pods that got the same in the same state share one."""
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What matters of a node's devices together: words of its Device object and of its Node object."""
 
-    __slots__ = ("_pieces", "amounts", "rises", "shares")
+    partitions: str = ""  # the partition table's text, known to be one
+    built_in: bool = False  # no table, but the machine is a known one
+    honour: bool = False  # the table has to be kept to
+    planned: bool = False  # NICs go with GPUs in a way that needs no checking (secondary-device-well-planned)
+    model: str = ""  # vendor-model by the node's labels, as templates of slices are filed
 
-    def __init__(self, shares: Shares) -> None:
-        self.shares = shares
-        self.amounts: dict[str, Amounts] = {}  # by device type
-        for share in shares:
-            sums = self.amounts.setdefault(share.type, {})
-            for name, value in share.amounts:
-                sums[name] = sums.get(name, 0) + value
-        self.rises: dict[object, int] = {}  # filled and read by the plugin's `rise`
-        self._pieces: list[tuple[str, tuple[str, int]]] | None = None
 
-    def annotation(self, ids: Mapping[tuple[str, int], str]) -> str:
-        """`device-allocated` as Koordinator writes it; `ids` by type and minor are this node's own, as JSON strings."""
-        if self._pieces is None:
-            self._pieces = list(_pieces(self.shares))
-        parts = []
-        for piece, where in self._pieces:
-            found = ids.get(where, "")
-            parts.append(f'{piece},"id":{found}}}' if found else piece + "}")
-        return "".join(parts) + "]}"
+NO_TRAITS = Traits()
 
 
 class Choice:
@@ -79,53 +68,49 @@ class Choice:
         self.after = after
 
 
-def _pieces(shares: Shares) -> Iterator[tuple[str, tuple[str, int]]]:
-    """The annotation's text up to where each device's id goes."""
-    before = None
-    for share in shares:
-        opening = f'{"{" if before is None else "],"}"{share.type}":[' if share.type != before else ","
-        resources = ",".join(f"{quoted(name)}:{quoted(text(name, value))}" for name, value in share.amounts)
-        yield f'{opening}{{"minor":{share.minor},"resources":{{{resources}}}', (share.type, share.minor)
-        before = share.type
-
-
-def quoted(word: str) -> str:
-    """A JSON string."""
-    return to_json(word).decode()
-
-
 class Template:
     """The devices of one kind of node, by type and minor."""
 
-    __slots__ = ("by_type", "index", "slots", "totals")
+    __slots__ = ("by_type", "index", "narrowed", "slots", "table", "totals", "traits", "tree")
 
-    def __init__(self, slots: tuple[Slot, ...]) -> None:
+    def __init__(self, slots: tuple[Slot, ...], traits: Traits) -> None:
         self.slots = slots
+        self.traits = traits
         alike: dict[tuple[tuple[str, int], ...], Amounts] = {}  # devices with the same total share one
         self.totals: tuple[Amounts, ...] = tuple(alike.setdefault(slot.total, dict(slot.total)) for slot in slots)
         self.index = {(slot.type, slot.minor): number for number, slot in enumerate(slots)}
         self.by_type: dict[str, list[int]] = {}
         for number, slot in enumerate(slots):
             self.by_type.setdefault(slot.type, []).append(number)
+        self.tree = build({number: slots[number].place for number in self.by_type.get("gpu", [])})
+        self.table = parse_table(traits.partitions) if traits.partitions else BUILT_IN if traits.built_in else None
+        self.narrowed: dict[object, list[int]] = {}  # by what a request says: filled and read by the allocator
 
 
 Used = tuple[tuple[int, ...], ...]  # per slot, in the order of its total
+Functions = tuple[tuple[int, str], ...]  # slot and bus address, sorted; twice if two pods say they have it
 
 
 class DeviceState:
     """A template and what is used of it."""
 
-    __slots__ = ("_book", "_sums", "choices", "fits", "frees", "scores", "shown", "template", "used")
+    __slots__ = (
+        "_book", "_sums", "choices", "fits", "frees", "functions", "scores", "shown", "template", "unsteady", "used",
+    )  # fmt: skip
 
-    def __init__(self, book: "StateBook", template: Template, used: Used, frees: tuple[Amounts, ...]) -> None:
+    def __init__(
+        self, book: "StateBook", template: Template, used: Used, functions: Functions, frees: tuple[Amounts, ...]
+    ) -> None:
         self._book = book
         self.template = template
         self.used = used
+        self.functions = functions  # those in use
         self.frees = frees  # per slot; empty for a device that is not healthy
         self.choices: dict[object, Choice | Status] = {}  # by request: filled and read by the allocator
         self.fits: dict[object, Status] = {}  # by request: likewise
         self.scores: dict[object, int] = {}  # by request: likewise
         self.shown: NDArray[np.int64] | None = None  # as the cache's column has it; written and read there
+        self.unsteady = False  # something was refused here that may fit once more is taken; written by the allocator
         self._sums: dict[str, tuple[Amounts, Amounts]] = {}
 
     def touched(self, number: int) -> bool:
@@ -138,7 +123,7 @@ class DeviceState:
 
     def moved(self, shares: Iterable[Share], sign: int) -> "DeviceState":
         """The state with `shares` taken (1) or given back (-1); what the template does not have is passed over."""
-        used, changed = list(self.used), list[int]()
+        used, changed, functions = list(self.used), list[int](), self.functions
         for share in shares:
             number = self.template.index.get((share.type, share.minor))
             if number is not None:
@@ -148,7 +133,9 @@ class DeviceState:
                     for name, taken in zip(self.template.totals[number], used[number], strict=True)
                 )
                 changed.append(number)
-        return self._book.state(self.template, tuple(used), self, changed)
+                if share.functions:
+                    functions = _counted(functions, [(number, one.bus) for one in share.functions], sign)
+        return self._book.state(self.template, tuple(used), functions, self, changed)
 
     def sums(self, device_type: str) -> tuple[Amounts, Amounts]:
         """Total and free over all devices of a type."""
@@ -168,10 +155,10 @@ class StateBook:
     """Interns templates and states."""
 
     def __init__(self) -> None:
-        self._templates: dict[tuple[Slot, ...], Template] = {}
-        self._states: dict[tuple[Template, Used], DeviceState] = {}
+        self._templates: dict[tuple[tuple[Slot, ...], Traits], Template] = {}
+        self._states: dict[tuple[Template, Used, Functions], DeviceState] = {}
 
-    def template(self, infos: Iterable[DeviceInfo]) -> tuple[Template, list[str]]:
+    def template(self, infos: Iterable[DeviceInfo], traits: Traits = NO_TRAITS) -> tuple[Template, list[str]]:
         """The template for the devices of a Device object, and what in it cannot be understood."""
         slots: dict[tuple[str, int], Slot] = {}
         wrong: list[str] = []
@@ -179,20 +166,24 @@ class StateBook:
             if info.minor is None:
                 wrong.append(f"{info.type} {info.id!r} has no minor and is left out")
                 continue
-            total, bad = understood(info.resources) if info.health else ({}, [])
+            slots[info.type, info.minor], bad = _slot(info, info.minor)
             wrong += [f"{info.type} {info.minor}: {text}" for text in bad]
-            slots[info.type, info.minor] = Slot(info.type, info.minor, tuple(total.items()))
         key = tuple(slots[where] for where in sorted(slots))
-        found = self._templates.get(key)
+        found = self._templates.get((key, traits))
         if found is None:
-            found = self._templates[key] = Template(key)
+            found = self._templates[key, traits] = Template(key, traits)
         return found, wrong
 
     def state(
-        self, template: Template, used: Used, near: DeviceState | None = None, changed: Iterable[int] = ()
+        self,
+        template: Template,
+        used: Used,
+        functions: Functions = (),
+        near: DeviceState | None = None,
+        changed: Iterable[int] = (),
     ) -> DeviceState:
         """The state in which so much is used; `near` differs from it in the slots `changed`, if it is given."""
-        key = (template, used)
+        key = (template, used, functions)
         found = self._states.get(key)
         if found is None:
             if len(self._states) >= MOST_STATES:
@@ -204,11 +195,34 @@ class StateBook:
                 for number in changed:
                     parts[number] = _left(template.totals[number], used[number])
                 frees = tuple(parts)
-            found = self._states[key] = DeviceState(self, template, used, frees)
+            found = self._states[key] = DeviceState(self, template, used, functions, frees)
         return found
 
     def untouched(self, template: Template) -> DeviceState:
         return self.state(template, tuple((0,) * len(slot.total) for slot in template.slots))
+
+
+def _slot(info: DeviceInfo, minor: int) -> tuple[Slot, list[str]]:
+    total, wrong = understood(info.resources) if info.health else ({}, [])
+    place = Place(info.topology.node_id, info.topology.pcie_id) if info.topology is not None else None
+    groups = tuple(
+        FunctionGroup(
+            tuple(sorted(group.labels.items())), tuple(sorted(Function(vf.bus_id, vf.minor) for vf in group.vfs))
+        )
+        for group in info.vf_groups
+    )
+    labels = tuple(sorted(info.labels.items()))
+    return Slot(info.type, minor, tuple(total.items()), place, labels, groups), wrong
+
+
+def _counted(functions: Functions, moved: Iterable[tuple[int, str]], sign: int) -> Functions:
+    if sign > 0:
+        return tuple(sorted((*functions, *moved)))
+    left = list(functions)
+    for one in moved:
+        if one in left:
+            left.remove(one)
+    return tuple(left)
 
 
 def _left(total: Amounts, used: tuple[int, ...]) -> Amounts:

@@ -8,9 +8,11 @@ from scheduler.api.builders import pod
 from scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, RDMA, DeviceInfo, parse_allocations
 from scheduler.api.requests import Amounts
 from scheduler.plugins.deviceshare.allocator import allocate, fill_memory
+from scheduler.plugins.deviceshare.gpus import Policy
 from scheduler.plugins.deviceshare.request import DeviceRequest
 from scheduler.plugins.deviceshare.scoring import Scorer
-from scheduler.plugins.deviceshare.states import Choice, DeviceState, Share, StateBook
+from scheduler.plugins.deviceshare.shares import Share
+from scheduler.plugins.deviceshare.states import Choice, DeviceState, StateBook
 from scheduler.tests.rig import Rig, profile
 
 GIB = 1 << 30
@@ -73,13 +75,13 @@ HALF: Amounts = {GPU_CORE: 50, GPU_MEMORY_RATIO: 50}
 def test_cards_chosen(have: DeviceState, ask: Amounts, scorer: Scorer, want: list[int]) -> None:
     request = DeviceRequest.of(ask)
     assert request is not None
-    assert minors(allocate(have, request, scorer)) == want
+    assert minors(allocate(have, request, Policy(scorer))) == want
 
 
 def test_two_halves_are_not_a_whole() -> None:
     request = DeviceRequest.of({GPU_CORE: 100, GPU_MEMORY_RATIO: 100})
     assert request is not None
-    found = allocate(state(2, used={1: 50, 2: 50}), request, Scorer())
+    found = allocate(state(2, used={1: 50, 2: 50}), request, Policy())
     assert not isinstance(found, Choice)
     assert found.message == "Insufficient gpu devices"
     assert found.rejected

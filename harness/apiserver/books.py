@@ -1,0 +1,86 @@
+"""Who wrote what, kept so that writing stays cheap: the writes themselves, read as `managedFields` when somebody asks.
+
+Working out which fields a write has set costs more than the write. So an object carries a book of its last writes, as
+the states before and after each; these share nearly all their parts with one another and with the object. Reading the
+object alone, or applying to it, settles the book.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from harness.apiserver.managed import update_managed
+from harness.apiserver.schemas import SchemaNode
+
+Object = dict[str, Any]
+_MOST_WRITES = 4  # kept before the book is settled, so that an object cannot hold its whole history
+
+
+class Write:
+    """One write by `manager`: the states before (None: a create) and after it. `now` is RFC 3339."""
+
+    __slots__ = ("after", "api_version", "before", "manager", "now", "subresource")
+
+    def __init__(
+        self, before: Object | None, after: Object, *, manager: str, now: str, api_version: str, subresource: str = ""
+    ) -> None:
+        self.before, self.after, self.manager, self.now = before, after, manager, now
+        self.api_version, self.subresource = api_version, subresource
+
+    def follows(self, earlier: "Write") -> bool:
+        """Whether both may be seen as one write: by the same manager, and nobody wrote in between."""
+        return (
+            self.before is earlier.after
+            and self.manager == earlier.manager
+            and self.api_version == earlier.api_version
+            and self.subresource == earlier.subresource
+        )
+
+
+class Book:
+    """Settled entries, and the writes since."""
+
+    __slots__ = ("_entries", "_writes")
+
+    def __init__(self, entries: list[Object], writes: tuple[Write, ...] = ()) -> None:
+        self._entries, self._writes = entries, writes
+
+    def entries(self, schema: SchemaNode | None) -> list[Object]:
+        """`managedFields`; the schema is that of the object's kind. Nobody may change them."""
+        for write in self._writes:
+            before = write.before
+            self._entries = update_managed(
+                with_entries(before, self._entries) if before is not None else None,
+                write.after,
+                manager=write.manager,
+                schema=schema,
+                now=write.now,
+                api_version=write.api_version,
+                subresource=write.subresource,
+            )
+        self._writes = ()
+        return self._entries
+
+    def noted(self, write: Write, schema: Callable[[], SchemaNode | None]) -> "Book":
+        """The book of the object after another write; this one stays as it is."""
+        writes = self._writes
+        if writes and write.follows(writes[-1]):
+            first = writes[-1]
+            merged = Write(
+                first.before,
+                write.after,
+                manager=write.manager,
+                now=write.now,
+                api_version=write.api_version,
+                subresource=write.subresource,
+            )
+            return Book(self._entries, (*writes[:-1], merged))
+        if len(writes) >= _MOST_WRITES:
+            return Book(self.entries(schema()), (write,))
+        return Book(self._entries, (*writes, write))
+
+
+def with_entries(obj: Object, entries: list[Object]) -> Object:
+    """The object with these `managedFields`."""
+    if not entries:
+        return obj
+    return {**obj, "metadata": {**obj["metadata"], "managedFields": entries}}

@@ -1,0 +1,27 @@
+"""Sets of completion indexes as a Job's status spells them: `1,3-5,7`."""
+
+from collections.abc import Iterable
+
+
+def parse_indexes(text: str | None) -> set[int]:
+    """The numbers in `text`; parts that are no numbers are passed over, as somebody else may have written them."""
+    found: set[int] = set()
+    for part in (text or "").split(","):
+        first, _, last = part.strip().partition("-")
+        if first.isdigit() and (not last or last.isdigit()):
+            found.update(range(int(first), int(last or first) + 1))
+    return found
+
+
+def format_indexes(indexes: Iterable[int]) -> str:
+    """Ascending; three and more in a row become a range, as do two."""
+    parts: list[str] = []
+    ordered = sorted(set(indexes))
+    start = 0
+    for position, number in enumerate(ordered):
+        if position + 1 < len(ordered) and ordered[position + 1] == number + 1:
+            continue
+        first = ordered[start]
+        parts.append(str(first) if first == number else f"{first}-{number}")
+        start = position + 1
+    return ",".join(parts)

@@ -1,0 +1,142 @@
+"""ResourceQuotas: refusing what would be too much, and telling in the status how much there is.
+
+Usage is kept from the changes of the store themselves, so admission sees it exact and nothing has to be taken back when
+a write fails later on. In a namespace without quota a change costs one look-up. Follows
+`apiserver/pkg/admission/plugin/resourcequota` and `pkg/controller/resourcequota`.
+"""
+
+from harness.apiserver import errors
+from harness.apiserver.controllers.quotausage import PODS, Usage, in_scope, shown, unsaid, usage_of
+from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.objects import Objects
+from harness.apiserver.resources import Resource
+from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
+from scheduler.api.quantity import canonical, milli
+
+QUOTAS: CollectionKey = ("", "resourcequotas")
+
+
+class _Account:
+    """One quota and what is used of it."""
+
+    __slots__ = ("item", "limits", "used")
+
+    def __init__(self, item: Item) -> None:
+        self.item = item
+        hard = (item.obj.get("spec") or {}).get("hard") or {}
+        self.limits: Usage = {name: milli(value) for name, value in hard.items()}
+        self.used: Usage = dict.fromkeys(self.limits, 0)
+
+    def cost(self, collection: CollectionKey, obj: Object | None) -> Usage:
+        """What of `obj` this quota counts."""
+        if obj is None or not in_scope(self.item.obj, collection, obj):
+            return {}
+        usage = usage_of(collection, obj)
+        return {name: value for name, value in usage.items() if name in self.limits}
+
+
+class Quotas:
+    """Follows quotas, and in their namespaces everything; also the admission hook that refuses."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._accounts: dict[str, dict[str, _Account]] = {}  # namespace → name → account
+        self._turns: Turns[Key] = Turns(objects.clock, self._tell)
+        objects.store.listeners.append(self._changed)
+
+    def __call__(self, resource: Resource, body: Object, old: Object | None, subresource: str) -> None:
+        """
+        Raises:
+            Refused: 403, a quota would be exceeded, or counts something of which the pod says nothing.
+        """
+        accounts = self._accounts.get(body["metadata"].get("namespace", ""))
+        if not accounts or subresource not in {"", "resize"}:
+            return
+        for name in sorted(accounts):
+            problem = _problem(name, accounts[name], resource.key, body, old)
+            if problem:
+                raise errors.forbidden(resource.plural, resource.group, body["metadata"].get("name", ""), problem)
+
+    # -- usage --------------------------------------------------------------------------------------------------------
+
+    def _changed(self, collection: CollectionKey, change: Change) -> None:
+        namespace = change.key[0]
+        if collection == QUOTAS:
+            self._quota_changed(change)
+        accounts = self._accounts.get(namespace)
+        if not accounts:
+            return
+        old, new = change.old, change.new
+        for name, account in accounts.items():
+            if collection == QUOTAS and name == change.key[1] and change.new is not None:
+                continue  # it has just been counted with the rest
+            before = account.cost(collection, old.obj if old is not None else None)
+            after = account.cost(collection, new.obj if new is not None else None)
+            if before == after:
+                continue
+            for resource, value in before.items():
+                account.used[resource] -= value
+            for resource, value in after.items():
+                account.used[resource] += value
+            self._turns.add((namespace, name))
+
+    def _quota_changed(self, change: Change) -> None:
+        namespace, name = change.key
+        old, new = change.old, change.new
+        if new is None:
+            accounts = self._accounts.get(namespace, {})
+            accounts.pop(name, None)
+            if not accounts:
+                self._accounts.pop(namespace, None)
+            return
+        if old is not None and old.obj.get("spec") == new.obj.get("spec"):
+            self._accounts[namespace][name].item = new
+            return
+        account = _Account(new)
+        self._accounts.setdefault(namespace, {})[name] = account
+        for collection, items in self._objects.store:
+            for item in items.each(namespace):
+                for resource, value in account.cost(collection, item.obj).items():
+                    account.used[resource] += value
+        self._turns.add(change.key)
+
+    # -- status -------------------------------------------------------------------------------------------------------
+
+    def _tell(self, key: Key) -> None:
+        account = self._accounts.get(key[0], {}).get(key[1])
+        quotas = self._objects.store.collection(QUOTAS)
+        item = quotas.get(key)
+        if account is None or item is None:
+            return
+        hard = (item.obj.get("spec") or {}).get("hard") or {}
+        status: Object = {
+            "hard": {name: canonical(value) for name, value in hard.items()},
+            "used": {name: shown(name, value) for name, value in account.used.items()},
+        }
+        if status != item.obj.get("status"):
+            quotas.put(key, {**item.obj, "metadata": dict(item.obj["metadata"]), "status": status})
+
+
+def _problem(name: str, account: _Account, collection: CollectionKey, body: Object, old: Object | None) -> str:
+    if not in_scope(account.item.obj, collection, body):
+        return ""
+    if collection == PODS and old is None:
+        missing = unsaid(body["spec"], account.limits)
+        if missing:
+            return f"failed quota: {name}: {missing}"
+    before = account.cost(collection, old)
+    more = {resource: value - before.get(resource, 0) for resource, value in account.cost(collection, body).items()}
+    over = sorted(
+        resource
+        for resource, value in more.items()
+        if value > 0 and account.used[resource] + value > account.limits[resource]
+    )
+    if not over:
+        return ""
+
+    def told(usage: Usage) -> str:
+        return ",".join(f"{resource}={shown(resource, usage[resource])}" for resource in over)
+
+    return (
+        f"exceeded quota: {name}, requested: {told(more)}, used: {told(account.used)}, limited: {told(account.limits)}"
+    )

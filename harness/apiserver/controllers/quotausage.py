@@ -1,0 +1,182 @@
+"""What an object costs a ResourceQuota, and which quotas look at it. Pure functions.
+
+Amounts are thousandths, so that every resource can be added up in whole numbers. Follows `pkg/quota/v1/evaluator/core`.
+"""
+
+from typing import Any
+
+from harness.apiserver.qos import BEST_EFFORT, qos_class
+from harness.apiserver.store import CollectionKey, Object
+from scheduler.api.quantity import canonical, milli
+
+Usage = dict[str, int]  # quota resource → thousandths
+
+PODS: CollectionKey = ("", "pods")
+CLAIMS: CollectionKey = ("", "persistentvolumeclaims")
+SERVICES: CollectionKey = ("", "services")
+ONE = 1000
+_COUNTED_BY_NAME = frozenset({
+    "pods", "services", "configmaps", "secrets", "persistentvolumeclaims", "replicationcontrollers", "resourcequotas",
+})  # fmt: skip
+_BOTH_WAYS = frozenset({"cpu", "memory", "ephemeral-storage"})  # `cpu` is the same as `requests.cpu`
+_MUST_BE_SAID = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
+_BINARY = ("memory", "storage", "hugepages")
+
+
+def usage_of(collection: CollectionKey, obj: Object) -> Usage:
+    """All that the object counts for, under every name that a quota may use."""
+    group, plural = collection
+    usage: Usage = {f"count/{plural}.{group}" if group else f"count/{plural}": ONE}
+    if collection == PODS:
+        if not _has_ended(obj):
+            usage |= _pod(obj["spec"])
+        return usage
+    if not group and plural in _COUNTED_BY_NAME:
+        usage[plural] = ONE
+    if collection == SERVICES:
+        usage |= _service(obj["spec"])
+    elif collection == CLAIMS:
+        usage |= _claim(obj)
+    return usage
+
+
+def _has_ended(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}
+
+
+def _pod(spec: Object) -> Usage:
+    usage: Usage = {"pods": ONE}
+    for part in ("requests", "limits"):
+        for name, value in _whole_pod(spec, part).items():
+            if part == "limits" and name not in _BOTH_WAYS:
+                continue  # of devices and huge pages there is only one number
+            usage[f"{part}.{name}"] = value
+            if part == "requests" and (name in _BOTH_WAYS or name.startswith("hugepages-")):
+                usage[name] = value
+    return usage
+
+
+def _whole_pod(spec: Object, part: str) -> Usage:
+    """Containers together with side cars, or the largest moment of the start, plus the overhead."""
+    total: Usage = {}
+    beside: Usage = {}
+    peak: Usage = {}
+    for container in spec.get("containers") or ():
+        _add(total, _amounts(container, part))
+    for container in spec.get("initContainers") or ():
+        amounts = _amounts(container, part)
+        if container.get("restartPolicy") == "Always":
+            _add(beside, amounts)
+            _add(total, amounts)
+            amounts = beside
+        else:
+            amounts = {name: amounts.get(name, 0) + beside.get(name, 0) for name in {*amounts, *beside}}
+        for name, value in amounts.items():
+            peak[name] = max(peak.get(name, 0), value)
+    for name, value in peak.items():
+        total[name] = max(total.get(name, 0), value)
+    own = _amounts(spec, part)
+    total |= own  # resources of the pod as a whole count instead
+    overhead = {name: milli(value) for name, value in (spec.get("overhead") or {}).items()}
+    if total:
+        _add(total, {name: value for name, value in overhead.items() if part == "requests" or name in total})
+    return total
+
+
+def _amounts(container: Object, part: str) -> Usage:
+    given: dict[str, Any] = (container.get("resources") or {}).get(part) or {}
+    return {name: milli(value) for name, value in given.items()}
+
+
+def _add(total: Usage, more: Usage) -> None:
+    for name, value in more.items():
+        total[name] = total.get(name, 0) + value
+
+
+def _service(spec: Object) -> Usage:
+    kind, ports = spec.get("type"), len(spec.get("ports") or ())
+    usage: Usage = {"services.nodeports": 0, "services.loadbalancers": 0}
+    if kind == "LoadBalancer":
+        usage["services.loadbalancers"] = ONE
+    if kind == "NodePort" or (kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not False):
+        usage["services.nodeports"] = ports * ONE
+    return usage
+
+
+def _claim(obj: Object) -> Usage:
+    spec = obj["spec"]
+    storage = milli(((spec.get("resources") or {}).get("requests") or {}).get("storage", 0))
+    usage: Usage = {"requests.storage": storage}
+    storage_class = spec.get("storageClassName")
+    if storage_class:
+        stem = f"{storage_class}.storageclass.storage.k8s.io"
+        usage |= {f"{stem}/requests.storage": storage, f"{stem}/persistentvolumeclaims": ONE}
+    return usage
+
+
+# -- which quotas look at an object -----------------------------------------------------------------------------------
+
+
+def in_scope(quota: Object, collection: CollectionKey, obj: Object) -> bool:
+    """Whether the quota's scopes take the object in; scopes speak of pods alone."""
+    spec = quota.get("spec") or {}
+    selections = [{"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()]
+    selections += (spec.get("scopeSelector") or {}).get("matchExpressions") or []
+    if not selections:
+        return True
+    return collection == PODS and all(_selected(one, obj) for one in selections)
+
+
+def _selected(selection: Object, pod: Object) -> bool:
+    spec, scope = pod["spec"], selection.get("scopeName")
+    if scope == "PriorityClass":
+        return _by_name(selection, spec.get("priorityClassName") or "")
+    if scope in {"Terminating", "NotTerminating"}:
+        return (spec.get("activeDeadlineSeconds") is not None) is (scope == "Terminating")
+    if scope in {"BestEffort", "NotBestEffort"}:
+        return (qos_class(spec) == BEST_EFFORT) is (scope == "BestEffort")
+    if scope == "CrossNamespacePodAffinity":
+        return _reaches_out(spec)
+    return False
+
+
+def _by_name(selection: Object, name: str) -> bool:
+    values = selection.get("values") or ()
+    operator = selection.get("operator")
+    if operator == "In":
+        return name in values
+    if operator == "NotIn":
+        return name not in values
+    return bool(name) is (operator == "Exists")
+
+
+def _reaches_out(spec: Object) -> bool:
+    affinity = spec.get("affinity") or {}
+    terms: list[Object] = []
+    for kind in ("podAffinity", "podAntiAffinity"):
+        part = affinity.get(kind) or {}
+        terms += part.get("requiredDuringSchedulingIgnoredDuringExecution") or []
+        preferred = part.get("preferredDuringSchedulingIgnoredDuringExecution") or []
+        terms += [one.get("podAffinityTerm") or {} for one in preferred]
+    return any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in terms)
+
+
+def unsaid(spec: Object, hard: dict[str, Any]) -> str:
+    """What a pod's containers must say because the quota counts it, in upstream's words; "" if nothing is missing."""
+    missing: dict[str, set[str]] = {}
+    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+        given = container.get("resources") or {}
+        for name in _MUST_BE_SAID:
+            part, _, plain = name.rpartition(".")
+            if name in hard and plain not in (given.get(part or "requests") or {}):
+                missing.setdefault(name, set()).add(container.get("name", ""))
+    if not missing:
+        return ""
+    return "must specify " + "; ".join(f"{name} for: {','.join(sorted(missing[name]))}" for name in sorted(missing))
+
+
+def shown(name: str, thousandths: int) -> str:
+    """An amount as a Quantity: bytes with binary suffixes, everything else as it is counted."""
+    if any(word in name for word in _BINARY) and thousandths % (1000 << 10) == 0:
+        return canonical(f"{thousandths // (1000 << 10)}Ki")
+    return canonical(f"{thousandths}m")

@@ -1,0 +1,69 @@
+"""Events that controllers leave behind; one that repeats is counted, not stored again."""
+
+from harness.apiserver.errors import Refused
+from harness.apiserver.objects import Objects, Options
+from harness.apiserver.resources import Resource
+from harness.apiserver.store import Item, Object
+
+NORMAL, WARNING = "Normal", "Warning"
+REMEMBERED = 4096  # events that may still be counted up
+
+
+class Recorder:
+    """Writes core/v1 Events."""
+
+    def __init__(self, objects: Objects, events: Resource) -> None:
+        self._objects, self._events = objects, events
+        self._known: dict[tuple[str, str, str, str], tuple[str, str]] = {}
+        self._number = 0
+
+    def record(  # noqa: PLR0917
+        self, component: str, resource: Resource, item: Item, kind: str, reason: str, message: str
+    ) -> None:
+        """`component` says this of `item`; `kind` is Normal or Warning. Not for use from within a write."""
+        metadata = item.obj["metadata"]
+        what = (metadata["uid"], component, reason, message)
+        now = self._objects.clock.timestamp()
+        collection = self._objects.collection(self._events)
+        known = self._known.get(what)
+        earlier = collection.get(known) if known is not None else None
+        if earlier is not None:
+            body = {
+                **earlier.obj,
+                "metadata": dict(earlier.obj["metadata"]),
+                "count": earlier.obj.get("count", 1) + 1,
+                "lastTimestamp": now,
+            }
+            collection.put(earlier.key, body)
+            return
+        namespace = item.key[0] or "default"
+        self._number += 1
+        name = f"{item.key[1]}.{int(self._objects.clock.now()):x}{self._number:08x}"
+        event: Object = {
+            "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": {
+                "kind": resource.kind,
+                "namespace": item.key[0],
+                "name": item.key[1],
+                "uid": metadata["uid"],
+                "apiVersion": resource.api_version,
+                "resourceVersion": metadata["resourceVersion"],
+            },
+            "reason": reason,
+            "message": message,
+            "source": {"component": component},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+            "type": kind,
+            "eventTime": self._objects.clock.micro_timestamp(),  # typed clients insist on one
+            "reportingComponent": component,
+            "reportingInstance": "",
+        }
+        try:
+            written = self._objects.create(self._events, namespace, event, Options())
+        except Refused:
+            return  # its namespace is going: nobody will read it
+        if len(self._known) >= REMEMBERED:
+            self._known.pop(next(iter(self._known)))
+        self._known[what] = written.key

@@ -1,0 +1,126 @@
+"""ReplicaSets and ReplicationControllers: as many pods as asked for.
+
+Follows `pkg/controller/replicaset`. Everything here sees the store as it is, so nothing has to be expected.
+"""
+
+from harness.apiserver.controllers.control import GATHER, Control, is_new_spec, with_condition, without_condition
+from harness.apiserver.controllers.owners import controller_of
+from harness.apiserver.controllers.podstate import available_in, deletion_order, is_active
+from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.errors import Refused
+from harness.apiserver.resources import Resource
+from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
+
+REPLICA_SETS: CollectionKey = ("apps", "replicasets")
+REPLICATION_CONTROLLERS: CollectionKey = ("", "replicationcontrollers")
+BURST = 500  # pods made or deleted before anybody else gets a turn, upstream's value
+_COMPONENTS = {"ReplicaSet": "replicaset-controller", "ReplicationController": "replication-controller"}
+
+
+class ReplicaSets:
+    """Follows one kind: ReplicaSets, or ReplicationControllers, which differ in their selector alone."""
+
+    def __init__(self, control: Control, kind: CollectionKey = REPLICA_SETS) -> None:
+        self._control = control
+        self._resource: Resource = control.resource(kind)
+        self._component = _COMPONENTS[self._resource.kind]
+        self._turns: Turns[Key] = Turns(control.clock, self._sync)
+        control.objects.collection(self._resource).listen(self._changed)
+        control.owned_pods.follow(self._resource, self._pod_changed)
+
+    def _changed(self, change: Change) -> None:
+        if change.new is not None and is_new_spec(change):
+            self._turns.add(change.key)
+
+    def _pod_changed(self, key: Key, change: Change) -> None:
+        if change.new is None:
+            self._turns.add(key)
+        else:
+            self._turns.gather(GATHER, key)
+
+    def _sync(self, key: Key) -> None:
+        control = self._control
+        item = control.get(self._resource, key)
+        if item is None:
+            self._turns.succeeded(key)
+            return
+        pods = [pod for pod in control.owned_pods.claim(self._resource, item) if is_active(pod.obj)]
+        problem: Refused | None = None
+        if "deletionTimestamp" not in item.obj["metadata"]:
+            problem = self._scale(item, pods)
+            pods = [pod for pod in control.owned_pods.of(item.obj["metadata"]["uid"]) if is_active(pod.obj)]
+        self._tell(item, pods, problem)
+        if problem is not None:
+            self._turns.failed(key)
+        else:
+            self._turns.succeeded(key)
+
+    def _scale(self, item: Item, pods: list[Item]) -> Refused | None:
+        spec = item.obj["spec"]
+        short = spec.get("replicas", 1) - len(pods)
+        if short > 0:
+            for _ in range(min(short, BURST)):
+                pod = self._control.pod_from(self._resource, item, spec.get("template") or {})
+                pod["metadata"]["generateName"] = f"{item.key[1]}-"
+                try:
+                    self._control.create_pod(self._component, self._resource, item, pod)
+                except Refused as refused:
+                    return None if refused.code == 404 else refused
+            if short > BURST:
+                self._turns.add(item.key)
+        elif short < 0:
+            for pod_item in deletion_order(pods, self._related(item, pods))[: min(-short, BURST)]:
+                self._control.delete_pod(self._component, self._resource, item, pod_item)
+            if -short > BURST:
+                self._turns.add(item.key)
+        return None
+
+    def _related(self, item: Item, pods: list[Item]) -> list[Item]:
+        """The pods of all sets of one owner: of a Deployment's pods, those that crowd a node go first."""
+        owner = controller_of(item.obj)
+        if owner is None:
+            return pods
+        found = []
+        for one in self._control.objects.collection(self._resource).each(item.key[0]):
+            reference = controller_of(one.obj)
+            if reference is not None and reference["uid"] == owner["uid"]:
+                found.extend(self._control.owned_pods.of(one.obj["metadata"]["uid"]))
+        return found
+
+    def _tell(self, item: Item, pods: list[Item], problem: Refused | None) -> None:
+        spec, before = item.obj["spec"], item.obj.get("status") or {}
+        wanted = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+        min_ready, now = int(spec.get("minReadySeconds") or 0), self._control.clock.now()
+        labeled = ready = available = 0
+        soonest: float | None = None
+        for pod in pods:
+            labels = pod.obj["metadata"].get("labels") or {}
+            labeled += all(labels.get(name) == value for name, value in wanted.items())
+            wait = available_in(pod.obj, min_ready, now)
+            if wait is None:
+                continue
+            ready += 1
+            if wait <= 0:
+                available += 1
+            else:
+                soonest = wait if soonest is None else min(soonest, wait)
+        if soonest is not None:
+            self._turns.later(soonest, item.key)
+        status: Object = {"replicas": len(pods)}
+        for name, count in (
+            ("fullyLabeledReplicas", labeled), ("readyReplicas", ready), ("availableReplicas", available),
+        ):  # fmt: skip
+            if count:
+                status[name] = count
+        status["observedGeneration"] = item.obj["metadata"].get("generation", 0)
+        conditions = self._conditions(before.get("conditions") or [], spec.get("replicas", 1) - len(pods), problem)
+        if conditions:
+            status["conditions"] = conditions
+        self._control.put_status(self._resource, item, status)
+
+    def _conditions(self, before: list[Object], short: int, problem: Refused | None) -> list[Object]:
+        if problem is None:
+            return without_condition(before, "ReplicaFailure")
+        reason = "FailedCreate" if short > 0 else "FailedDelete"
+        failure = self._control.condition("ReplicaFailure", "True", reason, problem.message)
+        return with_condition(before, failure)

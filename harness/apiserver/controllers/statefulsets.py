@@ -1,0 +1,245 @@
+"""StatefulSets: pods with a number each, made in order, ended in reverse order, updated from the highest number down.
+
+Follows `pkg/controller/statefulset`. Pods of StatefulSets carry their revision's whole name as hash, as upstream's do.
+"""
+
+from typing import Any
+
+from harness.apiserver.controllers.control import GATHER, Control, is_new_spec
+from harness.apiserver.controllers.counts import scaled
+from harness.apiserver.controllers.podstate import available_in, is_active, is_finished, is_going, is_ready
+from harness.apiserver.controllers.revisions import HASH_LABEL, Revisions, number_of, template_of
+from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.controllers.volumeclaims import Claims
+from harness.apiserver.errors import Refused
+from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
+
+STATEFUL_SETS: CollectionKey = ("apps", "statefulsets")
+COMPONENT = "statefulset-controller"
+NAME_LABEL, INDEX_LABEL = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"
+
+
+class StatefulSets:
+    """Follows StatefulSets and their pods."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+        self._resource = control.resource(STATEFUL_SETS)
+        self._revisions = Revisions(control, self._resource)
+        self._claims = Claims(control, self._resource)
+        self._turns: Turns[Key] = Turns(control.clock, self._sync)
+        control.objects.collection(self._resource).listen(self._changed)
+        control.owned_pods.follow(self._resource, self._pod_changed)
+
+    def _changed(self, change: Change) -> None:
+        if change.new is not None and is_new_spec(change):
+            self._turns.add(change.key)
+
+    def _pod_changed(self, key: Key, change: Change) -> None:
+        if change.new is None:
+            self._turns.add(key)
+        else:
+            self._turns.gather(GATHER, key)
+
+    def _sync(self, key: Key) -> None:
+        item = self._control.get(self._resource, key)
+        if item is None:
+            self._turns.succeeded(key)
+            return
+        if "deletionTimestamp" in item.obj["metadata"]:
+            return
+        known = self._revisions.claim(item)
+        pods = {
+            ordinal: pod
+            for pod in self._control.owned_pods.claim(self._resource, item)
+            if (ordinal := _ordinal(item, pod)) is not None
+        }
+        try:
+            update = self._revisions.current(item, known)
+        except Refused as refused:
+            if refused.code != 404:
+                self._turns.failed(key)
+            return
+        known = self._revisions.claim(item)
+        round_ = _Round(self._control, self._claims, item, pods, _revision(item, known, update), update)
+        try:
+            round_.run()
+            self._turns.succeeded(key)
+        except Refused as refused:
+            if refused.code != 404:
+                self._turns.failed(key)
+        if round_.look_again is not None:
+            self._turns.later(round_.look_again, key)
+        self._tell(item, round_, known)
+
+    def _tell(self, item: Item, round_: "_Round", known: list[Item]) -> None:
+        fresh = self._control.get(self._resource, item.key)
+        if fresh is None:
+            return
+        spec, current, update = fresh.obj["spec"], round_.current, round_.update
+        min_ready, now = int(spec.get("minReadySeconds") or 0), self._control.clock.now()
+        pods = [pod.obj for pod in self._control.owned_pods.of(fresh.obj["metadata"]["uid"])]
+        there = [pod for pod in pods if not is_finished(pod)]
+        counts = {
+            "replicas": len(there),
+            "readyReplicas": sum(is_ready(pod) for pod in there),
+            "currentReplicas": sum(_has(pod, current) and not is_going(pod) for pod in there),
+            "updatedReplicas": sum(_has(pod, update) and not is_going(pod) for pod in there),
+        }
+        available = sum(available_in(pod, min_ready, now) == 0 for pod in there)
+        replicas = spec.get("replicas", 1)
+        if counts["updatedReplicas"] == replicas == counts["readyReplicas"] == counts["replicas"]:
+            current = update  # the update is through: from now on this is the revision to keep
+            counts["currentReplicas"] = counts["updatedReplicas"]
+        status: Object = {
+            "observedGeneration": fresh.obj["metadata"].get("generation", 0),
+            "replicas": counts["replicas"],
+        }
+        status.update({name: count for name, count in counts.items() if count})
+        status |= {
+            "availableReplicas": available,
+            "currentRevision": current.key[1],
+            "updateRevision": update.key[1],
+            "collisionCount": 0,
+        }
+        self._control.put_status(self._resource, fresh, status)
+        used = {
+            current.key[1],
+            update.key[1],
+            *((pod["metadata"].get("labels") or {}).get(HASH_LABEL, "") for pod in pods),
+        }
+        self._revisions.forget(known, used, limit=spec.get("revisionHistoryLimit", 10))
+
+
+class _Round:
+    """One look at one StatefulSet: does the next thing that may be done."""
+
+    def __init__(  # noqa: PLR0917
+        self, control: Control, claims: Claims, item: Item, pods: dict[int, Item], current: Item, update: Item
+    ) -> None:
+        self._control, self._claims, self._item = control, claims, item
+        self._resource = control.resource(STATEFUL_SETS)
+        self._pods = pods
+        self.current, self.update = current, update
+        self.look_again: float | None = None  # seconds until a pod has been ready for long enough
+        spec = item.obj["spec"]
+        self._start = int((spec.get("ordinals") or {}).get("start", 0))
+        self._replicas = int(spec.get("replicas", 1))
+        self._wanted = range(self._start, self._start + self._replicas)
+        self._in_order = spec.get("podManagementPolicy", "OrderedReady") == "OrderedReady"
+        self._strategy: Object = spec.get("updateStrategy") or {}
+
+    def run(self) -> None:
+        """
+        Raises:
+            Refused: a pod could not be made.
+        """
+        self._claims.keep_policy(self._item, self._pods, self._wanted)
+        if self._fill():
+            return
+        if self._shrink():
+            return
+        if self._strategy.get("type") == "RollingUpdate":
+            self._roll()
+
+    def _fill(self) -> bool:
+        """Make what is missing, in order; whether something of it is still awaited."""
+        for ordinal in self._wanted:
+            pod = self._pods.get(ordinal)
+            if pod is not None and is_finished(pod.obj):
+                self._control.delete_pod(COMPONENT, self._resource, self._item, pod)  # a failed one is made anew
+                pod = self._control.get(self._control.pods, pod.key)
+                if self._in_order or pod is not None:
+                    if self._in_order:
+                        return True
+                    continue
+            if pod is None:
+                self._pods[ordinal] = self._create(ordinal)
+                if self._in_order:
+                    return True
+            elif self._in_order and (is_going(pod.obj) or not self._available(pod)):
+                return True
+        return False
+
+    def _shrink(self) -> bool:
+        """End what is too much, from the highest number down; whether something of it is still there."""
+        extra = sorted((number for number in self._pods if number not in self._wanted), reverse=True)
+        for number in extra:
+            pod = self._pods[number]
+            if not is_going(pod.obj):
+                self._control.delete_pod(COMPONENT, self._resource, self._item, pod)
+            if self._in_order:
+                return True
+        return bool(extra) and self._in_order
+
+    def _roll(self) -> None:
+        rolling = self._strategy.get("rollingUpdate") or {}
+        first = self._start + int(rolling.get("partition") or 0)
+        most = max(1, scaled(rolling.get("maxUnavailable", 1), self._replicas, up=True))
+        down = sum(1 for number in self._wanted if (pod := self._pods.get(number)) is None or not self._is_up(pod))
+        for number in reversed(self._wanted):
+            if number < first:
+                return
+            pod = self._pods.get(number)
+            if pod is None or is_going(pod.obj):
+                if most == 1:
+                    return
+                continue
+            if not _has(pod.obj, self.update):
+                if down < most or not self._is_up(pod):
+                    self._control.delete_pod(COMPONENT, self._resource, self._item, pod)
+                    down += 1
+                if most == 1:
+                    return
+            elif not self._is_up(pod) and most == 1:
+                return  # the new one first has to stand
+
+    def _is_up(self, pod: Item) -> bool:
+        return is_active(pod.obj) and self._available(pod)
+
+    def _available(self, pod: Item) -> bool:
+        wait = available_in(pod.obj, int(self._item.obj["spec"].get("minReadySeconds") or 0), self._control.clock.now())
+        if wait:
+            self.look_again = wait if self.look_again is None else min(wait, self.look_again)
+        return wait == 0
+
+    def _create(self, ordinal: int) -> Item:
+        item = self._item
+        revision = self._revision_for(ordinal)
+        pod = self._control.pod_from(self._resource, item, template_of(revision))
+        name = f"{item.key[1]}-{ordinal}"
+        metadata, spec = pod["metadata"], pod["spec"]
+        metadata["name"] = name
+        metadata["labels"] = {
+            **(metadata.get("labels") or {}),
+            NAME_LABEL: name, INDEX_LABEL: str(ordinal), HASH_LABEL: revision.key[1],
+        }  # fmt: skip
+        spec["hostname"] = name
+        if item.obj["spec"].get("serviceName"):
+            spec["subdomain"] = item.obj["spec"]["serviceName"]
+        self._claims.furnish(item, ordinal, spec)
+        return self._control.create_pod(COMPONENT, self._resource, item, pod)
+
+    def _revision_for(self, ordinal: int) -> Item:
+        """Below the partition pods keep their revision, and so they do with OnDelete until the update is known."""
+        if self._strategy.get("type") != "RollingUpdate":
+            return self.update
+        partition = int((self._strategy.get("rollingUpdate") or {}).get("partition") or 0)
+        return self.current if ordinal - self._start < partition else self.update
+
+
+def _revision(item: Item, known: list[Item], update: Item) -> Item:
+    """The revision that stands; at first the one that is about to."""
+    name = (item.obj.get("status") or {}).get("currentRevision")
+    return next((one for one in sorted(known, key=number_of) if one.key[1] == name), update)
+
+
+def _has(pod: Object, revision: Item) -> bool:
+    return (pod["metadata"].get("labels") or {}).get(HASH_LABEL) == revision.key[1]
+
+
+def _ordinal(item: Item, pod: Item) -> int | None:
+    """The number in the pod's name; None for one that is called otherwise."""
+    stem, _, tail = pod.key[1].rpartition("-")
+    found: Any = int(tail) if stem == item.key[1] and tail.isdigit() else None
+    return found

@@ -1,0 +1,117 @@
+"""A little cluster for tests of controllers: an API, a few simulated nodes, and somebody who binds pods."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import orjson
+
+from harness.clusters.virtual import VirtualCluster
+from harness.subject.protocol import open_subject
+from scheduler.api.transport import MERGE_PATCH, Request, Response
+
+Object = dict[str, Any]
+_GROUPS = {
+    "deployments": "/apis/apps/v1", "replicasets": "/apis/apps/v1", "statefulsets": "/apis/apps/v1",
+    "daemonsets": "/apis/apps/v1", "controllerrevisions": "/apis/apps/v1", "jobs": "/apis/batch/v1",
+    "horizontalpodautoscalers": "/apis/autoscaling/v2", "nodemetrics": "/apis/slo.koordinator.sh/v1alpha1",
+    "cronjobs": "/apis/batch/v1", "endpointslices": "/apis/discovery.k8s.io/v1",
+}  # fmt: skip
+_CLUSTER_WIDE = frozenset({"nodes", "namespaces", "nodemetrics"})
+
+
+class Bench:
+    """Short words for what the tests do all the time, in namespace `default`."""
+
+    def __init__(self, cluster: VirtualCluster) -> None:
+        self.cluster, self.clock = cluster, cluster.clock
+
+    def path(self, plural: str, name: str = "", subresource: str = "", *, namespace: str = "default") -> str:
+        space = "" if plural in _CLUSTER_WIDE else f"/namespaces/{namespace}"
+        parts = [f"{_GROUPS.get(plural, '/api/v1')}{space}/{plural}", name, subresource]
+        return "/".join(part for part in parts if part)
+
+    def call(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Response:
+        return self.cluster.call(Request(method, path, orjson.dumps(body) if body is not None else b"", kind))
+
+    def create(self, plural: str, body: Object, *, code: int = 201) -> Object:
+        response = self.call("POST", self.path(plural), body)
+        assert response.code == code, response.body
+        return orjson.loads(response.body)
+
+    def get(self, plural: str, name: str) -> Object:
+        response = self.call("GET", self.path(plural, name))
+        assert response.code == 200, response.body
+        return orjson.loads(response.body)
+
+    def all(self, plural: str, selector: str = "") -> list[Object]:
+        query = f"?labelSelector={selector}" if selector else ""
+        return orjson.loads(self.call("GET", self.path(plural) + query).body)["items"]
+
+    def names(self, plural: str) -> list[str]:
+        return [one["metadata"]["name"] for one in self.all(plural)]
+
+    def patch(self, plural: str, name: str, body: Object, subresource: str = "") -> Object:
+        response = self.call("PATCH", self.path(plural, name, subresource), body, MERGE_PATCH)
+        assert response.code == 200, response.body
+        return orjson.loads(response.body)
+
+    def delete(self, plural: str, name: str, query: str = "") -> None:
+        response = self.call("DELETE", self.path(plural, name) + query)
+        assert response.code in {200, 202}, response.body
+
+    def scale(self, plural: str, name: str, replicas: int) -> None:
+        self.patch(plural, name, {"spec": {"replicas": replicas}}, "scale")
+
+    def wait(self, until: Callable[[], Any], within: float = 60.0) -> None:
+        assert self.cluster.wait(lambda: bool(until()), within=within), f"not within {within} s"
+
+    def settle(self, seconds: float = 5.0) -> None:
+        """Let time pass."""
+        self.cluster.wait(lambda: False, within=seconds)
+
+    def status(self, plural: str, name: str) -> Object:
+        return self.get(plural, name).get("status") or {}
+
+    def live_pods(self, selector: str = "") -> list[Object]:
+        return [one for one in self.all("pods", selector) if "deletionTimestamp" not in one["metadata"]]
+
+    def events(self, reason: str) -> list[str]:
+        return [one["message"] for one in self.all("events") if one.get("reason") == reason]
+
+
+@contextmanager
+def running(nodes: int = 2, *, scheduler: bool = True) -> Iterator[Bench]:
+    """A cluster with `nodes` plain nodes `n0`, `n1`, …; pods get bound if there is a scheduler."""
+    cluster = VirtualCluster()
+    try:
+        cluster.add_nodes([{"name": f"n{number}", "server": "cpu-64"} for number in range(nodes)])
+        with open_subject("inprocess" if scheduler else "none", cluster):
+            yield Bench(cluster)
+    finally:
+        cluster.close()
+
+
+def template(labels: Mapping[str, str], image: str = "img:1", **spec: Any) -> Object:
+    """A pod template with one container."""
+    return {"metadata": {"labels": dict(labels)}, "spec": {"containers": [{"name": "c", "image": image}], **spec}}
+
+
+def workload(name: str, replicas: int | None = None, image: str = "img:1", **spec: Any) -> Object:
+    """A Deployment, ReplicaSet, StatefulSet or DaemonSet, whichever it is posted as."""
+    labels = {"app": name}
+    body: Object = {"selector": {"matchLabels": labels}, "template": template(labels, image), **spec}
+    if replicas is not None:
+        body["replicas"] = replicas
+    return {"metadata": {"name": name}, "spec": body}
+
+
+def condition(obj: Object, kind: str) -> Object:
+    """The condition of that type; empty if there is none."""
+    return next((one for one in (obj.get("status") or {}).get("conditions") or () if one["type"] == kind), {})
+
+
+def owner(obj: Object) -> Object:
+    """The single owner reference."""
+    (found,) = obj["metadata"]["ownerReferences"]
+    return found

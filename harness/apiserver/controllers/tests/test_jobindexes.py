@@ -1,0 +1,24 @@
+"""Sets of indexes as text."""
+
+import pytest
+
+from harness.apiserver.controllers.jobindexes import format_indexes, parse_indexes
+
+
+@pytest.mark.parametrize(
+    ("text", "indexes"),
+    [
+        pytest.param("", set(), id="none"),
+        pytest.param("0", {0}, id="one"),
+        pytest.param("1,3-5,7", {1, 3, 4, 5, 7}, id="numbers-and-ranges"),
+        pytest.param("0-1", {0, 1}, id="two-in-a-row-are-a-range"),
+        pytest.param("9-11", {9, 10, 11}, id="across-ten"),
+    ],
+)
+def test_there_and_back(text: str, indexes: set[int]) -> None:
+    assert parse_indexes(text) == indexes
+    assert format_indexes(indexes) == text
+
+
+def test_what_is_no_number_is_passed_over() -> None:
+    assert parse_indexes("1,x,3-y, 5") == {1, 5}

@@ -1,0 +1,69 @@
+"""Which pod goes first, and when one counts as available."""
+
+from typing import Any
+
+import pytest
+
+from harness.apiserver.controllers.podstate import available_in, deletion_order, disrupted, is_active
+from harness.apiserver.store import Item
+from scheduler.api.clock import from_rfc3339
+
+EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"
+
+
+def pod(
+    name: str, *, node: str = "n", phase: str = "Running", ready: bool = True, since: str = EARLY, cost: str = "",
+    restarts: int = 0, born: str = EARLY,
+) -> Item:  # fmt: skip
+    metadata: dict[str, Any] = {"name": name, "uid": name, "creationTimestamp": born}
+    if cost:
+        metadata["annotations"] = {"controller.kubernetes.io/pod-deletion-cost": cost}
+    condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": since}
+    status = {"phase": phase, "conditions": [condition], "containerStatuses": [{"restartCount": restarts}]}
+    return Item(("default", name), {"metadata": metadata, "spec": {"nodeName": node}, "status": status}, 1)
+
+
+STAYS = pod("stays")
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(pod("goes", node=""), id="not-bound"),
+        pytest.param(pod("goes", phase="Pending"), id="pending"),
+        pytest.param(pod("goes", ready=False), id="not-ready"),
+        pytest.param(pod("goes", cost="-1"), id="cheaper"),
+        pytest.param(pod("goes", since=LATE), id="ready-for-a-shorter-time"),
+        pytest.param(pod("goes", restarts=3), id="restarted-more-often"),
+        pytest.param(pod("goes", born=LATE), id="younger"),
+    ],
+)
+def test_who_goes_first(first: Item) -> None:
+    both = [STAYS, first]
+    assert [one.key[1] for one in deletion_order(both, both)] == ["goes", "stays"]
+
+
+def test_the_crowded_node_gives_one_up_first() -> None:
+    pods = [pod("alone", node="a"), pod("one", node="b"), pod("two", node="b")]
+    assert deletion_order(pods, pods)[-1].key[1] == "alone"
+
+
+@pytest.mark.parametrize(
+    ("ready", "wait", "want"),
+    [
+        pytest.param(False, 0, None, id="not-ready"),
+        pytest.param(True, 0, 0.0, id="at-once"),
+        pytest.param(True, 90, 30.0, id="half-a-minute-to-go"),
+        pytest.param(True, 30, 0.0, id="long-enough"),
+    ],
+)
+def test_available(ready: bool, wait: int, want: float | None) -> None:
+    assert available_in(pod("p", ready=ready).obj, wait, from_rfc3339(EARLY) + 60) == want
+
+
+def test_a_disruption_is_marked_on_a_copy() -> None:
+    before = pod("p").obj
+    after = disrupted(before, "EvictionByEvictionAPI", "Eviction API: evicting", LATE)
+    assert [one["type"] for one in after["status"]["conditions"]] == ["Ready", "DisruptionTarget"]
+    assert [one["type"] for one in before["status"]["conditions"]] == ["Ready"]
+    assert is_active(after)

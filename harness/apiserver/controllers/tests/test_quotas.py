@@ -1,0 +1,156 @@
+"""ResourceQuotas: what is counted, what is refused and how, what the status says."""
+
+from typing import Any
+
+import pytest
+
+from harness.apiserver.controllers.tests.bench import Bench, condition, running, workload
+
+
+def quota(bench: Bench, hard: dict[str, Any], **spec: Any) -> None:
+    bench.create("resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": hard, **spec}})
+
+
+def pod(
+    name: str, requests: dict[str, Any] | None = None, limits: dict[str, Any] | None = None, **spec: Any
+) -> dict[str, Any]:
+    resources = {part: value for part, value in (("requests", requests), ("limits", limits)) if value}
+    container = {"name": "c", "image": "img", "resources": resources}
+    return {"metadata": {"name": name}, "spec": {"containers": [container], **spec}}
+
+
+def used(bench: Bench) -> dict[str, str]:
+    found: dict[str, str] = bench.status("resourcequotas", "q")["used"]
+    return found
+
+
+def test_one_pod_too_many() -> None:
+    with running(nodes=0) as bench:
+        quota(bench, {"pods": "1"})
+        bench.create("pods", pod("a"))
+        refused = bench.create("pods", pod("b"), code=403)
+        assert refused["reason"] == "Forbidden"
+        assert refused["message"] == (
+            'pods "b" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1'
+        )
+        bench.delete("pods", "a")
+        bench.create("pods", pod("b"))
+
+
+def test_several_resources_are_named_together() -> None:
+    with running(nodes=0) as bench:
+        quota(bench, {"requests.cpu": "1", "requests.memory": "1Gi", "pods": "10"})
+        bench.create("pods", pod("a", {"cpu": "600m", "memory": "512Mi"}))
+        refused = bench.create("pods", pod("b", {"cpu": "500m", "memory": "768Mi"}), code=403)
+        assert refused["message"] == (
+            'pods "b" is forbidden: exceeded quota: q, requested: requests.cpu=500m,requests.memory=768Mi,'
+            " used: requests.cpu=600m,requests.memory=512Mi, limited: requests.cpu=1,requests.memory=1Gi"
+        )
+        assert used(bench) == {"requests.cpu": "600m", "requests.memory": "512Mi", "pods": "1"}
+
+
+def test_what_is_counted_must_be_said() -> None:
+    with running(nodes=0) as bench:
+        quota(bench, {"limits.cpu": "4", "requests.memory": "4Gi"})
+        refused = bench.create("pods", pod("a"), code=403)
+        assert refused["message"] == (
+            'pods "a" is forbidden: failed quota: q: must specify limits.cpu for: c; requests.memory for: c'
+        )
+
+
+@pytest.mark.parametrize(
+    ("resource", "ask"),
+    [pytest.param("requests.nvidia.com/gpu", {"nvidia.com/gpu": 4}, id="devices"),
+     pytest.param("requests.ephemeral-storage", {"ephemeral-storage": "4"}, id="local-storage")],
+)  # fmt: skip
+def test_other_resources(resource: str, ask: dict[str, Any]) -> None:
+    with running(nodes=0, scheduler=False) as bench:
+        quota(bench, {resource: "6"})
+        bench.create("pods", pod("a", ask, ask))
+        refused = bench.create("pods", pod("b", ask, ask), code=403)
+        assert f"requested: {resource}=4, used: {resource}=4, limited: {resource}=6" in refused["message"]
+        bench.create("pods", pod("c"))  # one that asks for none is free to come
+
+
+def test_a_pod_that_has_ended_costs_nothing_more_but_still_counts_as_an_object() -> None:
+    with running(nodes=0) as bench:
+        quota(bench, {"pods": "1", "count/pods": "3"})
+        bench.create("pods", pod("a"))
+        bench.patch("pods", "a", {"status": {"phase": "Succeeded"}}, "status")
+        assert used(bench) == {"pods": "0", "count/pods": "1"}
+        bench.create("pods", pod("b"))
+
+
+@pytest.mark.parametrize(
+    ("spec", "counted"),
+    [
+        pytest.param({"scopes": ["BestEffort"]}, {"best"}, id="best-effort"),
+        pytest.param({"scopes": ["NotBestEffort"]}, {"burst", "ends", "vip"}, id="not-best-effort"),
+        pytest.param({"scopes": ["Terminating"]}, {"ends"}, id="with-a-deadline"),
+        pytest.param({"scopes": ["NotTerminating"]}, {"best", "burst", "vip"}, id="without-a-deadline"),
+        pytest.param({"scopeSelector": {"matchExpressions": [
+            {"scopeName": "PriorityClass", "operator": "In", "values": ["vip"]}]}}, {"vip"}, id="by-priority-class"),
+    ],
+)  # fmt: skip
+def test_scopes(spec: dict[str, Any], counted: set[str]) -> None:
+    with running(nodes=0) as bench:
+        bench.call("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "vip"}, "value": 5})
+        quota(bench, {"pods": "10"}, **spec)
+        bench.create("pods", pod("best"))
+        bench.create("pods", pod("burst", {"cpu": "1"}))
+        bench.create("pods", pod("ends", {"cpu": "1"}, activeDeadlineSeconds=5))
+        bench.create("pods", pod("vip", {"cpu": "1"}, priorityClassName="vip"))
+        assert used(bench) == {"pods": str(len(counted))}
+        for name in ("best", "burst", "ends", "vip"):
+            before = int(used(bench)["pods"])
+            bench.delete("pods", name)
+            assert before - int(used(bench)["pods"]) == (name in counted)
+
+
+def test_counts_of_any_kind() -> None:
+    with running(nodes=0) as bench:
+        quota(bench, {"count/deployments.apps": "1", "configmaps": "2", "services.nodeports": "1"})
+        bench.create("deployments", workload("web", 0))
+        refused = bench.create("deployments", workload("api", 0), code=403)
+        assert refused["message"] == (
+            'deployments.apps "api" is forbidden: exceeded quota: q, requested: count/deployments.apps=1,'
+            " used: count/deployments.apps=1, limited: count/deployments.apps=1"
+        )
+        ports = [{"name": "a", "port": 1}, {"name": "b", "port": 2}]
+        body: dict[str, Any] = {"metadata": {"name": "s"}, "spec": {"type": "NodePort", "ports": ports}}
+        assert "requested: services.nodeports=2" in bench.create("services", body, code=403)["message"]
+        body["spec"]["type"] = "ClusterIP"
+        bench.create("services", body)
+        response = bench.call("PATCH", bench.path("services", "s"), {"spec": {"type": "NodePort"}},
+                              "application/merge-patch+json")  # fmt: skip
+        assert response.code == 403, response.body
+        assert used(bench)["configmaps"] == "1"  # kube-root-ca.crt
+
+
+def test_a_new_quota_counts_what_is_there() -> None:
+    with running(nodes=0) as bench:
+        bench.create("pods", pod("a"))
+        quota(bench, {"pods": "5"})
+        assert used(bench) == {"pods": "1"}
+        bench.patch("resourcequotas", "q", {"spec": {"hard": {"pods": None, "count/pods": "7"}}})
+        assert bench.status("resourcequotas", "q") == {"hard": {"count/pods": "7"}, "used": {"count/pods": "1"}}
+
+
+def test_a_dry_run_uses_nothing() -> None:
+    with running(nodes=0) as bench:
+        quota(bench, {"pods": "1"})
+        for _ in range(2):
+            response = bench.call("POST", bench.path("pods") + "?dryRun=All", pod("a"))
+            assert response.code == 201, response.body
+        bench.create("pods", pod("a"))
+
+
+def test_a_replica_set_says_why_it_stays_short_and_goes_on_when_it_may() -> None:
+    with running() as bench:
+        quota(bench, {"pods": "2"})
+        bench.create("replicasets", workload("web", 3))
+        bench.wait(lambda: bench.status("replicasets", "web").get("readyReplicas") == 2)
+        failure = condition(bench.get("replicasets", "web"), "ReplicaFailure")
+        assert failure["message"].endswith("exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2")
+        bench.patch("resourcequotas", "q", {"spec": {"hard": {"pods": "3"}}})
+        bench.wait(lambda: bench.status("replicasets", "web").get("readyReplicas") == 3, within=600)

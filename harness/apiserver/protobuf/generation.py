@@ -1,0 +1,106 @@
+"""Makes messages.json: which field of which message is which field in JSON.
+
+Run by hand when Kubernetes has a new release:
+
+    python -m harness.apiserver.protobuf.generation VERSION FOLDER...
+
+where the folders are the sources of k8s.io/api, apimachinery, apiextensions-apiserver and kube-aggregator at VERSION
+(Apache-2.0, The Kubernetes Authors). The `.proto` files tell the types on the wire; the Go structs tell the names in
+JSON, and which zero values JSON leaves out: Go writes them to the wire all the same.
+"""
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+TABLE = Path(__file__).with_name("messages.json")
+_STABLE = re.compile(
+    r"^k8s\.io\.(api\.\w+\.v\d+|apimachinery\.pkg\..+|apiextensions_apiserver\..+\.v1|kube_aggregator\..+\.v1)$"
+)
+_UNUSED = re.compile(r"\.(admission|apidiscovery|imagepolicy|testapigroup|storagemigration|lifecycle)\.|meta\.v1beta1$")
+_SCALARS = {"string": "s", "bytes": "b", "int32": "i", "int64": "i", "bool": "t", "double": "d"}
+_PACKAGE = re.compile(r"^package ([\w.]+);", re.MULTILINE)
+_MESSAGE = re.compile(r"^message (\w+) \{$(.*?)^\}$", re.MULTILINE | re.DOTALL)
+_FIELD = re.compile(r"^  (?:(optional|repeated) ([\w.]+)|map<string, ?([\w.]+)>) (\w+) = (\d+);", re.MULTILINE)
+_STRUCT = re.compile(r"^type (\w+) struct \{$(.*?)^\}$", re.MULTILINE | re.DOTALL)
+_MEMBER = re.compile(r'^\t(?:\w+\s+)?([*\[\]\w.]+)\s+`json:"([^"]*)"\s+protobuf:"\w+,(\d+),[^"]*"`', re.MULTILINE)
+_GROUP = re.compile(r'GroupName\s*=\s*"([^"]*)"')
+
+
+def table(folders: list[Path], release: str) -> dict[str, Any]:
+    """Messages and the packages that hold the kinds of each group version.
+
+    A field is written as NUMBER, then its JSON name and a word of TYPE and flags: the type is s(tring), b(ytes),
+    i(nteger), t(ruth), d(ouble) or `.MESSAGE`; the flags before it are `*` (a list), `%` (a map from strings), `?` (a
+    zero value is left out) and `^` (its fields stand in the object around it).
+    """
+    messages: dict[str, dict[str, list[str]]] = {}
+    packages: dict[str, str] = {}
+    for path in sorted(file for folder in folders for file in folder.rglob("generated.proto")):
+        text = path.read_text()
+        found = _PACKAGE.search(text)
+        package = found[1] if found else ""
+        if not _STABLE.match(package) or _UNUSED.search(package):
+            continue
+        members = _members(path.parent)
+        for name, body in _MESSAGE.findall(text):
+            if not name.endswith("List"):
+                messages[f"{package}.{name}"] = dict(_fields(package, body, members.get(name, {})))
+        group = _group(path.parent)
+        if group is not None:
+            version = path.parent.name
+            packages[f"{group}/{version}" if group else version] = package
+    return {
+        "source": f"Kubernetes {release}: k8s.io/api, apimachinery, apiextensions-apiserver, kube-aggregator",
+        "license": "Apache-2.0, The Kubernetes Authors",
+        "packages": packages,
+        "messages": messages,
+    }
+
+
+def _fields(package: str, body: str, members: dict[str, tuple[str, str]]) -> list[tuple[str, list[str]]]:
+    rows = []
+    for label, plain, mapped, proto_name, number in _FIELD.findall(body):
+        kind = plain or mapped
+        word = _SCALARS.get(kind) or "." + (kind[1:] if kind.startswith(".") else f"{package}.{kind}")
+        flags = "%" if mapped else "*" if label == "repeated" else ""
+        go, json = members.get(number, ("*", proto_name))
+        name, *options = json.split(",")
+        pointer = go.startswith("*")
+        if "inline" in options or not name:
+            flags += "^"
+        elif not flags and not pointer and ("omitempty" in options or word.startswith(".")):
+            flags += "?"
+        rows.append((number, [name or proto_name, flags + word]))
+    return rows
+
+
+def _members(folder: Path) -> dict[str, dict[str, tuple[str, str]]]:
+    """Struct → field number → its type in Go and its tag for JSON."""
+    found: dict[str, dict[str, tuple[str, str]]] = {}
+    for path in sorted(folder.glob("*.go")):
+        for name, body in _STRUCT.findall(path.read_text()):
+            found[name] = {number: (go, json) for go, json, number in _MEMBER.findall(body)}
+    return found
+
+
+def _group(folder: Path) -> str | None:
+    for place in (folder, folder.parent):
+        path = place / "register.go"
+        found = _GROUP.search(path.read_text()) if path.exists() else None
+        if found:
+            return found[1]
+    return None
+
+
+def main() -> int:
+    release, *folders = sys.argv[1:]
+    TABLE.write_bytes(orjson.dumps(table([Path(one) for one in folders], release), option=orjson.OPT_SORT_KEYS) + b"\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""Messages that are no objects in JSON: times, quantities, numbers that may be words, JSON within the message."""
+
+import base64
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import orjson
+
+from harness.apiserver.protobuf.wire import Malformed, fields, signed
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_META: Final = "k8s.io.apimachinery.pkg.apis.meta.v1"
+_CUSTOM: Final = "k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.v1"
+_TEXT: Final = 1  # IntOrString's type: 0 an integer, 1 a string
+
+
+def _members(data: bytes) -> dict[int, Any]:
+    return {number: value for number, _, value in fields(data)}
+
+
+def _moment(data: bytes) -> datetime | None:
+    """None for the zero time, which JSON leaves out."""
+    found = _members(data)
+    seconds, nanos = signed(found.get(1, 0)), signed(found.get(2, 0))
+    if not seconds and not nanos:
+        return None
+    try:
+        return _EPOCH + timedelta(seconds=seconds, microseconds=nanos // 1000)
+    except OverflowError as error:
+        raise Malformed(f"a time of {seconds} seconds: expected one between the years 1 and 9999") from error
+
+
+def _time(data: bytes) -> str | None:
+    moment = _moment(data)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ") if moment is not None else None
+
+
+def _micro_time(data: bytes) -> str | None:
+    moment = _moment(data)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if moment is not None else None
+
+
+def _quantity(data: bytes) -> str:
+    return str(_members(data).get(1, b"").decode()) or "0"
+
+
+def _int_or_string(data: bytes) -> int | str:
+    found = _members(data)
+    if found.get(1, 0) == _TEXT:
+        return str(found.get(3, b"").decode())
+    return signed(found.get(2, 0))
+
+
+def _json(data: bytes) -> Any:
+    """The JSON that a message carries as bytes; None where it carries none."""
+    raw = _members(data).get(1, b"")
+    try:
+        return orjson.loads(raw) if raw else None
+    except orjson.JSONDecodeError as error:
+        raise Malformed(f"the JSON within the message cannot be read: {error}") from error
+
+
+def _items(data: bytes) -> list[str]:
+    return [value.decode() for number, _, value in fields(data) if number == 1 and isinstance(value, bytes)]
+
+
+def _duration(data: bytes) -> str:
+    """In the words of Go's time.ParseDuration."""
+    nanos = signed(_members(data).get(1, 0))
+    seconds, rest = divmod(nanos, 10**9)
+    return f"{seconds}s" if not rest else f"{nanos}ns"
+
+
+SPECIAL: Final[Mapping[str, Callable[[bytes], Any]]] = {
+    f"{_META}.Time": _time,
+    f"{_META}.MicroTime": _micro_time,
+    f"{_META}.Duration": _duration,
+    f"{_META}.FieldsV1": _json,
+    f"{_META}.Verbs": _items,
+    "k8s.io.apimachinery.pkg.api.resource.Quantity": _quantity,
+    "k8s.io.apimachinery.pkg.runtime.RawExtension": _json,
+    "k8s.io.apimachinery.pkg.util.intstr.IntOrString": _int_or_string,
+    "k8s.io.api.authentication.v1.ExtraValue": _items,
+    "k8s.io.api.authorization.v1.ExtraValue": _items,
+    "k8s.io.api.certificates.v1.ExtraValue": _items,
+    f"{_CUSTOM}.JSON": _json,
+}
+
+# A schema, or what may stand in its place. Message → number of the schema's field, number of the other's
+CHOICES: Final[Mapping[str, tuple[int, int]]] = {
+    f"{_CUSTOM}.JSONSchemaPropsOrBool": (2, 1),
+    f"{_CUSTOM}.JSONSchemaPropsOrArray": (1, 2),
+    f"{_CUSTOM}.JSONSchemaPropsOrStringArray": (1, 2),
+}
+SCHEMA: Final = f"{_CUSTOM}.JSONSchemaProps"
+
+
+def as_base64(data: bytes) -> str:
+    """Bytes as JSON has them."""
+    return base64.b64encode(data).decode()

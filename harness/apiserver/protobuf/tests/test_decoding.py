@@ -1,0 +1,172 @@
+"""Bodies in protocol buffers give what the same objects give in JSON."""
+
+import struct
+from typing import Any
+
+import pytest
+
+from harness.apiserver.protobuf.decoding import _plan, _table, decode, message_of
+from harness.apiserver.protobuf.special import CHOICES, SPECIAL
+from harness.apiserver.protobuf.wire import Malformed
+
+Value = int | float | str | bytes
+
+
+def message(*members: tuple[int, Value]) -> bytes:
+    """A message of these fields, as Go writes it."""
+    out = b""
+    for number, value in members:
+        if isinstance(value, float):
+            out += number_of(number << 3 | 1) + struct.pack("<d", value)
+        elif isinstance(value, int):
+            out += number_of(number << 3) + number_of(value & (1 << 64) - 1)
+        else:
+            data = value.encode() if isinstance(value, str) else value
+            out += number_of(number << 3 | 2) + number_of(len(data)) + data
+    return out
+
+
+def number_of(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def envelope(api_version: str, kind: str, raw: bytes) -> bytes:
+    return b"k8s\x00" + message((1, message((1, api_version), (2, kind))), (2, raw), (3, ""), (4, ""))
+
+
+def meta(name: str) -> bytes:
+    """Metadata with all the empty strings that Go writes."""
+    return message((1, name), (2, ""), (3, ""), (4, ""), (5, ""), (6, ""), (7, 0), (8, message()))
+
+
+def quantity(text: str) -> bytes:
+    return message((1, text))
+
+
+def schema(of_type: str) -> bytes:
+    return message((5, of_type))
+
+
+def definition(root: bytes) -> bytes:
+    """A CustomResourceDefinition with this schema."""
+    return message((2, message((7, message((1, "v1"), (2, 1), (3, 0), (4, message((1, root))))))))
+
+
+_SCHEMA = definition(
+    message(
+        (5, "object"),
+        (8, message((1, b'{"a":[1]}'))),
+        (9, 1.5),
+        (20, message((1, b'"x"'))),
+        (20, message((1, b"2"))),
+        (24, message((1, schema("integer")))),
+        (29, message((1, "p"), (2, schema("string")))),
+        (30, message((1, 0))),
+        (32, message((1, "b"), (2, message((2, "c"), (2, "d"))))),
+        (33, message((1, 1), (2, schema("string")))),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "raw", "expected"),
+    [
+        pytest.param("v1", "Namespace", message((1, meta("a"))), {"metadata": {"name": "a"}},
+                     id="zero-values-that-json-omits-are-left-out"),
+        pytest.param("apps/v1", "Deployment", message((1, meta("a")), (2, message((1, 0), (5, 0), (7, 0)))),
+                     {"metadata": {"name": "a"}, "spec": {"replicas": 0}},
+                     id="a-zero-behind-a-pointer-stays-and-another-goes"),
+        pytest.param("v1", "Pod", message((2, message((2, message((1, ""), (2, "nginx")))))),
+                     {"spec": {"containers": [{"name": "", "image": "nginx"}]}},
+                     id="an-empty-string-that-json-must-have-stays"),
+        pytest.param("v1", "Pod", message((2, message((1, message((1, "v"), (2, message((2, message((1, "")))))))))),
+                     {"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}},
+                     id="an-inlined-struct-and-an-empty-object-behind-a-pointer"),
+        pytest.param("v1", "ConfigMap", message((2, message((1, "k"), (2, "w"))), (2, message((1, "empty")))),
+                     {"data": {"k": "w", "empty": ""}}, id="a-map-of-strings"),
+        pytest.param("v1", "Secret", message((2, message((1, "k"), (2, b"\xff\x00")))),
+                     {"data": {"k": "/wA="}}, id="bytes-become-base64"),
+        pytest.param("v1", "Node", message((3, message((1, message((1, "cpu"), (2, quantity("64"))))))),
+                     {"status": {"capacity": {"cpu": "64"}}}, id="a-map-of-quantities"),
+        pytest.param("policy/v1", "PodDisruptionBudget",
+                     message((2, message((1, message((1, 1), (2, 0), (3, "50%"))),
+                                         (3, message((1, 0), (2, 3), (3, "")))))),
+                     {"spec": {"minAvailable": "50%", "maxUnavailable": 3}}, id="numbers-that-may-be-words"),
+        pytest.param("coordination.k8s.io/v1", "Lease",
+                     message((2, message((1, "me"), (2, 15), (4, message((1, 1_700_000_000), (2, 123_456_000)))))),
+                     {"spec": {"holderIdentity": "me", "leaseDurationSeconds": 15,
+                               "renewTime": "2023-11-14T22:13:20.123456Z"}}, id="a-time-with-microseconds"),
+        pytest.param("v1", "Event",
+                     message((1, meta("e")), (3, "Scheduled"), (6, message((1, 1_700_000_000), (2, 0))), (7, message()),
+                             (8, 1)),
+                     {"metadata": {"name": "e"}, "reason": "Scheduled", "firstTimestamp": "2023-11-14T22:13:20Z",
+                      "count": 1}, id="a-time-and-a-zero-time"),
+        pytest.param("v1", "DeleteOptions", message((1, 0), (2, message((1, "u"))), (4, "Background")),
+                     {"gracePeriodSeconds": 0, "preconditions": {"uid": "u"}, "propagationPolicy": "Background"},
+                     id="options-belong-to-every-group"),
+        pytest.param("v1", "Pod", message((2, message((25, -5 & (1 << 64) - 1)))), {"spec": {"priority": -5}},
+                     id="a-negative-number"),
+        pytest.param("apiextensions.k8s.io/v1", "CustomResourceDefinition", _SCHEMA,
+                     {"spec": {"versions": [{"name": "v1", "served": True, "storage": False, "schema": {
+                         "openAPIV3Schema": {
+                             "type": "object", "maximum": 1.5, "default": {"a": [1]}, "enum": ["x", 2],
+                             "additionalProperties": False, "additionalItems": {"type": "string"},
+                             "items": {"type": "integer"}, "dependencies": {"b": ["c", "d"]},
+                             "properties": {"p": {"type": "string"}}}}}]}},
+                     id="a-schema-with-all-its-choices"),
+    ],
+)  # fmt: skip
+def test_decodes(api_version: str, kind: str, raw: bytes, expected: dict[str, Any]) -> None:
+    assert decode(envelope(api_version, kind, raw)) == {"apiVersion": api_version, "kind": kind, **expected}
+
+
+_POD = envelope("v1", "Pod", message((1, meta("a"))))
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        pytest.param(b"{}", "expected the four bytes", id="json-in-protobuf's-place"),
+        pytest.param(_POD[:-3], "expected", id="cut-off"),
+        pytest.param(envelope("v1", "Dog", b""), 'no kind "Dog"', id="a-kind-that-is-not"),
+        pytest.param(envelope("v1", "Pod", b"\x0b"), "wire type 3", id="a-group"),
+        pytest.param(envelope("v1", "Pod", b"\xff" * 11), "within ten bytes", id="a-number-without-an-end"),
+        pytest.param(envelope("v1", "Pod", message((1, 7))), "expected wire type 2, found 0",
+                     id="a-number-for-an-object"),
+        pytest.param(envelope("v1", "Event", message((6, message((1, 1 << 62))))), "the years 1 and 9999",
+                     id="a-time-beyond-the-calendar"),
+    ],
+)  # fmt: skip
+def test_refuses(body: bytes, words: str) -> None:
+    with pytest.raises(Malformed, match=words):
+        decode(body)
+
+
+def test_refuses_messages_nested_without_end() -> None:
+    inner = schema("object")
+    for _ in range(200):
+        inner = message((28, inner))  # not within not within not
+    with pytest.raises(Malformed, match="at most"):
+        decode(envelope("apiextensions.k8s.io/v1", "CustomResourceDefinition", definition(inner)))
+
+
+def test_every_message_that_a_field_names_is_in_the_table() -> None:
+    table = _table()["messages"]
+    assert len(table) > 500
+    known = set(SPECIAL) | set(CHOICES) | set(table)
+    missing = {
+        (name, field.name)
+        for name in table
+        for field in _plan(name).values()
+        if not field.read and field.message not in known
+    }
+    assert not missing
+
+
+@pytest.mark.parametrize("kind", ["Pod", "Binding", "Event", "Node", "Namespace", "Secret", "Service"])
+def test_core_kinds_have_a_message(kind: str) -> None:
+    assert message_of("v1", kind) == f"k8s.io.api.core.v1.{kind}"

@@ -1,0 +1,130 @@
+"""Who owns which field, through the same door as every client's request."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from harness.apiserver.assembly import build_server
+from harness.apiserver.server import ApiServer
+from scheduler.api.clock import SimClock
+from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Request, Response
+
+PODS = "/api/v1/namespaces/default/pods"
+CONTAINER = {"name": "c", "image": "nginx"}
+NODE = "/api/v1/nodes"
+
+
+@pytest.fixture
+def server() -> ApiServer:
+    return build_server(SimClock())
+
+
+def ask(server: ApiServer, method: str, path: str, body: Any = None, kind: str = "application/json") -> dict[str, Any]:
+    data = b"" if body is None else orjson.dumps(body)
+    answer = server.handle(Request(method, path, data, kind, {"user-agent": "tester/v1 (linux)", "content-type": kind}))
+    assert isinstance(answer, Response)
+    found: dict[str, Any] = orjson.loads(answer.body)
+    assert answer.code < 300, found
+    return found
+
+
+def create(server: ApiServer, *, manager: str = "") -> dict[str, Any]:
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [dict(CONTAINER)]}}
+    return ask(server, "POST", PODS + (f"?fieldManager={manager}" if manager else ""), pod)
+
+
+def owners(server: ApiServer, path: str = f"{PODS}/p") -> dict[tuple[str, str, str], dict[str, Any]]:
+    """(manager, operation, subresource) → what it owns, as the object read alone says."""
+    entries = ask(server, "GET", path)["metadata"].get("managedFields", [])
+    return {(one["manager"], one["operation"], one.get("subresource", "")): one["fieldsV1"] for one in entries}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        pytest.param("", "tester", id="the-user-agent-where-nobody-is-named"),
+        pytest.param("me", "me", id="the-field-manager-that-is-named"),
+    ],
+)
+def test_a_creator_owns_what_it_sent(server: ApiServer, given: str, expected: str) -> None:
+    create(server, manager=given)
+    found = owners(server)
+    assert list(found) == [(expected, "Update", "")]
+    spec = found[expected, "Update", ""]["f:spec"]
+    assert spec["f:containers"]['k:{"name":"c"}']["f:image"] == {}
+    assert "f:restartPolicy" in spec, "defaults are the creator's, as upstream"
+    assert "f:tolerations" not in spec, "nobody owns what admission adds"
+    assert "f:status" not in found[expected, "Update", ""]
+
+
+def test_an_updater_takes_over_what_it_changes(server: ApiServer) -> None:
+    create(server, manager="one")
+    change = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "other"}]}}
+    ask(server, "PATCH", f"{PODS}/p?fieldManager=two", change, "application/strategic-merge-patch+json")
+    found = owners(server)
+    assert "f:image" not in found["one", "Update", ""]["f:spec"]["f:containers"]['k:{"name":"c"}']
+    assert found["two", "Update", ""]["f:spec"]["f:containers"]['k:{"name":"c"}'] == {"f:image": {}}
+    assert found["two", "Update", ""]["f:metadata"]["f:labels"] == {".": {}, "f:a": {}}
+
+
+def test_a_status_has_an_owner_of_its_own(server: ApiServer) -> None:
+    create(server, manager="one")
+    for phase in ("Running", "Succeeded"):
+        ask(server, "PATCH", f"{PODS}/p/status?fieldManager=kubelet", {"status": {"phase": phase}}, MERGE_PATCH)
+    found = owners(server)
+    assert found["kubelet", "Update", "status"] == {"f:status": {"f:phase": {}}}
+    assert "f:status" not in found["one", "Update", ""]
+
+
+def test_many_writers_are_all_remembered(server: ApiServer) -> None:
+    create(server, manager="one")
+    for number in range(8):  # more than a book keeps unsettled
+        change = {"metadata": {"labels": {f"l{number}": "x"}}}
+        ask(server, "PATCH", f"{PODS}/p?fieldManager=m{number}", change, MERGE_PATCH)
+    found = owners(server)
+    for number in range(8):
+        assert f"f:l{number}" in found[f"m{number}", "Update", ""]["f:metadata"]["f:labels"]
+
+
+def test_a_write_that_changes_nothing_leaves_the_owners(server: ApiServer) -> None:
+    create(server, manager="one")
+    before = ask(server, "GET", f"{PODS}/p")
+    after = ask(server, "PUT", f"{PODS}/p?fieldManager=two", before)
+    assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+    assert ask(server, "GET", f"{PODS}/p") == before
+
+
+def test_a_patch_of_the_owners_themselves(server: ApiServer) -> None:
+    create(server, manager="one")
+    entries = ask(server, "GET", f"{PODS}/p")["metadata"]["managedFields"]
+    entries[0] |= {"manager": "renamed", "operation": "Apply"}
+    step = {"op": "replace", "path": "/metadata/managedFields", "value": entries}
+    ask(server, "PATCH", f"{PODS}/p?fieldManager=two", [step], JSON_PATCH)
+    assert list(owners(server)) == [("renamed", "Apply", "")]
+    ask(server, "PATCH", f"{PODS}/p", {"metadata": {"managedFields": [{}]}}, MERGE_PATCH)
+    assert not owners(server)
+
+
+def test_an_applier_beside_an_updater(server: ApiServer) -> None:
+    create(server, manager="one")
+    mine = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {"a": "b"}}}
+    answer = ask(server, "PATCH", f"{PODS}/p?fieldManager=me", mine, APPLY_PATCH)
+    assert answer["metadata"]["managedFields"] == ask(server, "GET", f"{PODS}/p")["metadata"]["managedFields"]
+    assert owners(server)["me", "Apply", ""] == {"f:metadata": {"f:labels": {"f:a": {}}}}
+    mine["metadata"].pop("labels")  # type: ignore[attr-defined]
+    ask(server, "PATCH", f"{PODS}/p?fieldManager=me", mine, APPLY_PATCH)
+    assert "labels" not in ask(server, "GET", f"{PODS}/p")["metadata"]
+    assert ask(server, "GET", f"{PODS}/p")["spec"]["tolerations"], "what nobody owns stays"
+
+
+def test_applying_the_same_again_writes_nothing(server: ApiServer) -> None:
+    mine = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [dict(CONTAINER)]}}
+    first = ask(server, "PATCH", f"{PODS}/p?fieldManager=me", mine, APPLY_PATCH)
+    again = ask(server, "PATCH", f"{PODS}/p?fieldManager=me", mine, APPLY_PATCH)
+    assert again["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+
+
+def test_what_the_server_adds_to_a_node_has_no_owner(server: ApiServer) -> None:
+    ask(server, "POST", f"{NODE}?fieldManager=kubelet", {"metadata": {"name": "n"}, "spec": {"podCIDR": "10.0.0.0/24"}})
+    assert owners(server, f"{NODE}/n") == {("kubelet", "Update", ""): {"f:spec": {"f:podCIDR": {}}}}

@@ -1,0 +1,93 @@
+"""Addresses and node ports of Services: given, kept, refused, given back."""
+
+from typing import Any
+
+import pytest
+
+from harness.apiserver.controllers.tests.bench import Bench, running
+
+
+def service(name: str, port: int = 80, **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"selector": {"app": name}, "ports": [{"port": port}], **spec}}
+
+
+def make(bench: Bench, name: str, **spec: Any) -> dict[str, Any]:
+    found: dict[str, Any] = bench.create("services", service(name, **spec))["spec"]
+    return found
+
+
+def test_each_gets_its_own_and_the_same_in_every_run() -> None:
+    seen = []
+    for _ in range(2):
+        with running(nodes=0) as bench:
+            seen.append([make(bench, name)["clusterIP"] for name in ("a", "b", "c")])
+    assert seen[0] == seen[1] == ["10.96.1.0", "10.96.1.1", "10.96.1.2"]
+
+
+def test_what_is_set_beside_the_address() -> None:
+    with running(nodes=0) as bench:
+        spec = make(bench, "a")
+        assert spec["clusterIPs"] == [spec["clusterIP"]]
+        assert (spec["ipFamilies"], spec["ipFamilyPolicy"]) == (["IPv4"], "SingleStack")
+        headless = make(bench, "b", clusterIP="None")
+        assert headless["clusterIPs"] == ["None"]
+        external = bench.create(
+            "services", {"metadata": {"name": "c"}, "spec": {"type": "ExternalName", "externalName": "x.org"}}
+        )
+        assert "clusterIP" not in external["spec"]
+
+
+@pytest.mark.parametrize(
+    ("address", "problem"),
+    [
+        pytest.param("10.96.0.10", "provided IP is already allocated", id="taken"),
+        pytest.param(
+            "192.168.0.1",
+            "the provided IP (192.168.0.1) is not in the valid range. The range of valid IPs is 10.96.0.0/12",
+            id="elsewhere",
+        ),
+    ],
+)
+def test_an_address_that_cannot_be_had(address: str, problem: str) -> None:
+    with running(nodes=0) as bench:
+        assert make(bench, "a", clusterIP="10.96.0.10")["clusterIP"] == "10.96.0.10"
+        refused = bench.create("services", service("b", clusterIP=address), code=422)
+        asked = f'spec.clusterIPs: Invalid value: ["{address}"]'
+        assert refused["message"] == f'Service "b" is invalid: {asked}: failed to allocate IP {address}: {problem}'
+
+
+def test_a_replacement_that_does_not_know_the_address_keeps_it() -> None:
+    with running(nodes=0) as bench:
+        before = make(bench, "a", type="NodePort")
+        response = bench.call("PUT", bench.path("services", "a"), service("a", type="NodePort"))
+        assert response.code == 200, response.body
+        after = bench.get("services", "a")["spec"]
+        assert after["clusterIP"] == before["clusterIP"]
+        assert after["ports"][0]["nodePort"] == before["ports"][0]["nodePort"]
+
+
+def test_an_address_comes_back_when_the_service_goes() -> None:
+    with running(nodes=0) as bench:
+        make(bench, "a", clusterIP="10.96.0.10")
+        bench.delete("services", "a")
+        assert make(bench, "b", clusterIP="10.96.0.10")["clusterIP"] == "10.96.0.10"
+
+
+def test_node_ports() -> None:
+    with running(nodes=0) as bench:
+        assert make(bench, "a", type="NodePort")["ports"][0]["nodePort"] == 30086
+        assert make(bench, "b", type="LoadBalancer")["ports"][0]["nodePort"] == 30087
+        assert "nodePort" not in make(bench, "c")["ports"][0]
+        taken = service("d", type="NodePort", ports=[{"port": 80, "nodePort": 30086}])
+        refused = bench.create("services", taken, code=422)
+        assert "spec.ports[0].nodePort: Invalid value: 30086: provided port is already allocated" in refused["message"]
+        outside = service("e", type="NodePort", ports=[{"port": 80, "nodePort": 80}])
+        refused = bench.create("services", outside, code=422)
+        assert "provided port is not in the valid range. The range of valid ports is 30000-32767" in refused["message"]
+
+
+def test_a_dry_run_takes_nothing() -> None:
+    with running(nodes=0) as bench:
+        response = bench.call("POST", bench.path("services") + "?dryRun=All", service("a"))
+        assert b"10.96.1.0" in response.body
+        assert make(bench, "b")["clusterIP"] == "10.96.1.0"

@@ -1,0 +1,123 @@
+"""How many pods of a kind are on each node, for every kind that some plugin has asked about, kept pod by pod."""
+
+from collections import OrderedDict
+
+import numpy as np
+
+from scheduler.api.core import Pod
+from scheduler.cache.cache import Cache
+from scheduler.cache.columns import Ints
+from scheduler.cache.matching import LabelIndex, LabelPair, Namespaces, PodMatcher
+from scheduler.framework.nodeinfo import PodInfo
+from scheduler.framework.points import Listener
+
+KEPT_CELLS = 50_000_000  # tallies times nodes, 8 bytes each; beyond, those not asked for the longest are dropped
+FEWEST_TALLIES = 64  # but so many are kept in any case
+
+
+class Tally:
+    """Pods that all of `matchers` mean, a count for each row; with `staying`, those not being deleted."""
+
+    __slots__ = ("_hash", "matchers", "rows", "staying", "total")
+
+    def __init__(self, matchers: tuple[PodMatcher, ...], *, staying: bool) -> None:
+        self.matchers = matchers
+        self.staying = staying
+        self.rows: Ints = np.zeros(0, np.int64)
+        self.total = 0
+        self._hash = hash((matchers, staying))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tally) and (self.matchers, self.staying) == (other.matchers, other.staying)
+
+    def matches(self, pod: Pod, known: Namespaces) -> bool:
+        if self.staying and pod.deleting:
+            return False
+        return all(matcher.matches(pod, known) for matcher in self.matchers)
+
+    def needs(self) -> list[LabelPair] | None:
+        found = (matcher.needs() for matcher in self.matchers)
+        return next((pairs for pairs in found if pairs is not None), None)
+
+    def count(self, row: int, change: int, capacity: int) -> None:
+        if len(self.rows) < capacity:
+            self.rows = np.concatenate([self.rows, np.zeros(capacity - len(self.rows), np.int64)])
+        self.rows[row] += change
+        self.total += change
+
+
+class Tallies(Listener):
+    """All tallies of one scheduler."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._known: OrderedDict[Tally, Tally] = OrderedDict()
+        self._index: LabelIndex[Tally] = LabelIndex()
+        self._counted: dict[str, list[Tally]] = {}  # by pod uid: where it is counted
+        cache.listen(self)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, *matchers: PodMatcher, staying: bool = False) -> Tally:
+        """The tally of the pods that all of these mean, counted now if nobody has asked for it before."""
+        asked = Tally(matchers, staying=staying)
+        found = self._known.get(asked)
+        if found is None:
+            found = self._known[asked] = asked
+            self._count_all(found)
+            self._index.add(found)
+            if len(self._known) > FEWEST_TALLIES and len(self._known) * self._cache.columns.capacity > KEPT_CELLS:
+                self._drop(next(iter(self._known)))
+        else:
+            self._known.move_to_end(found)
+        capacity = self._cache.columns.capacity
+        if len(found.rows) < capacity:
+            found.count(0, 0, capacity)
+        return found
+
+    def _count_all(self, tally: Tally) -> None:
+        for node in self._cache.nodes.values():
+            for info in node.pods.values():
+                if tally.matches(info.pod, self._cache.namespaces):
+                    tally.count(node.row, 1, self._cache.columns.capacity)
+                    self._counted.setdefault(info.uid, []).append(tally)
+
+    def _drop(self, tally: Tally) -> None:
+        del self._known[tally]
+        self._index.discard(tally)
+        for uid in [uid for uid, tallies in self._counted.items() if tally in tallies]:
+            self._counted[uid].remove(tally)
+
+    def pod_placed(self, info: PodInfo) -> None:
+        if not len(self._index):
+            return
+        found = list(self._index.find(info.pod, self._cache.namespaces))
+        if found:
+            self._counted[info.uid] = found
+            self._change(info, found, 1)
+
+    def pod_gone(self, info: PodInfo) -> None:
+        found = self._counted.pop(info.uid, None)
+        if found:
+            self._change(info, found, -1)
+
+    def pod_changed(self, info: PodInfo, before: Pod) -> None:  # noqa: ARG002
+        self.pod_gone(info)
+        self.pod_placed(info)
+
+    def namespace_changed(self, name: str) -> None:
+        for node in self._cache.nodes.values():
+            for info in node.pods.values():
+                if info.pod.metadata.namespace == name:
+                    self.pod_changed(info, info.pod)
+
+    def _change(self, info: PodInfo, tallies: list[Tally], change: int) -> None:
+        columns = self._cache.columns
+        row = columns.rows[info.node_name]
+        for tally in tallies:
+            tally.count(row, change, columns.capacity)
+        self._cache.stirs += 1

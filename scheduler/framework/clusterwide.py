@@ -1,0 +1,152 @@
+"""One cycle of a pod about which plugins of scope CLUSTER have something to say.
+
+Their verdicts depend on what is elsewhere in the cluster, so nothing of them is kept: each is asked once for all nodes.
+What they count over nodes they keep themselves, pod by pod, so that the question costs a few passes over arrays.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+
+from scheduler.api.core import Pod
+from scheduler.cache.columns import TIE_BITS, Batch, Bools, Ints, NodeColumns
+from scheduler.framework.nodeinfo import NodeInfo
+from scheduler.framework.points import Filter, FilterColumns, Plugin, Score, ScoreColumns
+from scheduler.framework.rules import ClassRules
+from scheduler.framework.state import SKIPPED, CycleState, StateKey
+from scheduler.framework.status import SUCCESS, Status
+
+_INFEASIBLE = -(1 << 62)
+
+WIDE: StateKey[bool] = StateKey("framework/cluster-wide")  # the cycle had plugins of scope CLUSTER in it
+
+
+class _Verdict:
+    """What one filter says of all rows."""
+
+    def __init__(self, name: str, codes: Ints, status: Callable[[int], Status]) -> None:
+        self.name = name
+        self.codes = codes
+        self.status = status
+
+
+class Cycle:
+    """Runs the PreFilters and Filters of the plugins concerned at once; Scores when asked to.
+
+    `rejected`: a PreFilter's verdict that no node need be looked at.
+    """
+
+    def __init__(
+        self,
+        columns: NodeColumns,
+        rules: ClassRules,
+        pod: Pod,
+        state: CycleState,
+        *,
+        concerned: list[Plugin],
+        node: Callable[[int], NodeInfo],
+    ) -> None:
+        self._columns = columns
+        self._rules = rules
+        self._pod = pod
+        self._state = state
+        self._node = node
+        self._asked = {plugin.name for plugin in concerned}
+        self._verdicts: list[_Verdict] = []
+        self.rejected: Status | None = None
+        state[WIDE] = True
+        state[SKIPPED] = state[SKIPPED] - self._asked
+        self._pre_filter()
+        if self.rejected is None:
+            everything = Batch(columns, None)
+            for plugin in rules.cycle_filters:
+                if plugin.name not in state[SKIPPED]:
+                    self._verdicts.append(self._judged(plugin, everything))
+
+    def _pre_filter(self) -> None:
+        skipped: set[str] = set()
+        allowed: frozenset[str] | None = None
+        allowed_by: list[str] = []
+        for plugin in self._rules.cycle_pre_filters:
+            if plugin.name not in self._asked:
+                continue
+            status = plugin.pre_filter(self._state, self._pod)
+            if status.skipped:
+                skipped.add(plugin.name)
+            elif not status.ok:
+                self.rejected = status.by(plugin.name)
+                return
+            elif status.nodes is not None:
+                allowed = status.nodes if allowed is None else allowed & status.nodes
+                allowed_by.append(plugin.name)
+        self._state[SKIPPED] = self._state[SKIPPED] | skipped
+        if allowed is not None:
+            names, left_over = self._columns.names, allowed
+            codes = np.fromiter((name not in left_over for name in names), np.int64, self._columns.count)
+            status = outside(allowed_by)
+            self._verdicts.append(_Verdict("", codes, lambda _: status))
+
+    def _judged(self, plugin: Filter, batch: Batch) -> _Verdict:
+        if isinstance(plugin, FilterColumns) and plugin.columnar(self._state):
+            found = plugin.rejections(plugin.stack([self._state]), batch)
+            if found is not None:
+                return _Verdict(plugin.name, *found)
+        statuses = [SUCCESS]
+        codes = np.zeros(batch.size, np.int64)
+        for row in np.flatnonzero(batch.pick(self._columns.known)).tolist():
+            status = plugin.filter(self._state, self._pod, self._node(row))
+            if not status.ok:
+                codes[row] = len(statuses)
+                statuses.append(status)
+        return _Verdict(plugin.name, codes, statuses.__getitem__)
+
+    def narrowed(self, key: Ints) -> Ints:
+        """A copy of `key` [row] in which what these plugins reject is no option."""
+        key = key.copy()
+        for verdict in self._verdicts:
+            key[verdict.codes != 0] = _INFEASIBLE
+        return key
+
+    def add_scores(self, key: Ints) -> None:
+        """Add the weighted scores of the nodes that are feasible by `key`."""
+        rows = np.flatnonzero(key >= 0)
+        for plugin, weight in self._rules.cycle_scores:
+            if plugin.name not in self._asked or not plugin.pre_score(self._state, self._pod):
+                continue
+            raw = self._raw(plugin, Batch(self._columns, rows))
+            if raw is not None:
+                key[rows] += plugin.normalize(self._state, raw) * weight << TIE_BITS
+
+    def _raw(self, plugin: Score, batch: Batch) -> Ints | None:
+        if isinstance(plugin, ScoreColumns) and plugin.columnar_scores(self._state):
+            scores = plugin.scores(plugin.stack_scores([self._state]), batch)
+            return None if scores is None else scores[0]
+        nodes = [self._node(int(row)) for row in batch.rows]
+        plugin.survey(self._state, self._pod, nodes)
+        return np.fromiter((plugin.score(self._state, self._pod, node) for node in nodes), np.int64, batch.size)
+
+    def overrides(self, order: Mapping[str, int], kept: Callable[[int], Status], known: Bools) -> dict[int, Status]:
+        """Statuses of the rows that these plugins are the first to reject, plugins taken in `order` (R17).
+
+        `kept` says what the others have to say of a row.
+        """
+        statuses: dict[int, Status] = {}
+        for verdict in self._verdicts:
+            place = order.get(verdict.name, -1)
+            signed: dict[int, Status] = {}
+            for row in np.flatnonzero(verdict.codes).tolist():
+                if row in statuses or not known[row]:
+                    continue
+                other = kept(row)
+                if not other.ok and order.get(other.plugin, -1) < place:
+                    continue
+                code = int(verdict.codes[row])
+                if code not in signed:
+                    signed[code] = verdict.status(code).by(verdict.name)
+                statuses[row] = signed[code]
+        return statuses
+
+
+def outside(plugins: Iterable[str]) -> Status:
+    """What nodes that a PreFilter left out count as (R13)."""
+    return Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins))}]")

@@ -1,0 +1,123 @@
+"""Which devices of a node one part of a request may choose from, and whether one of them suits it."""
+
+from typing import NamedTuple
+
+from scheduler.api.requests import Amounts
+from scheduler.framework.status import Status
+from scheduler.plugins.deviceshare.request import TypeRequest
+from scheduler.plugins.deviceshare.shares import Function
+from scheduler.plugins.deviceshare.states import DeviceState, Slot, Template
+
+
+class Pick(NamedTuple):
+    """A device that is chosen: the number of its slot, and what comes with it."""
+
+    number: int
+    function: Function | None = None
+    template: str = ""
+
+
+def missing(template: Template, request: TypeRequest) -> Status | None:
+    """Why no state of these devices can satisfy the request (R14 to R16); None if one might."""
+    slots = template.by_type.get(request.type, [])
+    if not slots or not count(template, request):
+        return Status.unresolvable(f"Insufficient {request.type} devices")
+    if request.hint.vf_selector is not None and not any(template.slots[number].groups for number in slots):
+        return Status.unresolvable(f"Insufficient {request.type} VirtualFunctions")
+    return None
+
+
+def count(template: Template, request: TypeRequest) -> int:
+    """How many devices it takes: a number, or all that the hint selects, healthy or not (R14)."""
+    return len(selected(template, request)) if request.everyone else request.count
+
+
+def selected(template: Template, request: TypeRequest) -> list[int]:
+    """Slots with the labels that the hint asks for, by minor."""
+    slots = template.by_type.get(request.type, [])
+    selector = request.hint.selector
+    if selector is None:
+        return slots
+    found = template.narrowed.get(request)
+    if found is None:
+        found = template.narrowed[request] = [
+            number for number in slots if selector.matches(dict(template.slots[number].labels))
+        ]
+    return found
+
+
+def candidates(state: DeviceState, request: TypeRequest) -> list[int]:
+    """`selected` on the right NUMA nodes; for whole PCIe switches only where nothing of the type is used (R23, R24)."""
+    slots = selected(state.template, request)
+    if request.numa is not None:
+        slots = [number for number in slots if _on(state.template.slots[number], request.numa)]
+    if not request.hint.whole_switches:
+        return slots
+    places = [state.template.slots[number].place for number in state.slots(request.type)]
+    shared = {
+        place.pcie
+        for number, place in zip(state.slots(request.type), places, strict=True)
+        if place is not None and (state.touched(number) or not state.frees[number])
+    }
+    return [number for number in slots if (place := state.template.slots[number].place) and place.pcie not in shared]
+
+
+def _on(slot: Slot, numa: frozenset[int]) -> bool:
+    """A device of which no NUMA node is known passes for one on any; one of which nothing is known does not."""
+    return slot.place is not None and (slot.place.numa < 0 or slot.place.numa in numa)
+
+
+def suits(state: DeviceState, number: int, request: TypeRequest) -> bool:
+    """Whether so much of the device is free, and a virtual function if one is asked for."""
+    return has_room(state, number, request) and (
+        request.hint.vf_selector is None or free_function(state, number, request) is not None
+    )
+
+
+def has_room(state: DeviceState, number: int, request: TypeRequest) -> bool:
+    """Whether so much of a healthy device is free."""
+    free = state.frees[number]
+    if not free:
+        return False
+    for name, value in request.each:  # noqa: SIM110 a generator here costs more than all the rest
+        if free.get(name, 0) < value:
+            return False
+    return True
+
+
+def free_function(state: DeviceState, number: int, request: TypeRequest) -> Function | None:
+    """The free virtual function with the smallest bus address in a group that the hint selects (R48)."""
+    selector = request.hint.vf_selector
+    slot: Slot = state.template.slots[number]
+    if selector is None or not slot.groups:
+        return None
+    taken = {bus for where, bus in state.functions if where == number}
+    return min(
+        (
+            one
+            for group in slot.groups
+            if selector.matches(dict(group.labels))
+            for one in group.functions
+            if one.bus not in taken
+        ),
+        default=None,
+    )
+
+
+def pick(state: DeviceState, number: int, request: TypeRequest, template: str = "") -> Pick:
+    return Pick(
+        number, free_function(state, number, request) if request.hint.vf_selector is not None else None, template
+    )
+
+
+def sums(state: DeviceState, request: TypeRequest) -> tuple[Amounts, Amounts]:
+    """Total and free over the devices that the hint selects."""
+    if request.hint.selector is None:
+        return state.sums(request.type)
+    total: Amounts = {}
+    free: Amounts = {}
+    for number in selected(state.template, request):
+        for name, value in state.template.totals[number].items():
+            total[name] = total.get(name, 0) + value
+            free[name] = free.get(name, 0) + state.frees[number][name]
+    return total, free

@@ -1,0 +1,152 @@
+"""What a pod's annotations say of the devices it wants: which, how many, and how near to each other.
+
+Keys and values are Koordinator's (apis/extension/device_share.go); what cannot be understood is refused before any node
+is looked at.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from scheduler.api.device import (
+    DEVICE_ALLOCATE_HINT,
+    DEVICE_JOINT_ALLOCATE,
+    DEVICE_TYPES,
+    GPU_PARTITION_SPEC,
+    DeviceHint,
+    DeviceType,
+    JointAllocate,
+    PartitionSpec,
+)
+from scheduler.api.quantity import QuantityError, amount
+from scheduler.api.wire import LabelSelector
+
+ANNOTATIONS = (DEVICE_ALLOCATE_HINT, DEVICE_JOINT_ALLOCATE, GPU_PARTITION_SPEC)
+
+NODE_LEVEL, NUMA_LEVEL, PCIE_LEVEL, DEVICE_LEVEL = 1, 2, 3, 4
+_LEVELS = {"Node": NODE_LEVEL, "NUMANode": NUMA_LEVEL, "PCIe": PCIE_LEVEL, "Device": DEVICE_LEVEL}
+_SET_OPERATORS = frozenset({"In", "NotIn"})
+_BARE_OPERATORS = frozenset({"Exists", "DoesNotExist"})
+
+T = TypeVar("T")
+
+
+class InvalidHintError(ValueError):
+    """An annotation says nothing that can be followed; the text is the reason as Koordinator gives it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypeHint:
+    """`device-allocate-hint` for one device type."""
+
+    selector: LabelSelector | None = None  # only devices with such labels
+    vf_selector: LabelSelector | None = None  # each device must yield a virtual function of such a group
+    apply_for_all: bool = False
+    requests_as_count: bool = False
+    scope: int | None = None  # the widest scope all GPUs must share, by level; None: it does not matter
+    whole_devices: bool = False  # exclusivePolicy DeviceLevel
+    whole_switches: bool = False  # exclusivePolicy PCIeLevel
+
+
+NO_HINT = TypeHint()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionWish:
+    """`gpu-partition-spec`; a pod that has one wants the partition table kept to."""
+
+    restricted: bool = False  # only partitions of the best allocation score
+    bandwidth: int = 0  # of the ring, in units of the quantity; 0: any
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """All that annotations say."""
+
+    hints: Mapping[str, TypeHint]
+    joint: tuple[str, ...] = ()  # types that should share a PCIe switch, the first one leads
+    same_pcie: bool = False  # they must
+    partition: PartitionWish | None = None
+
+    def hint(self, device_type: DeviceType) -> TypeHint:
+        return self.hints.get(device_type, NO_HINT)
+
+
+NO_WORDS = Words({})
+
+
+def read(annotations: Mapping[str, str]) -> Words:
+    """A pod's wishes (R13).
+
+    Raises:
+        InvalidHintError: one of the annotations is not what it should be.
+    """
+    if not any(name in annotations for name in ANNOTATIONS):
+        return NO_WORDS
+    hints = _decoded(annotations, DEVICE_ALLOCATE_HINT, dict[str, DeviceHint], "DeviceAllocateHint") or {}
+    joint = _decoded(annotations, DEVICE_JOINT_ALLOCATE, JointAllocate, "DeviceJointAllocate") or JointAllocate()
+    wish = _decoded(annotations, GPU_PARTITION_SPEC, PartitionSpec, "GPUPartitionSpec")
+    return Words(
+        {kind: _hint(kind, hint) for kind, hint in hints.items() if kind in DEVICE_TYPES},
+        joint.device_types,
+        joint.required_scope == "SamePCIe",
+        _wish(wish) if wish is not None else None,
+    )
+
+
+def _decoded(annotations: Mapping[str, str], name: str, kind: type[T], spoken: str) -> T | None:
+    text = annotations.get(name)
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.DecodeError as error:
+        raise InvalidHintError(f"invalid {spoken} annotation, err: {error}") from error
+
+
+def _hint(kind: str, hint: DeviceHint) -> TypeHint:
+    for selector, name in ((hint.selector, "Selector"), (hint.vf_selector, "VFSelector")):
+        wrong = _wrong(selector) if selector is not None else ""
+        if wrong:
+            raise InvalidHintError(f"invalid {name} of DeviceHint, deviceType: {kind}, err: {wrong}")
+    return TypeHint(
+        hint.selector,
+        hint.vf_selector,
+        hint.allocate_strategy == "ApplyForAll",
+        hint.allocate_strategy == "RequestsAsCount",
+        _LEVELS.get(hint.required_topology_scope, 0) if hint.required_topology_scope else None,
+        hint.exclusive_policy == "DeviceLevel",
+        hint.exclusive_policy == "PCIeLevel",
+    )
+
+
+def _wrong(selector: LabelSelector) -> str:
+    """What the API machinery would not take of a selector; "" if it takes it."""
+    for one in selector.match_expressions:
+        if one.operator not in _SET_OPERATORS | _BARE_OPERATORS:
+            return f'"{one.operator}" is not a valid label selector operator'
+        if one.operator in _SET_OPERATORS and not one.values:
+            return f"key {one.key}: for 'in', 'notin' operators, values set can't be empty"
+        if one.operator in _BARE_OPERATORS and one.values:
+            return f"key {one.key}: values set must be empty for exists and does not exist"
+    return ""
+
+
+def _wish(spec: PartitionSpec) -> PartitionWish:
+    try:
+        bandwidth = amount("ringBusBandwidth", spec.ring_bus_bandwidth) if spec.ring_bus_bandwidth != "" else 0
+    except QuantityError as error:
+        raise InvalidHintError(f"invalid GPUPartitionSpec annotation, err: {error}") from error
+    return PartitionWish(spec.allocate_policy == "Restricted", bandwidth)
+
+
+def survivors(words: Words, requested: Sequence[DeviceType]) -> tuple[DeviceType, ...]:
+    """Types that are allocated jointly, the leading one first; none if the pod asks for one type alone (R17, R50)."""
+    if len(requested) < 2:
+        return ()
+    return tuple(
+        kind for name in dict.fromkeys(words.joint) for kind in requested
+        if kind == name and not words.hint(kind).apply_for_all
+    )  # fmt: skip

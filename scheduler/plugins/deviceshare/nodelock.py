@@ -1,0 +1,92 @@
+"""One pod at a time where a device plugin reads the marks of one pod only: a lock in an annotation of the node (R73).
+
+The scheduler locks, the plugin unlocks. A lock counts from the moment it is decided, before the node object shows it.
+"""
+
+from collections.abc import Mapping
+
+from scheduler.api.clock import from_rfc3339, rfc3339
+from scheduler.api.core import Node, Pod
+from scheduler.framework.handle import Handle
+from scheduler.framework.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.points import Listener
+
+EXPIRES_AFTER = 300.0  # seconds
+
+
+class LockedError(ValueError):
+    """The node is not to be had now; the text is the reason as Koordinator gives it."""
+
+
+class NodeLocks(Listener):
+    """Locks of all nodes, by the annotation's name."""
+
+    def __init__(self) -> None:
+        self._decided: dict[str, dict[str, str]] = {}  # by node: annotations that its object does not show yet
+
+    @staticmethod
+    def of(handle: Handle) -> "NodeLocks":
+        """The one of this scheduler."""
+
+        def make() -> NodeLocks:
+            locks = NodeLocks()
+            handle.cache.listen(locks)
+            return locks
+
+        return handle.shared(NodeLocks, make)
+
+    def take(self, node: NodeInfo, name: str, pod: Pod, now: float) -> str:
+        """The value to write into the annotation `name`; `now` is in seconds since 1970.
+
+        Raises:
+            LockedError: somebody else has it, or the annotation is not one of ours.
+        """
+        held = self._decided.get(node.name, {}).get(name) or node.known.metadata.annotations.get(name, "")
+        if held:
+            _check(held, node, pod, now)
+        value = f"{rfc3339(now)},{pod.metadata.namespace},{pod.metadata.name}"
+        self._decided.setdefault(node.name, {})[name] = value
+        return value
+
+    def give_back(self, node_name: str, pod: Pod) -> None:
+        """The pod is not coming after all. What the node object shows already is left to `take`, which sees that."""
+        decided = self._decided.get(node_name, {})
+        for name in [name for name, value in decided.items() if value.endswith(f",{_owner(pod)}")]:
+            del decided[name]
+
+    def node_set(self, node: Node, before: Node | None) -> None:
+        decided = self._decided.get(node.name)
+        if decided:
+            shown = _same(decided, node.metadata.annotations)
+            for name in shown:
+                del decided[name]
+            if not decided:
+                del self._decided[node.name]
+
+    def pod_placed(self, info: PodInfo) -> None:
+        """Pods do not matter here."""
+
+    def pod_gone(self, info: PodInfo) -> None:
+        """Likewise: a lock whose pod is gone is found out when the next one comes."""
+
+
+def _same(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
+    return [name for name, value in one.items() if other.get(name) == value]
+
+
+def _owner(pod: Pod) -> str:
+    return f"{pod.metadata.namespace},{pod.metadata.name}"
+
+
+def _check(held: str, node: NodeInfo, pod: Pod, now: float) -> None:
+    """Raise if a lock keeps `pod` out; it does not if it is old, its own, or of a pod that is not there."""
+    parts = held.split(",")
+    try:
+        since = from_rfc3339(parts[0])
+        namespace, name = parts[1:]
+    except ValueError as error:
+        raise LockedError(f'failed to lock node: invalid node lock value "{held}"') from error
+    mine = f"{namespace},{name}" == _owner(pod)
+    there = any(info.key == f"{namespace}/{name}" for info in node.pods.values())
+    if not mine and there and now - since <= EXPIRES_AFTER:
+        raise LockedError(f'failed to lock node: node "{node.name}" has been locked')

@@ -1,0 +1,80 @@
+"""Which NUMA nodes would do for a pod's devices, for whoever aligns devices, CPUs and memory (R55 to R58)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from scheduler.framework.status import Status
+from scheduler.plugins.deviceshare.allocator import trial, weighed
+from scheduler.plugins.deviceshare.candidates import count, selected
+from scheduler.plugins.deviceshare.gpus import Policy
+from scheduler.plugins.deviceshare.request import DeviceRequest
+from scheduler.plugins.deviceshare.shares import Shares
+from scheduler.plugins.deviceshare.states import Choice, DeviceState, Template
+
+SAME_CARDS_SCORE = 500  # above all that CPUs can score: the cards come first
+
+TOO_FEW_THERE = Status.unresolvable("Insufficient NUMA Scoped Devices")
+NOWHERE = Status.unschedulable("Designated Allocation Lack NUMA Node ID")
+
+Mask = frozenset[int]  # of NUMA node ids
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """These NUMA nodes would do; preferred are the smallest sets."""
+
+    mask: Mask
+    preferred: bool
+    score: int
+
+
+def hints(state: DeviceState, request: DeviceRequest, policy: Policy) -> Mapping[str, Sequence[Hint]] | Status:
+    """For each requested type every set of NUMA nodes that holds all devices of the pod, smallest first.
+
+    Or why all of them together do not.
+    """
+    ids = sorted({slot.place.numa for slot in state.template.slots if slot.place is not None and slot.place.numa >= 0})
+    if not ids:
+        return {}
+    everywhere = _try(state, request, frozenset(ids), policy)
+    if isinstance(everywhere, Status):
+        return everywhere
+    best = _cards(everywhere.holding.shares)
+    feasible: list[tuple[Mask, int]] = []
+    for size in range(1, len(ids) + 1):
+        for chosen in combinations(ids, size):
+            found = _try(state, request, frozenset(chosen), policy)
+            if not isinstance(found, Status):
+                feasible.append((frozenset(chosen), SAME_CARDS_SCORE * (_cards(found.holding.shares) == best)))
+    least = len(feasible[0][0])
+    listed = [Hint(mask, len(mask) == least, score) for mask, score in feasible]
+    return {one.type: listed for one in weighed(state.template, request)}
+
+
+def _try(state: DeviceState, request: DeviceRequest, mask: Mask, policy: Policy) -> Choice | Status:
+    for one in weighed(state.template, request):
+        there = [
+            number
+            for number in selected(state.template, one)
+            if (place := state.template.slots[number].place) is not None and place.numa in mask
+        ]
+        if there and len(there) < count(state.template, one):
+            return TOO_FEW_THERE
+    return trial(state, request, policy, mask)
+
+
+def _cards(shares: Shares) -> set[int]:
+    return {share.minor for share in shares if share.type == "gpu"}
+
+
+def designated(template: Template, shares: Iterable[tuple[str, int]]) -> Hint | Status:
+    """The hint for devices that are settled already, given by type and minor."""
+    mask: set[int] = set()
+    for where in shares:
+        number = template.index.get(where)
+        place = template.slots[number].place if number is not None else None
+        if place is None or place.numa < 0:
+            return NOWHERE
+        mask.add(place.numa)
+    return Hint(frozenset(mask), True, SAME_CARDS_SCORE)

@@ -1,0 +1,68 @@
+"""Devices taken from a list by score: all NICs and FPGAs, and GPUs where nothing better is known (R47 to R49)."""
+
+from collections.abc import Callable, Iterable
+
+from scheduler.plugins.deviceshare.candidates import Pick, candidates, free_function, has_room, pick
+from scheduler.plugins.deviceshare.request import TypeRequest
+from scheduler.plugins.deviceshare.scoring import Scorer
+from scheduler.plugins.deviceshare.states import DeviceState
+
+Ranked = tuple[int, int]  # the score, negative, and the number of a slot; slots are in the order of their minors
+
+
+def take(
+    state: DeviceState,
+    request: TypeRequest,
+    scorer: Scorer,
+    desired: int,
+    *,
+    near: frozenset[str] = frozenset(),
+    template: str = "",
+) -> list[Pick] | None:
+    """The best `desired` devices, or one for each PCIe switch in `near` if those are more; None if too few suit.
+
+    Devices on those switches come first, by turns.
+    """
+    scores: dict[tuple[int, tuple[int, ...]], int] = {}  # devices alike score alike
+    ranked: list[Ranked] = []
+    functions = request.hint.vf_selector is not None
+    totals, used = state.template.totals, state.used
+    for number in candidates(state, request):
+        alike = (id(totals[number]), used[number])
+        score = scores.get(alike)
+        if score is None:
+            fits = has_room(state, number, request)
+            score = scorer.score(totals[number], state.frees[number], request.amounts) if fits else -1
+            scores[alike] = score
+        if score >= 0 and (not functions or free_function(state, number, request) is not None):
+            ranked.append((-score, number))
+    if len(ranked) < desired:
+        return None
+    ranked.sort()
+    order = [number for _, number in ranked]
+    if near:
+        order = by_turns(ranked, near, lambda number: _switch(state, number))
+    return [pick(state, number, request, template) for number in order[: max(desired, len(near))]]
+
+
+def _switch(state: DeviceState, number: int) -> str | None:
+    place = state.template.slots[number].place
+    return place.pcie if place is not None else None
+
+
+def by_turns(ranked: Iterable[Ranked], near: frozenset[str], switch: Callable[[int], str | None]) -> list[int]:
+    """The best device of every switch in `near`, then the second of each, and so on; all others come last.
+
+    Within a turn, and among the others, the order is that of `ranked`, which is sorted.
+    """
+    turns: dict[str, int] = dict.fromkeys(near, 0)
+    keyed: list[tuple[int, Ranked]] = []
+    rest: list[int] = []
+    for one in ranked:
+        where = switch(one[1])
+        if where in turns:
+            keyed.append((turns[where], one))
+            turns[where] += 1
+        else:
+            rest.append(one[1])
+    return [number for _, (_, number) in sorted(keyed)] + rest

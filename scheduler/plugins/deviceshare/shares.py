@@ -1,0 +1,107 @@
+"""What a pod has of devices, and how its annotation says so."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from scheduler.api.device import RENAMED, Allocations
+from scheduler.api.quantity import amount, text
+from scheduler.api.requests import Amounts
+from scheduler.api.wire import to_json
+
+
+class Function(NamedTuple):
+    """An SR-IOV virtual function of a NIC; those of one device are told apart by bus address."""
+
+    bus: str
+    minor: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """So much of one device."""
+
+    type: str
+    minor: int
+    amounts: tuple[tuple[str, int], ...]
+    functions: tuple[Function, ...] = ()
+    template: str = ""  # the vendor's name for a slice of this size
+
+
+Shares = tuple[Share, ...]
+
+
+def shares_of(allocations: Allocations) -> Shares:
+    """An annotation's allocations as bookings.
+
+    Raises:
+        QuantityError: an amount is not a quantity.
+    """
+    return tuple(
+        Share(
+            device_type,
+            one.minor,
+            tuple(
+                sorted((RENAMED.get(name, name), amount(name, quantity)) for name, quantity in one.resources.items())
+            ),
+            tuple(Function(vf.bus_id, vf.minor) for vf in one.extension.vfs) if one.extension is not None else (),
+            one.extension.gpu_shared_resource_template if one.extension is not None else "",
+        )
+        for device_type, entries in allocations.items()
+        for one in entries
+    )
+
+
+class Holding:
+    """What a pod has of devices. All pods that got the same in the same state share one."""
+
+    __slots__ = ("_pieces", "amounts", "rises", "shares")
+
+    def __init__(self, shares: Shares) -> None:
+        self.shares = shares
+        self.amounts: dict[str, Amounts] = {}  # by device type
+        for share in shares:
+            sums = self.amounts.setdefault(share.type, {})
+            for name, value in share.amounts:
+                sums[name] = sums.get(name, 0) + value
+        self.rises: dict[object, int] = {}  # filled and read by the plugin's `rise`
+        self._pieces: list[tuple[str, tuple[str, int], str]] | None = None
+
+    def annotation(self, ids: Mapping[tuple[str, int], str]) -> str:
+        """`device-allocated` as Koordinator writes it; `ids` by type and minor are this node's own, as JSON strings."""
+        if self._pieces is None:
+            self._pieces = list(_pieces(self.shares))
+        parts = []
+        for piece, where, rest in self._pieces:
+            found = ids.get(where, "")
+            parts.append(f'{piece},"id":{found}{rest}' if found else piece + rest)
+        return "".join(parts) + "]}"
+
+
+def _pieces(shares: Shares) -> Iterator[tuple[str, tuple[str, int], str]]:
+    """The annotation's text, cut where each device's id goes."""
+    before = None
+    for share in shares:
+        opening = f'{"{" if before is None else "],"}"{share.type}":[' if share.type != before else ","
+        resources = ",".join(f"{quoted(name)}:{quoted(text(name, value))}" for name, value in share.amounts)
+        piece = f'{opening}{{"minor":{share.minor},"resources":{{{resources}}}'
+        yield piece, (share.type, share.minor), _extension(share) + "}"
+        before = share.type
+
+
+def _extension(share: Share) -> str:
+    """Koordinator leaves out what is empty; to it a minor of 0 is empty, too."""
+    parts = []
+    if share.functions:
+        listed = (
+            (f'"minor":{one.minor},' if one.minor else "") + f'"busID":{quoted(one.bus)}' for one in share.functions
+        )
+        parts.append('"vfs":[' + ",".join(f"{{{one}}}" for one in listed) + "]")
+    if share.template:
+        parts.append(f'"gpuSharedResourceTemplate":{quoted(share.template)}')
+    return f',"extension":{{{",".join(parts)}}}' if parts else ""
+
+
+def quoted(word: str) -> str:
+    """A JSON string."""
+    return to_json(word).decode()

@@ -1,0 +1,57 @@
+"""Sizes in which vendors cut their cards: a ConfigMap names them, and a slice must have one of these sizes (R12, R45).
+
+`data.yaml` maps `vendor-model` to names to amounts. What replaces it replaces all; what cannot be read leaves all as it
+was.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+import yaml
+
+from scheduler.api.core import ConfigMap
+from scheduler.api.quantity import QuantityError
+from scheduler.api.requests import Amounts, amounts
+from scheduler.api.wire import ResourceList
+from scheduler.cache.classes import renamed
+from scheduler.framework.status import Status
+
+NOT_A_SIZE = Status.unresolvable("no matched GPU shared resource template")
+_KEY = "data.yaml"
+
+Sizes = Mapping[str, Mapping[str, Amounts]]  # by vendor-model and name
+
+
+class SliceBook:
+    """What the ConfigMaps that some profile reads say, by namespace/name."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[str, Sizes] = {}
+        self.read: set[str] = set()  # ConfigMaps that somebody asked for
+
+    def sizes(self, source: str) -> Sizes:
+        return self._sizes.get(source, {})
+
+    def replace(self, source: str, found: ConfigMap | None) -> tuple[bool, list[str]]:
+        """Take in a ConfigMap as it is now (None: it went). Whether that changed a size, and what is wrong with it."""
+        before = self.sizes(source)
+        try:
+            sizes = _parse(found.data.get(_KEY, "")) if found is not None else {}
+        except (msgspec.ValidationError, QuantityError, yaml.YAMLError) as error:
+            return False, [f"ConfigMap {source}: {_KEY}: {error}"]
+        self._sizes[source] = sizes
+        return sizes != before, []
+
+    def named(self, source: str, wanted: Amounts) -> tuple[tuple[str, str], ...]:
+        """Vendor-model and name of every size that is just `wanted`."""
+        return tuple(
+            (model, name)
+            for model, sizes in self.sizes(source).items()
+            for name, size in sizes.items()
+            if size == wanted
+        )  # fmt: skip
+
+
+def _parse(text: str) -> Sizes:
+    document = msgspec.convert(yaml.safe_load(text) or {}, dict[str, dict[str, ResourceList]])
+    return {model: {name: renamed(amounts(size)) for name, size in sizes.items()} for model, sizes in document.items()}

@@ -1,0 +1,167 @@
+"""Slices of the vendor's sizes: example E13 of the device page."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.api.builders import pod
+from scheduler.api.core import ConfigMap
+from scheduler.api.device import (
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    GPU_MODEL_LABEL,
+    GPU_SHARED,
+    GPU_VENDOR_LABEL,
+    NPU_CORE,
+    NPU_CPU,
+    NPU_DVPP,
+    Device,
+    DeviceInfo,
+    DeviceSpec,
+    DeviceTopology,
+    parse_allocations,
+)
+from scheduler.api.requests import Amounts
+from scheduler.api.wire import ObjectMeta, ResourceList
+from scheduler.plugins.deviceshare.slices import SliceBook
+from scheduler.tests.rig import Rig
+
+SOURCE = "koordinator-system/gpu-shared-resource-templates"
+HUAWEI = {GPU_VENDOR_LABEL: "huawei", GPU_MODEL_LABEL: "Ascend-310P"}
+
+
+def size(memory: int, core: int, cpu: int, dvpp: int | None) -> ResourceList:
+    found: ResourceList = {GPU_MEMORY: f"{memory}Gi", NPU_CORE: core, NPU_CPU: cpu}
+    return found if dvpp is None else found | {NPU_DVPP: dvpp}
+
+
+SIZES = {
+    "vir01": size(3, 1, 1, 12),
+    "vir02": size(6, 2, 2, 25),
+    "vir02_1c": size(6, 2, 1, 25),
+    "vir04": size(12, 4, 4, 50),
+    "vir04_3c": size(12, 4, 3, 50),
+    "vir04_3c_ndvpp": size(12, 4, 3, None),
+    "vir04_4c_dvpp": size(12, 4, 4, 100),
+}
+
+
+def config_map(sizes: Any = None) -> ConfigMap:
+    text = msgspec.json.encode({"huawei-Ascend-310P": sizes or SIZES}).decode()  # JSON is YAML
+    return ConfigMap(data={"data.yaml": text})
+
+
+def npus(cards: int) -> list[DeviceInfo]:
+    """Cards of 24 GiB, each on a switch of its own."""
+    each: ResourceList = {GPU_MEMORY: "24Gi", GPU_MEMORY_RATIO: 100, NPU_CORE: 8, NPU_CPU: 7, NPU_DVPP: 100}
+    return [
+        DeviceInfo(
+            "gpu", minor, f"NPU-{minor}", health=True, resources=each,
+            topology=DeviceTopology(0, 0, f"s{minor}", f"0000:{minor}"),
+        )
+        for minor in range(cards)
+    ]  # fmt: skip
+
+
+def ascend(rig: Rig, *, labels: dict[str, str] | None = None, cards: int = 8) -> None:
+    plenty: ResourceList = {GPU_MEMORY: "192Gi", GPU_SHARED: 800, NPU_CORE: 64, NPU_CPU: 56, NPU_DVPP: 800}
+    rig.node("n", more={**plenty, GPU_MEMORY_RATIO: 800}, labels=labels or {})
+    rig.core.set_device("n", Device(ObjectMeta(name="n"), DeviceSpec(tuple(npus(cards)))))
+
+
+def ask(rig: Rig, name: str, wanted: ResourceList) -> None:
+    rig.submit(pod(name).resources({GPU_SHARED: 1, **wanted}))
+    rig.run()
+
+
+def got(rig: Rig, name: str) -> tuple[int, str, object]:
+    (one,) = parse_allocations(rig.binding(name).annotations)["gpu"]
+    template = one.extension.gpu_shared_resource_template if one.extension else ""
+    return one.minor, template, one.resources[GPU_MEMORY_RATIO]
+
+
+@pytest.mark.parametrize(
+    ("used", "wanted", "want"),
+    [
+        pytest.param(1, size(3, 1, 1, 12), (0, "vir01", "12"), id="beside-another-slice"),
+        pytest.param(1, size(12, 4, 4, 100), (1, "vir04_4c_dvpp", "50"), id="not-beside-one-that-has-half-the-dvpp"),
+        pytest.param(0, size(12, 4, 3, None), (0, "vir04_3c_ndvpp", "50"), id="without-dvpp"),
+    ],
+)
+def test_slices_are_named(used: int, wanted: ResourceList, want: tuple[int, str, str]) -> None:
+    rig = Rig()
+    rig.core.set_config_map(SOURCE, config_map())
+    ascend(rig, labels=HUAWEI)
+    for number in range(used):
+        ask(rig, f"there-{number}", SIZES["vir04"])
+    ask(rig, "p", wanted)
+    assert got(rig, "p") == want
+
+
+@pytest.mark.parametrize(
+    ("used", "labels", "wanted", "message"),
+    [
+        pytest.param(2, HUAWEI, size(12, 4, 4, 100), "Insufficient GPU Devices", id="no-card-has-all-its-dvpp"),
+        pytest.param(0, {}, size(12, 4, 4, 100), "no matched GPU shared resource template", id="a-node-of-no-model"),
+        pytest.param(0, HUAWEI, size(6, 2, 3, 25), "no matched GPU shared resource template", id="no-such-size"),
+    ],
+)
+def test_no_slice(used: int, labels: dict[str, str], wanted: ResourceList, message: str) -> None:
+    rig = Rig()
+    rig.core.set_config_map(SOURCE, config_map())
+    ascend(rig, labels=labels, cards=2)
+    for number in range(used):
+        ask(rig, f"there-{number}", size(12, 4, 4, 50))
+        ask(rig, f"more-{number}", size(3, 1, 1, 12))
+    ask(rig, "p", wanted)
+    assert message in rig.message("p")
+
+
+def test_whole_cards_and_slices_of_other_things_have_no_sizes() -> None:
+    rig = Rig()
+    ascend(rig, labels=HUAWEI)
+    rig.submit(pod("whole").resources({NPU_CORE: 16, GPU_MEMORY_RATIO: 200}))
+    rig.submit(pod("memory").resources({GPU_MEMORY: "5Gi"}))
+    rig.run()
+    found = parse_allocations(rig.binding("whole").annotations)["gpu"]
+    assert [(one.minor, one.resources[NPU_CORE], one.extension) for one in found] == [(0, "8", None), (1, "8", None)]
+    assert got(rig, "memory")[1] == ""
+
+
+def test_of_two_names_for_one_size_none_is_written() -> None:
+    rig = Rig()
+    rig.core.set_config_map(SOURCE, config_map({"one": size(3, 1, 1, 12), "other": size(3, 1, 1, 12)}))
+    ascend(rig, labels=HUAWEI)
+    ask(rig, "p", size(3, 1, 1, 12))
+    assert got(rig, "p") == (0, "", "12")
+
+
+def test_pods_wait_for_their_size_to_be_named() -> None:
+    rig = Rig()
+    ascend(rig, labels=HUAWEI)
+    ask(rig, "p", SIZES["vir01"])
+    assert "no matched GPU shared resource template" in rig.message("p")
+    rig.core.set_config_map(SOURCE, config_map())
+    rig.clock.advance(1)
+    rig.run()
+    assert got(rig, "p")[1] == "vir01"
+    rig.core.set_config_map(SOURCE, None)
+    ask(rig, "q", SIZES["vir01"])
+    assert rig.where("q") == ""
+
+
+WANTED: Amounts = {GPU_MEMORY: 3 << 30, NPU_CORE: 1, NPU_CPU: 1, NPU_DVPP: 12}
+
+
+@pytest.mark.parametrize("text", ["]", "huawei-Ascend-310P: [vir01]", "a-b: {x: {koordinator.sh/gpu-memory: lots}}"])
+def test_what_cannot_be_read_changes_nothing(text: str) -> None:
+    book = SliceBook()
+    assert book.replace(SOURCE, config_map()) == (True, [])
+    changed, (complaint,) = book.replace(SOURCE, ConfigMap(data={"data.yaml": text}))
+    assert not changed
+    assert complaint.startswith(f"ConfigMap {SOURCE}: data.yaml: ")
+    assert book.named(SOURCE, WANTED) == (("huawei-Ascend-310P", "vir01"),)
+    assert book.replace(SOURCE, config_map()) == (False, [])
+    assert book.replace(SOURCE, None) == (True, [])
+    assert book.named(SOURCE, WANTED) == ()

@@ -1,0 +1,86 @@
+"""GPUs as a tree of NUMA nodes and PCIe switches, and the tightest place in it for a request (R40 to R44)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+from scheduler.framework.status import Status
+from scheduler.plugins.deviceshare.hints import NODE_LEVEL, NUMA_LEVEL, PCIE_LEVEL
+
+NO_TREE = Status.unresolvable("node(s) missing GPU Device Topology Tree")
+MULTI_SHARED = Status.unresolvable("node(s) Unsupported Multi-Shared GPU")
+NO_SCOPE = Status.unschedulable("Insufficient Topology Scoped GPU Devices")
+NO_CARDS = Status.unschedulable("Insufficient GPU Devices")
+
+
+class Place(NamedTuple):
+    """Where on the board a device sits."""
+
+    numa: int  # -1: not known
+    pcie: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A part of the tree with all its cards, healthy or not, by minor."""
+
+    level: int
+    cards: Sequence[int]  # numbers of slots
+    parts: Sequence["Scope"] = ()
+
+
+def build(places: Mapping[int, Place | None]) -> Scope | None:
+    """The tree over a node's GPUs, given in the order of their minors; None if one does not say where it sits."""
+    known = [(place, card) for card, place in places.items() if place is not None]
+    if not known or len(known) != len(places):
+        return None
+    by_numa = sorted(known, key=lambda item: item[0].numa)
+    numa_nodes = []
+    for _, members in groupby(by_numa, key=lambda item: item[0].numa):
+        by_pcie = sorted(members, key=lambda item: item[0].pcie)
+        switches = [
+            Scope(PCIE_LEVEL, [card for _, card in group])
+            for _, group in groupby(by_pcie, key=lambda item: item[0].pcie)
+        ]
+        numa_nodes.append(Scope(NUMA_LEVEL, sorted(card for one in switches for card in one.cards), switches))
+    return Scope(NODE_LEVEL, list(places), numa_nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What is wanted of the tree."""
+
+    count: int
+    required: int  # the level that the scope of the cards must have at least
+    fits: frozenset[int]
+    used: frozenset[int]
+    rank: Callable[[int], tuple[int, int]] | None = None  # of shared cards, higher is better; None: by minor alone
+
+    def find(self, tree: Scope) -> Sequence[int] | None:
+        """The cards of the best scope that has enough: the smallest, then one where something is used already."""
+        found = self._in(tree, 0, 0)
+        return found.cards if found is not None else None
+
+    def _in(self, scope: Scope, depth: int, touched: int) -> "_Found | None":
+        fitting = [card for card in scope.cards if card in self.fits]
+        if len(fitting) < self.count:
+            return None
+        depth += 1
+        touched += not self.used.isdisjoint(scope.cards)
+        best: _Found | None = None
+        for part in scope.parts:
+            found = self._in(part, depth, touched)
+            if found is not None and (best is None or found.worth > best.worth):
+                best = found
+        if best is not None or scope.level < self.required:
+            return best
+        if self.rank is None:
+            return _Found((depth, touched, (0, 0)), fitting[: self.count])
+        card = max(fitting, key=self.rank)
+        return _Found((depth, touched, self.rank(card)), [card])
+
+
+class _Found(NamedTuple):
+    worth: tuple[int, int, tuple[int, int]]  # depth, touched scopes on the way, rank of the card
+    cards: Sequence[int]

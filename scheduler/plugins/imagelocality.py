@@ -1,0 +1,73 @@
+"""Prefer nodes that have the pod's images already (kubernetes plugins/imagelocality, rule R74).
+
+An image counts by its size and by the share of nodes that have it, so that an image which one node alone has
+does not draw every pod there.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from scheduler.api.core import Container, Pod
+from scheduler.cache.columns import Batch, Ints
+from scheduler.cache.images import ImageBook
+from scheduler.framework.handle import Handle
+from scheduler.framework.nodeinfo import NodeInfo
+from scheduler.framework.points import MAX_NODE_SCORE, Scope, ScoreColumns
+from scheduler.framework.state import CycleState, StateKey
+
+LEAST = 23 << 20  # bytes; less than this is as good as nothing
+MOST_EACH = 1000 << 20  # bytes for each container; more than this is as good as this
+
+IMAGES: StateKey[tuple[str, ...]] = StateKey("ImageLocality/images")
+
+
+class ImageLocality(ScoreColumns):
+    name = "ImageLocality"
+    scope = Scope.NODE
+
+    def __init__(self, handle: Handle) -> None:
+        self._cache = handle.cache
+        self._book = handle.shared(ImageBook)
+
+    @property
+    def version(self) -> int:
+        """A node's score also depends on how many other nodes have its images."""
+        return self._book.version
+
+    def pre_score(self, state: CycleState, pod: Pod) -> bool:
+        state[IMAGES] = tuple(normalized(one) for one in (*pod.spec.init_containers, *pod.spec.containers))
+        return any(one.image for one in (*pod.spec.init_containers, *pod.spec.containers))
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        everywhere = [_images(other) for other in self._cache]
+        here = _images(node)
+        total = 0
+        for name in state[IMAGES]:
+            if name in here:
+                total += int(here[name] * (sum(name in other for other in everywhere) / len(everywhere)))
+        most = MOST_EACH * len(state[IMAGES])
+        return (min(max(total, LEAST), most) - LEAST) * MAX_NODE_SCORE // (most - LEAST)
+
+    def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
+        book = self._book
+        if not book.version or not any(book.holders(name) for state in stacked for name in state[IMAGES]):
+            return None
+        weighed = np.zeros((len(stacked), batch.columns.capacity), np.int64)
+        for line, state in zip(weighed, stacked, strict=True):
+            for name in state[IMAGES]:
+                rows, sizes = book.sizes(name)
+                line[rows] += (sizes * (len(rows) / book.total)).astype(np.int64)
+            most = MOST_EACH * len(state[IMAGES])
+            line[:] = (np.clip(line, LEAST, most) - LEAST) * MAX_NODE_SCORE // (most - LEAST)
+        return batch.pick(weighed).copy()
+
+
+def normalized(container: Container) -> str:
+    """The image's name as nodes report it: one without a tag means `latest`."""
+    image = container.image
+    return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
+
+
+def _images(node: NodeInfo) -> dict[str, int]:
+    return {name: image.size_bytes for image in node.known.status.images for name in image.names}

@@ -1,0 +1,123 @@
+"""What a pod says about being near other pods, and what the pods that are placed say, counted by node."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from scheduler.api.core import Pod, PodAffinity, PodAffinityTerm
+from scheduler.cache.cache import Cache
+from scheduler.cache.columns import Ints
+from scheduler.cache.matching import LabelIndex, LabelPair, Namespaces, PodMatcher, with_label_keys
+from scheduler.framework.nodeinfo import PodInfo
+from scheduler.framework.points import Listener
+
+
+class Wish(Enum):
+    """The four things that a term can be."""
+
+    NEAR = "must be near"
+    FAR = "must not be near"
+    LIKES = "would be near"
+    DISLIKES = "would not be near"
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """`wish` for the pods that `matcher` means, within one value of the node label `key`."""
+
+    wish: Wish
+    key: str
+    matcher: PodMatcher
+    weight: int = 0
+
+    def matches(self, pod: Pod, known: Namespaces) -> bool:
+        return self.matcher.matches(pod, known)
+
+    def needs(self) -> list[LabelPair] | None:
+        return self.matcher.needs()
+
+
+def terms_of(pod: Pod) -> tuple[Term, ...]:
+    """All terms of a pod."""
+    affinity = pod.spec.affinity
+    if affinity is None:
+        return ()
+    parts = ((affinity.pod_affinity, Wish.NEAR, Wish.LIKES), (affinity.pod_anti_affinity, Wish.FAR, Wish.DISLIKES))
+    return tuple(
+        term for part, must, would in parts if part is not None for term in _terms_of_part(part, pod, must, would)
+    )
+
+
+def _terms_of_part(part: PodAffinity, pod: Pod, must: Wish, would: Wish) -> Iterator[Term]:
+    for required in part.required:
+        yield _term(required, pod, must, 0)
+    for preferred in part.preferred:
+        yield _term(preferred.pod_affinity_term, pod, would, preferred.weight)
+
+
+def _term(term: PodAffinityTerm, pod: Pod, wish: Wish, weight: int) -> Term:
+    """A term that names no namespaces, and selects none, speaks of the pod's own."""
+    metadata = pod.metadata
+    selector = with_label_keys(term.label_selector, metadata.labels, term.match_label_keys, term.mismatch_label_keys)
+    own = not term.namespaces and term.namespace_selector is None
+    matcher = PodMatcher([metadata.namespace] if own else term.namespaces, selector, term.namespace_selector)
+    return Term(wish, term.topology_key, matcher, weight)
+
+
+class HeldTerms(Listener):
+    """The terms of pods on nodes; for each, how many pods of each row have it."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._rows: dict[Term, Ints] = {}
+        self._holders: dict[Term, int] = {}
+        self._held: dict[str, tuple[Term, ...]] = {}  # by pod uid
+        self._index: LabelIndex[Term] = LabelIndex()
+        cache.listen(self)
+        for node in cache.nodes.values():
+            for info in node.pods.values():
+                self.pod_placed(info)
+
+    def about(self, pod: Pod) -> Iterator[Term]:
+        """The terms that mean this pod, each once."""
+        return self._index.find(pod, self._cache.namespaces)
+
+    def rows(self, term: Term) -> Ints:
+        """How many pods have the term, for each row in use."""
+        found = self._rows[term]
+        if len(found) < self._cache.columns.capacity:
+            found = self._rows[term] = np.pad(found, (0, self._cache.columns.capacity - len(found)))
+        return found[: self._cache.columns.count]
+
+    def pod_placed(self, info: PodInfo) -> None:
+        if info.pod.spec.affinity is None:
+            return
+        terms = terms_of(info.pod)
+        if terms:
+            self._held[info.uid] = terms
+            self._change(info, terms, 1)
+
+    def pod_gone(self, info: PodInfo) -> None:
+        terms = self._held.pop(info.uid, ())
+        if terms:
+            self._change(info, terms, -1)
+
+    def pod_changed(self, info: PodInfo, before: Pod) -> None:
+        self.pod_gone(info)
+        self.pod_placed(info)
+
+    def _change(self, info: PodInfo, terms: tuple[Term, ...], change: int) -> None:
+        columns = self._cache.columns
+        row = columns.rows[info.node_name]
+        for term in terms:
+            holders = self._holders.get(term, 0)
+            if not holders:
+                self._rows[term] = np.zeros(columns.capacity, np.int64)
+                self._index.add(term)
+            self.rows(term)[row] += change
+            self._holders[term] = holders + change
+            if not self._holders[term]:
+                self._index.discard(term)
+                del self._rows[term], self._holders[term]

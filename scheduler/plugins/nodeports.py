@@ -1,0 +1,104 @@
+"""Keep pods that want a port of the host off nodes where another pod has it (kubernetes plugins/nodeports).
+
+A port is an address, a protocol and a number. The address 0.0.0.0 stands for every address of the host, so it conflicts
+with any other.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from scheduler.api.core import Pod
+from scheduler.api.ports import EVERY_ADDRESS, HostPort, host_ports
+from scheduler.cache.cache import Cache
+from scheduler.cache.classes import PodClass
+from scheduler.cache.columns import Batch, Bools, Ints
+from scheduler.framework.handle import Handle
+from scheduler.framework.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.points import FilterColumns, Listener, PreFilter, Scope
+from scheduler.framework.state import CycleState, StateKey
+from scheduler.framework.status import SUCCESS, Status
+
+TAKEN = Status.unschedulable("node(s) didn't have free ports for the requested pod ports")
+
+_FACT = "NodePorts"
+
+
+class PortUse(Listener):
+    """Which rows have which host ports in use. Few pods ask for any, so this holds rows and not a column a port."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._rows = cache.columns.rows
+        self._users: dict[tuple[str, int], dict[str, Counter[int]]] = {}  # protocol, number → address → row → pods
+        cache.listen(self)
+        for node in cache.nodes.values():
+            for info in node.pods.values():
+                self.pod_placed(info)
+
+    def pod_placed(self, info: PodInfo) -> None:
+        for port in ports_of(info.shape):
+            users = self._users.setdefault((port.protocol, port.number), {}).setdefault(port.address, Counter())
+            users[self._rows[info.node_name]] += 1
+
+    def pod_gone(self, info: PodInfo) -> None:
+        for port in ports_of(info.shape):
+            users = self._users[port.protocol, port.number][port.address]
+            row = self._rows[info.node_name]
+            users[row] -= 1
+            if not users[row]:
+                del users[row]
+
+    def rows_where_taken(self, ports: tuple[HostPort, ...]) -> set[int]:
+        """Rows of nodes on which one of the ports is not to be had."""
+        taken: set[int] = set()
+        for port in ports:
+            for address, users in self._users.get((port.protocol, port.number), {}).items():
+                if EVERY_ADDRESS in {address, port.address} or address == port.address:
+                    taken.update(users)
+        return taken
+
+
+def ports_of(shape: PodClass) -> tuple[HostPort, ...]:
+    """The host ports of pods of this shape."""
+    known = shape.facts.get(_FACT)
+    if known is None:
+        known = shape.facts[_FACT] = host_ports(shape.example.spec)
+    return known  # type: ignore[return-value]
+
+
+PORTS: StateKey[tuple[HostPort, ...]] = StateKey("NodePorts/ports")
+
+
+class NodePorts(PreFilter, FilterColumns):
+    name = "NodePorts"
+    scope = Scope.NODE_PODS
+
+    def __init__(self, handle: Handle) -> None:
+        self._use = handle.shared(PortUse)
+
+    def pre_filter(self, state: CycleState, pod: Pod) -> Status:
+        ports = host_ports(pod.spec)
+        if not ports:
+            return Status.skip()
+        state[PORTS] = ports
+        return SUCCESS
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        wanted = state[PORTS]
+        there = (port for info in node.pods.values() for port in ports_of(info.shape))
+        return TAKEN if any(port.conflicts(one) for port in there for one in wanted) else SUCCESS
+
+    def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
+        taken = [self._use.rows_where_taken(state[PORTS]) for state in stacked]
+        if not any(taken):
+            return None
+        free = np.ones((len(stacked), batch.columns.capacity), np.bool_)
+        for line, rows in zip(free, taken, strict=True):
+            line[list(rows)] = False
+        return batch.pick(free)
+
+    def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
+        passing = self.passing(stacked, batch)
+        codes = np.zeros(batch.size, np.int64) if passing is None else (~passing[0]).astype(np.int64)
+        return codes, lambda _: TAKEN

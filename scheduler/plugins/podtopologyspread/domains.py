@@ -1,0 +1,50 @@
+"""Pods by domain, counted node by node: the definition that the arrays of a cycle must agree with."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from scheduler.api.core import Pod
+from scheduler.cache.cache import Cache
+from scheduler.cache.tallies import Tallies
+from scheduler.plugins.podtopologyspread.constraints import Constraint, counts_node
+from scheduler.plugins.selection import Selection
+
+
+def counted_on(
+    cache: Cache, tallies: Tallies, pod: Pod, constraint: Constraint, labels_of: Sequence[Constraint]
+) -> Iterator[tuple[str | None, int]]:
+    """The domain and number of pods of every node that counts, and that has all labels of `labels_of`."""
+    selection = Selection(pod)
+    tally = tallies.of(constraint.matcher, staying=True) if constraint.matcher is not None else None
+    for node in cache:
+        labels = node.known.metadata.labels
+        carrying = all(other.key in labels for other in labels_of)
+        if carrying and counts_node(constraint, selection, pod, node.known):
+            yield labels.get(constraint.key), int(tally.rows[node.row]) if tally is not None else 0
+
+
+class DomainCounts:
+    """How many pods count in each domain of each hard constraint.
+
+    `imagined` is what a trial adds or takes away, by number of the constraint and domain.
+    """
+
+    def __init__(self, cache: Cache, tallies: Tallies, pod: Pod, constraints: Sequence[Constraint]) -> None:
+        self._constraints = constraints
+        self._counts: list[dict[str, int]] = []
+        for constraint in constraints:
+            counts: dict[str, int] = {}
+            for value, count in counted_on(cache, tallies, pod, constraint, constraints):
+                if value is not None:
+                    counts[value] = counts.get(value, 0) + count
+            self._counts.append(counts)
+
+    def at(self, number: int, value: str, imagined: Mapping[tuple[int, str], int]) -> int:
+        """Pods in one domain."""
+        return self._counts[number].get(value, 0) + imagined.get((number, value), 0)
+
+    def least(self, number: int, imagined: Mapping[tuple[int, str], int]) -> int:
+        """Pods in the emptiest domain; 0 while there are fewer domains than the constraint asks for."""
+        counts = self._counts[number]
+        if len(counts) < self._constraints[number].min_domains:
+            return 0
+        return min((count + imagined.get((number, value), 0) for value, count in counts.items()), default=0)

@@ -1,0 +1,284 @@
+"""PodTopologySpread: the extension points (kubernetes plugins/podtopologyspread, rules R70 and R71).
+
+Upstream goes over all pods of all nodes in each cycle. Here pods are tallied by node as they come and go, for each
+selector that some constraint has, and a cycle sums tallies over domains.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import floor, log
+from typing import Literal
+
+import numpy as np
+
+from scheduler.api.core import HOSTNAME_LABEL, ZONE_LABEL, Pod, TopologySpreadConstraint
+from scheduler.cache.columns import Batch, Bools, Ints
+from scheduler.cache.domains import Domains
+from scheduler.cache.tallies import Tallies
+from scheduler.framework.handle import Handle
+from scheduler.framework.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.points import MAX_NODE_SCORE, Args, FilterColumns, PreFilter, Scope, ScoreColumns, VictimAware
+from scheduler.framework.state import CycleState, StateKey
+from scheduler.framework.status import SUCCESS, Status
+from scheduler.plugins.podtopologyspread.constraints import HARD, SOFT, Constraint, Eligibility, counts_node, own
+from scheduler.plugins.podtopologyspread.domains import DomainCounts, counted_on
+from scheduler.plugins.selection import Selection
+
+SKEWED = Status.unschedulable("node(s) didn't match pod topology spread constraints")
+NO_LABEL = Status.unresolvable("node(s) didn't match pod topology spread constraints (missing required label)")
+
+SYSTEM_DEFAULTS = (
+    TopologySpreadConstraint(max_skew=3, topology_key=HOSTNAME_LABEL, when_unsatisfiable=SOFT),
+    TopologySpreadConstraint(max_skew=5, topology_key=ZONE_LABEL, when_unsatisfiable=SOFT),
+)
+LEFT_OUT = -1  # raw score of a node that lacks a label: none of the scores that count is negative
+
+
+class PodTopologySpreadArgs(Args, frozen=True):
+    default_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    defaulting_type: Literal["System", "List"] = "System"
+
+    def check(self) -> None:
+        if self.defaulting_type == "System" and self.default_constraints:
+            raise ValueError(
+                f"defaultConstraints: expected none with defaultingType System, found {len(self.default_constraints)}"
+            )
+        for index, constraint in enumerate(self.default_constraints):
+            where = f"defaultConstraints[{index}]"
+            if constraint.max_skew < 1:
+                raise ValueError(f"{where}.maxSkew: expected 1 or more, found {constraint.max_skew}")
+            if not constraint.topology_key:
+                raise ValueError(f"{where}.topologyKey: expected a label key, found none")
+            if constraint.when_unsatisfiable not in {HARD, SOFT}:
+                raise ValueError(
+                    f"{where}.whenUnsatisfiable: expected {HARD} or {SOFT}, found {constraint.when_unsatisfiable!r}"
+                )
+            if constraint.label_selector is not None:
+                raise ValueError(f"{where}.labelSelector: expected none, it follows from the pod's services and owner")
+
+
+@dataclass(slots=True)
+class _Hard:
+    """One pod's hard constraints within a cycle; `counts` is made when a node is judged the plain way."""
+
+    pod: Pod
+    constraints: tuple[Constraint, ...]
+    counts: DomainCounts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Soft:
+    pod: Pod
+    constraints: tuple[Constraint, ...]
+    strict: bool  # nodes that lack one of the labels are left out
+
+
+@dataclass(frozen=True, slots=True)
+class _Survey:
+    """What the plain scores need of the feasible nodes: each constraint's weight and its pods by domain."""
+
+    weights: tuple[float, ...]
+    counts: tuple[dict[str | None, int], ...]
+
+
+HARDS: StateKey[_Hard] = StateKey("PodTopologySpread/hard")
+IMAGINED: StateKey[dict[tuple[int, str], int]] = StateKey("PodTopologySpread/imagined")
+SOFTS: StateKey[_Soft] = StateKey("PodTopologySpread/soft")
+SURVEY: StateKey[_Survey] = StateKey("PodTopologySpread/survey")
+
+
+class PodTopologySpread(PreFilter, FilterColumns, ScoreColumns, VictimAware):
+    name = "PodTopologySpread"
+    scope = Scope.CLUSTER
+
+    def __init__(self, handle: Handle, args: PodTopologySpreadArgs | None = None) -> None:
+        args = args or PodTopologySpreadArgs()
+        self._handle = handle
+        self._cache = handle.cache
+        self._system = args.defaulting_type == "System"
+        self._defaults = SYSTEM_DEFAULTS if self._system else args.default_constraints
+
+    @property
+    def _tallies(self) -> Tallies:
+        return self._handle.shared(Tallies)
+
+    def concerns(self, pod: Pod) -> bool:
+        if pod.spec.topology_spread_constraints:
+            return True
+        owners = self._cache.owners
+        return bool(self._defaults and owners and owners.selector_of(pod) is not None)
+
+    def _constraints(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
+        if pod.spec.topology_spread_constraints:
+            return own(pod, when)
+        wanted = [default for default in self._defaults if default.when_unsatisfiable == when]
+        selector = self._cache.owners.selector_of(pod) if wanted else None
+        return tuple(Constraint.read(default, pod, selector) for default in wanted) if selector is not None else ()
+
+    # -- filter -------------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: Pod) -> Status:
+        constraints = self._constraints(pod, HARD)
+        if not constraints:
+            return Status.skip()
+        state[HARDS] = _Hard(pod, constraints)
+        return SUCCESS
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        hard, labels = state[HARDS], node.known.metadata.labels
+        counts = self._counts(hard)
+        imagined = state.get(IMAGINED) or {}
+        for number, constraint in enumerate(hard.constraints):
+            value = labels.get(constraint.key)
+            if value is None:
+                return NO_LABEL
+            there = counts.at(number, value, imagined) + constraint.itself
+            if there - counts.least(number, imagined) > constraint.max_skew:
+                return SKEWED
+        return SUCCESS
+
+    def _counts(self, hard: _Hard) -> DomainCounts:
+        if hard.counts is None:
+            hard.counts = DomainCounts(self._cache, self._tallies, hard.pod, hard.constraints)
+        return hard.counts
+
+    def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
+        """1: a label is missing; 2: too many are there already."""
+        (state,) = stacked
+        hard = state[HARDS]
+        rows = self._cache.columns.count
+        eligible = self._carrying(hard.constraints)
+        codes = np.zeros(rows, np.int64)
+        for constraint in hard.constraints:
+            domain = self._handle.shared(Domains).of(constraint.key)
+            where = eligible & self._handle.shared(Eligibility).rows(constraint, hard.pod)
+            sums = domain.sums(self._rows(constraint), where)
+            places = domain.distinct(where)
+            least = int(sums[places].min()) if len(places) >= max(constraint.min_domains, 1) else 0
+            crowded = (sums + (constraint.itself - least) > constraint.max_skew)[domain.codes()]
+            codes = np.where(codes, codes, np.where(domain.present(), crowded * 2, 1))
+        return batch.pick(codes), lambda code: NO_LABEL if code == 1 else SKEWED
+
+    def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
+        return np.stack([self.rejections([state], batch)[0] == 0 for state in stacked])
+
+    def _carrying(self, constraints: Sequence[Constraint]) -> Bools:
+        """Rows of nodes that have the labels of all constraints."""
+        domains = self._handle.shared(Domains)
+        found = self._known.copy()
+        for constraint in constraints:
+            found &= domains.of(constraint.key).present()
+        return found
+
+    def _rows(self, constraint: Constraint) -> Ints:
+        """How many pods count on each row."""
+        count = self._cache.columns.count
+        if constraint.matcher is None:
+            return np.zeros(count, np.int64)
+        return self._tallies.of(constraint.matcher, staying=True).rows[:count]
+
+    # -- preemption ---------------------------------------------------------------------------------------------------
+
+    def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
+        self._imagine(state, victim, node, -1)
+
+    def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
+        self._imagine(state, victim, node, 1)
+
+    def _imagine(self, state: CycleState, victim: PodInfo, node: NodeInfo, change: int) -> None:
+        hard = state.get(HARDS)
+        if hard is None or victim.pod.deleting:
+            return
+        before = state.get(IMAGINED)
+        imagined = {} if before is None else before.copy()
+        selection = Selection(hard.pod)
+        labels = node.known.metadata.labels
+        if not all(constraint.key in labels for constraint in hard.constraints):
+            return
+        for number, constraint in enumerate(hard.constraints):
+            if (
+                constraint.matcher is not None
+                and constraint.matcher.matches(victim.pod, self._cache.namespaces)
+                and counts_node(constraint, selection, hard.pod, node.known)
+            ):
+                place = (number, labels[constraint.key])
+                imagined[place] = imagined.get(place, 0) + change
+        state[IMAGINED] = imagined
+
+    # -- score --------------------------------------------------------------------------------------------------------
+
+    def pre_score(self, state: CycleState, pod: Pod) -> bool:
+        constraints = self._constraints(pod, SOFT)
+        strict = bool(pod.spec.topology_spread_constraints) or not self._system
+        state[SOFTS] = _Soft(pod, constraints, strict)
+        return bool(constraints)
+
+    def survey(self, state: CycleState, pod: Pod, nodes: Sequence[NodeInfo]) -> None:
+        soft = state[SOFTS]
+        counted = [node for node in nodes if not self._left_out(soft, node)]
+        weights, counts = [], []
+        for constraint in soft.constraints:
+            if constraint.key == HOSTNAME_LABEL:
+                size, here = len(counted), dict[str | None, int]()
+            else:
+                here = dict.fromkeys((node.known.metadata.labels.get(constraint.key) for node in counted), 0)
+                size = len(here)
+                for value, count in counted_on(
+                    self._cache, self._tallies, pod, constraint, soft.constraints if soft.strict else ()
+                ):
+                    if value in here:
+                        here[value] += count
+            weights.append(log(size + 2))
+            counts.append(here)
+        state[SURVEY] = _Survey(tuple(weights), tuple(counts))
+
+    def _left_out(self, soft: _Soft, node: NodeInfo) -> bool:
+        labels = node.known.metadata.labels
+        return soft.strict and not all(constraint.key in labels for constraint in soft.constraints)
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        soft, survey = state[SOFTS], state[SURVEY]
+        if self._left_out(soft, node):
+            return LEFT_OUT
+        labels, total = node.known.metadata.labels, 0.0
+        for constraint, weight, counts in zip(soft.constraints, survey.weights, survey.counts, strict=True):
+            value = labels.get(constraint.key)
+            if value is None:
+                continue
+            here = int(self._rows(constraint)[node.row]) if constraint.key == HOSTNAME_LABEL else counts[value]
+            total += here * weight + (constraint.max_skew - 1)
+        return floor(total + 0.5)
+
+    def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
+        (state,) = stacked
+        soft, rows = state[SOFTS], batch.rows
+        carrying = self._carrying(soft.constraints) if soft.strict else self._known
+        counted = np.zeros(self._cache.columns.count, np.bool_)
+        counted[rows] = carrying[rows]
+        total = np.zeros(len(rows), np.float64)
+        for constraint in soft.constraints:
+            domain = self._handle.shared(Domains).of(constraint.key)
+            here = self._rows(constraint)
+            if constraint.key == HOSTNAME_LABEL:
+                size = int(np.count_nonzero(counted))
+                there = here[rows]
+            else:
+                size = len(domain.distinct(counted))
+                where = carrying & self._handle.shared(Eligibility).rows(constraint, soft.pod)
+                there = domain.sums(here, where)[domain.codes()[rows]]
+            total += np.where(domain.present()[rows], there * log(size + 2) + (constraint.max_skew - 1), 0.0)
+        raw = np.floor(total + 0.5).astype(np.int64)
+        return np.where(counted[rows], raw, LEFT_OUT)[None]
+
+    @property
+    def _known(self) -> Bools:
+        return self._cache.columns.known[: self._cache.columns.count]
+
+    def normalize(self, state: CycleState, raw: Ints) -> Ints:
+        """The fewer there are the better; what was left out gets nothing."""
+        counted = raw != LEFT_OUT
+        if not counted.any():
+            return np.zeros_like(raw)
+        most, least = int(raw[counted].max()), int(raw[counted].min())
+        scores = MAX_NODE_SCORE * (most + least - raw) // most if most else np.full_like(raw, MAX_NODE_SCORE)
+        return np.where(counted, scores, 0)

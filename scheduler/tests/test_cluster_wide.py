@@ -1,0 +1,185 @@
+"""Plugins whose verdict depends on what is elsewhere, against the slow reference that counts everything anew."""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from scheduler.api.core import (
+    Affinity,
+    Container,
+    Node,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    NodeSpec,
+    NodeStatus,
+    PodAffinity,
+    PodAffinityTerm,
+    PodSpec,
+    PreferredSchedulingTerm,
+    ResourceRequirements,
+    Taint,
+    Toleration,
+    TopologySpreadConstraint,
+    WeightedPodAffinityTerm,
+)
+from scheduler.api.wire import LabelSelector, ObjectMeta, Requirement
+from scheduler.config import Configuration, ProfileConfig
+from scheduler.tests.oracle import judge
+from scheduler.tests.rig import profile
+from scheduler.tests.test_engine import Play
+
+HOST = "kubernetes.io/hostname"
+
+
+def only(*names: str) -> dict[str, Any]:
+    """Nothing else scores: what these say decides."""
+    return {"score": {"disabled": [{"name": "*"}], "enabled": [{"name": name} for name in names]}}
+
+
+PROFILES = {
+    "defaults": Configuration(profiles=(ProfileConfig("default-scheduler"),)),
+    "spread-alone": profile(plugins=only("PodTopologySpread")),
+    "affinity-alone": profile(plugins=only("InterPodAffinity")),
+    "spread-first": profile(
+        plugins=only("PodTopologySpread", "NodeAffinity") | {"filter": {"enabled": [{"name": "PodTopologySpread"}]}}
+    ),
+}
+
+LIKES = tuple(  # what the best of these gets depends on whether nodes that are liked more are feasible
+    PreferredSchedulingTerm(weight, NodeSelectorTerm((Requirement("zone", "In", (zone,)),)))
+    for zone, weight in (("a", 100), ("b", 8), ("c", 4))
+)
+
+labels = st.sampled_from([{}, {"app": "a"}, {"app": "a"}, {"app": "b"}, {"app": "a", "tier": "x"}, {"tier": "y"}])
+keys = st.sampled_from(["zone", "zone", "rack", HOST])
+selectors = st.sampled_from([
+    *[LabelSelector({"app": "a"})] * 4, LabelSelector({"app": "b"}),
+    LabelSelector({}, (Requirement("app", "In", ("a", "b")),)),
+    LabelSelector({}, (Requirement("tier", "Exists"),)), LabelSelector({}, (Requirement("tier", "DoesNotExist"),)),
+    LabelSelector(), None,
+])  # fmt: skip
+spreads = st.lists(
+    st.builds(
+        TopologySpreadConstraint,
+        max_skew=st.integers(1, 2),
+        topology_key=keys,
+        when_unsatisfiable=st.sampled_from(["DoNotSchedule", "ScheduleAnyway"]),
+        label_selector=selectors,
+        min_domains=st.sampled_from([None, None, 2, 3]),
+        node_affinity_policy=st.sampled_from(["Honor", "Ignore"]),
+        node_taints_policy=st.sampled_from(["Honor", "Ignore"]),
+        match_label_keys=st.sampled_from([(), ("tier",)]),
+    ),
+    min_size=1,
+    max_size=2,
+).map(tuple)
+terms = st.builds(
+    PodAffinityTerm,
+    topology_key=keys,
+    label_selector=selectors,
+    namespaces=st.sampled_from([(), (), (), ("e",), ("d", "e")]),
+    namespace_selector=st.sampled_from([None, None, None, LabelSelector(), LabelSelector({"team": "x"})]),
+    match_label_keys=st.sampled_from([(), (), ("tier",)]),
+    mismatch_label_keys=st.sampled_from([(), (), ("tier",)]),
+)
+wishes = st.builds(
+    PodAffinity,
+    required=st.lists(terms, max_size=2).map(tuple),
+    preferred=st.lists(
+        st.builds(WeightedPodAffinityTerm, weight=st.sampled_from([1, 7, 100]), pod_affinity_term=terms), max_size=2
+    ).map(tuple),
+)
+marks = st.builds(
+    ObjectMeta,
+    namespace=st.sampled_from(["d", "d", "e"]),
+    labels=labels,
+)
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> tuple[Node, None]:
+    name = f"n{draw(st.integers(0, 7))}"
+    places = {HOST: name, "zone": draw(st.sampled_from(["a", "a", "b", "c"]))} | draw(
+        st.sampled_from([{}, {"rack": "r1"}, {"rack": "r2"}])
+    )
+    taints = draw(st.sampled_from([(), (), (), (Taint("t", "", "NoSchedule"),), (Taint("t", "", "PreferNoSchedule"),)]))
+    spec = NodeSpec(unschedulable=not draw(st.integers(0, 7)), taints=taints)
+    return Node(
+        ObjectMeta(name=name, uid=name, labels=places),
+        spec,
+        NodeStatus(allocatable={"cpu": "64", "memory": "64Gi", "pods": draw(st.sampled_from(["3", "40"]))}),
+    ), None
+
+
+@st.composite
+def affinities(draw: st.DrawFn, to_nodes: NodeAffinity | None) -> Affinity | None:
+    near = draw(wishes) if not draw(st.integers(0, 3)) else None
+    far = draw(wishes) if not draw(st.integers(0, 3)) else None
+    return Affinity(to_nodes, near, far) if to_nodes or near or far else None
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> PodSpec:
+    required = None
+    if not draw(st.integers(0, 5)):
+        required = NodeSelector((NodeSelectorTerm((Requirement("zone", "In", draw(pairs)),)),))
+    preferred = draw(st.sampled_from([(), (), LIKES]))
+    return PodSpec(
+        containers=(Container(resources=ResourceRequirements({"cpu": draw(st.sampled_from(["1", "8"]))})),),
+        node_selector={"zone": draw(st.sampled_from(["a", "b"]))} if not draw(st.integers(0, 6)) else {},
+        affinity=draw(affinities(NodeAffinity(required, preferred) if required or preferred else None)),
+        tolerations=(Toleration(key="t", operator="Exists"),) if draw(st.booleans()) else (),
+        topology_spread_constraints=draw(spreads) if draw(st.booleans()) else (),
+        priority=draw(st.sampled_from([0, 0, 10])),
+    )
+
+
+pairs = st.sampled_from([("a", "b"), ("b", "c")])
+
+
+@st.composite
+def events(draw: st.DrawFn) -> tuple[str, Any]:
+    kind = draw(st.sampled_from(["pod"] * 8 + ["foreign"] * 3 + ["node", "gone", "delete", "leaving", "labels"]))
+    match kind:
+        case "pod" | "foreign":
+            return kind, (draw(specs()), draw(marks))
+        case "node":
+            return kind, draw(nodes())
+        case "labels":
+            return kind, (draw(st.sampled_from(["d", "e"])), draw(st.sampled_from([{"team": "x"}, {}, None])))
+        case _:
+            return kind, draw(st.integers(0, 30))
+
+
+@pytest.mark.parametrize("name", PROFILES)
+@settings(
+    max_examples=150,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.generate, Phase.shrink],
+)
+@given(start=st.lists(nodes(), min_size=2, max_size=8), story=st.lists(events(), min_size=5, max_size=40))
+def test_decisions_are_those_of_counting_everything_anew(
+    name: str, start: list[tuple[Node, None]], story: list[tuple[str, Any]]
+) -> None:
+    play = Play(PROFILES[name])
+    for item in start:
+        play.act("node", item)
+    for kind, what in story:
+        play.act(kind, what)
+    assert_nobody_waits_in_vain(play)
+
+
+def assert_nobody_waits_in_vain(play: Play) -> None:
+    """Once backoffs are over, and long before everybody is tried again for good measure, those who can go have gone."""
+    for _ in range(3):
+        play.clock.advance(11)
+        play.decide()
+    core = play.core
+    for place, entry in core.queue.entries():
+        want = judge(core, core.runner_of(entry.info), entry.info)
+        assert not want.node, f"{entry.info.key} is {place} and could go to {want.node}"
