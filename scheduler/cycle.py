@@ -4,6 +4,7 @@
 then the pod counts as being where it was decided to go.
 """
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from scheduler.api.clock import Timer
@@ -11,6 +12,7 @@ from scheduler.api.core import ConfigMap, Node, Pod, PodDisruptionBudget
 from scheduler.api.device import Device
 from scheduler.framework.clusterwide import WIDE
 from scheduler.framework.events import Bind, ClearNomination, Decision, Evict, Reject
+from scheduler.framework.explaining import explain, score_table
 from scheduler.framework.failure import FitError
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import PodInfo
@@ -24,6 +26,8 @@ from scheduler.plugins.deviceshare.slices import SliceBook
 from scheduler.queue.active import Entry
 from scheduler.queue.queue import LEFTOVER_SECONDS, SchedulingQueue
 from scheduler.queue.unschedulable import ClassKey
+
+log = logging.getLogger(__name__)
 
 SCHEDULER_ERROR = "SchedulerError"
 
@@ -154,6 +158,22 @@ class Core:
             self.handle.nominator.forget(uid)
             self._opened = True
 
+    def find(self, key: str) -> PodInfo | None:
+        """A pod by namespace/name, on a node or in the queue."""
+        placed = (info for node in self.cache.nodes.values() for info in node.pods.values())
+        return next(
+            (info for info in (*placed, *(entry.info for _, entry in self.queue.entries())) if info.key == key), None
+        )
+
+    @property
+    def profiles(self) -> frozenset[str]:
+        """Names under which pods ask for this scheduler."""
+        return frozenset(self._runners)
+
+    def runner_of(self, info: PodInfo) -> Runner:
+        """The profile that a pod asks for."""
+        return self._runner(info)
+
     def _runner(self, info: PodInfo) -> Runner:
         return self._runners[info.pod.spec.scheduler_name]
 
@@ -174,6 +194,8 @@ class Core:
         entry.attempts += 1
         info = entry.info
         runner = self._runner(info)
+        if self.handle.debug.on:
+            self._log_cycle(runner, info)
         verdicts = runner.verdicts(info.shape)
         found = verdicts.select(info)
         if isinstance(found, FitError):
@@ -192,6 +214,23 @@ class Core:
             self._wake_class(key, verdicts)
         marks = self._marks(runner, state, info.pod, node)
         return [Bind(info, node, marks.annotations, marks.labels, marks.node_annotations)]
+
+    def _log_cycle(self, runner: Runner, info: PodInfo) -> None:
+        """What the debug flags ask for, in Koordinator's words (R33, R34)."""
+        debug, explanation = self.handle.debug, explain(runner, info)
+        if debug.filter_failures:
+            for node, status in explanation.rejected.items():
+                log.info(
+                    'Failed to filter for Pod "%s" on Node "%s" (pass 0), failedPlugin: %s, reason: %s',
+                    info.key, node, status.plugin, status.message,
+                )  # fmt: skip
+        feasible = explanation.feasible
+        if debug.top_scores > 0 and len(feasible) > 1:
+            log.info(
+                "Top%d scores for Pod: %s, feasibleNodes: %d, plugins:[%s]\n%s",
+                debug.top_scores, info.key, len(feasible), " ".join(sorted(feasible[0].by_plugin)),
+                score_table(info, feasible, debug.top_scores),
+            )  # fmt: skip
 
     def _marks(self, runner: Runner, state: CycleState, pod: Pod, node: str) -> Marks:
         found = [

@@ -23,6 +23,7 @@ from scheduler.client.pods import PodDecoder
 from scheduler.client.rest import Rest
 from scheduler.client.surroundings import KINDS
 from scheduler.cycle import Core
+from scheduler.services.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ class Shell:
     ) -> None:
         """`on_synced` is called once, when the whole cluster has been seen and before the first decision."""
         self.core = core
+        self.metrics = Metrics(core)
         self._transport = transport
         self._clock = clock
         rest = Rest(transport, clock)
@@ -164,7 +166,10 @@ class Shell:
         for _ in range(SLICE):
             if binder.in_flight >= MOST_IN_FLIGHT or not core.busy:
                 return
-            for decision in core.decide():
+            began = self._clock.monotonic()
+            decisions = core.decide()
+            self.metrics.decided(decisions, self._clock.monotonic() - began)
+            for decision in decisions:
                 binder.execute(decision)
         self._plan()
 

@@ -1,6 +1,7 @@
 """Pods that are ready to be tried, the most important first."""
 
 import heapq
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,9 @@ class ActiveQueue:
 
     def __len__(self) -> int:
         return len(self._members)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(list(self._members.values()))
 
     def get(self, uid: str) -> Entry | None:
         return self._members.get(uid)
