@@ -221,6 +221,8 @@ def crash(bench: Bench) -> Finding:
             newcomer.ask("release")
     if after < held:
         breaches.append(f"newcomer: expected the {held} blocks that the dead one had, found {after}")
+    if after * BLOCK > bench.limit:
+        breaches.append(f"newcomer: expected at most {bench.limit} bytes, found {after * BLOCK}")
     measured = {"free_alone": alone, "held": held, "free_of_newcomer": seen, "blocks": after, "lock_left": lock_left}
     return Finding("crash", measured, tuple(breaches))
 
