@@ -5,7 +5,6 @@ What comes out can always be encoded again: orjson refuses what is nested deeper
 """
 
 import functools
-import struct
 from collections.abc import Hashable
 from typing import Any
 
@@ -58,7 +57,7 @@ def _json(body: bytes) -> Any:
 def _protobuf(body: bytes) -> Any:
     try:
         found = protobuf.decode(body)
-    except (protobuf_wire.Malformed, UnicodeDecodeError, RecursionError, struct.error) as error:
+    except (protobuf_wire.Malformed, UnicodeDecodeError, RecursionError) as error:
         raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
     _check_depth(found, 0)
     return found

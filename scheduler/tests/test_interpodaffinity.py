@@ -229,6 +229,19 @@ def test_one_pod_nobody_wants_does_not_hold_up_others_of_its_shape() -> None:
     assert not rig.where("p")
 
 
+def test_one_pod_shunned_while_it_waited_does_not_hold_up_others_of_its_shape() -> None:
+    """Both wait as alike; the one that is tried in the name of both turns out to be unwelcome."""
+    rig = cluster({"a1": "a"}, {})
+    rig.running(pod("large").request(cpu="63"), "a1")
+    rig.submit(pod("p").request(cpu="8").label("app", "web"), pod("q").request(cpu="8").label("app", "batch"))
+    rig.run()
+    rig.running(wishing("proud", "db", far=(term("web"),)), "a1")
+    rig.clock.advance(30)
+    rig.delete("large")
+    rig.run()
+    assert (rig.where("p"), rig.where("q")) == ("", "a1")
+
+
 def test_preemption_takes_the_pod_whose_word_counts() -> None:
     rig = cluster({"a1": "a"}, {"batch": "a1"})
     rig.running(wishing("proud", "db", far=(term("web"),)), "a1")

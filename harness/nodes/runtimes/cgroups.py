@@ -41,6 +41,8 @@ class Cgroups:
                 folder.mkdir(exist_ok=True)
                 made.append(folder)
             for file, value in self._settings(controller, limits):
+                if "swap" in file and not (folder / file).exists():
+                    continue  # a kernel or machine without swap
                 try:
                     (folder / file).write_text(value, encoding="ascii")
                 except OSError as error:
@@ -64,6 +66,7 @@ class Cgroups:
         if controller == "memory" and limits.memory is not None:
             if self.version == 2:
                 yield "memory.max", str(limits.memory)
+                yield "memory.swap.max", "0"
                 yield "memory.oom.group", "1"  # one process too many ends the container, not a part of it
             else:
                 yield "memory.limit_in_bytes", str(limits.memory)
