@@ -14,22 +14,21 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 import httptools
 
 from harness.apiserver import errors
 from harness.apiserver.bodies import BODY_LIMIT
 from harness.apiserver.errors import Refused
+from harness.apiserver.http_stream import Watcher
 from harness.apiserver.identity import Identity
 from harness.apiserver.server import ApiServer
-from harness.apiserver.streaming import Closable, Streaming
-from harness.apiserver.watch import fell_behind
+from harness.apiserver.streaming import Streaming
 from scheduler.api.transport import Request, Response
 
 log = logging.getLogger(__name__)
 
-SLOW_READER = 8 * 1024 * 1024  # bytes that a watch may wait in our memory before its reader is cut off
 GZIP_FROM = 128 * 1024
 GZIP_ASIDE = 1024 * 1024  # bytes from which compressing would keep other clients waiting
 IDLE = 300.0  # seconds that a connection may be silent between requests
@@ -88,7 +87,7 @@ class Connection(asyncio.Protocol):
         self._busy = False  # an answer is being compressed
         self._reading = True
         self._planned = False
-        self._watch: _Watcher | None = None
+        self._watch: Watcher | None = None
         self._arriving = self._timed = False  # a request has begun to come in; its time is being taken
         self._due, self._abrupt = math.inf, False  # when the connection is to end, and how
         self._alarm: asyncio.TimerHandle | None = None
@@ -387,61 +386,8 @@ class Connection(asyncio.Protocol):
             self._wait(IDLE)
             self._loop.call_soon(self._serve)
 
-        watcher = self._watch = _Watcher(transport, ended)
+        watcher = self._watch = Watcher(self._loop, transport, ended)
         watcher.follow(streaming.start(watcher))
-
-
-class Ended(Protocol):
-    def __call__(self, *, orderly: bool) -> None: ...
-
-
-class _Watcher:
-    """Writes lines as chunks; a Reader."""
-
-    def __init__(self, transport: asyncio.Transport, on_end: Ended) -> None:
-        self._transport, self._on_end = transport, on_end
-        self._source: Closable | None = None
-        self._open = True
-        self._orderly = True
-        self._allowed = SLOW_READER
-
-    def follow(self, source: Closable) -> None:
-        self._source = source
-        # What there was at the beginning may be large, and needs its time to be read without that being slowness.
-        self._allowed = SLOW_READER + self._transport.get_write_buffer_size()
-        if not self._open:
-            source.close()
-
-    def feed(self, data: bytes) -> bool:
-        transport = self._transport
-        if not self._open or transport.is_closing():
-            return False
-        if self._source is not None:
-            waiting = transport.get_write_buffer_size()
-            if waiting > self._allowed:
-                log.warning("watch cut-off why=reader-too-slow bytes=%d", waiting)
-                self._chunk(fell_behind())
-                self._orderly = False
-                return False
-            if waiting < SLOW_READER:
-                self._allowed = SLOW_READER
-        self._chunk(data)
-        return True
-
-    def _chunk(self, data: bytes) -> None:
-        self._transport.write(b"%x\r\n%b\r\n" % (len(data), data))
-
-    def end(self) -> None:
-        if self._open:
-            self._open = False
-            if not self._transport.is_closing():
-                self._transport.write(b"0\r\n\r\n")
-                self._on_end(orderly=self._orderly)
-
-    def gone(self) -> None:
-        self._open = False
-        if self._source is not None:
-            self._source.close()
 
 
 class HttpServer:

@@ -14,6 +14,7 @@ from harness.apiserver.admission import Admission, tell_unknown
 from harness.apiserver.apply import ApplyConflict, apply
 from harness.apiserver.books import Book, Write, with_entries
 from harness.apiserver.managed import update_managed
+from harness.apiserver.narrowing import narrowed
 from harness.apiserver.patch import PatchError, json_patch, merge_patch, strategic_merge
 from harness.apiserver.resources import Resource
 from harness.apiserver.schemas import SchemaNode, schema_for, schema_of_crd
@@ -157,7 +158,7 @@ class Objects:
 
     def _generated(self, resource: Resource, namespace: str, stem: str) -> str:
         """A name that nobody has: among thousands of one stem, two alike are no rarity."""
-        collection, space = self.collection(resource), namespace if resource.namespaced else ""
+        name, collection, space = "", self.collection(resource), namespace if resource.namespaced else ""
         for _ in range(_NAME_TRIES):
             name = stem[: _NAME_LIMIT - 5] + "".join(self._random.choices(_SUFFIX, k=5))
             if collection.get((space, name)) is None:
@@ -368,16 +369,7 @@ class Objects:
         for empty in ("labels", "annotations", "finalizers", "ownerReferences"):
             if empty in metadata and not metadata[empty]:
                 del metadata[empty]
-        if subresource == "status":
-            body = {**old.obj, "status": body.get("status"), "metadata": _status_metadata(before, metadata)}
-            if body["status"] is None:
-                body.pop("status")
-        else:
-            body = {**body, "metadata": metadata, "apiVersion": resource.api_version, "kind": resource.kind}
-            if resource.has_status:
-                body.pop("status", None)
-                if "status" in old.obj:
-                    body["status"] = old.obj["status"]
+        body = narrowed(resource, old.obj, body, metadata, subresource)
         if body != old.obj:
             self._admission.update(
                 resource, body, old.obj, subresource, options.warnings, strictness=options.field_validation
@@ -468,17 +460,6 @@ def _about_managers(patch: Any) -> bool:
         )
     metadata = patch.get("metadata") if isinstance(patch, dict) else None
     return isinstance(metadata, dict) and "managedFields" in metadata
-
-
-def _status_metadata(before: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
-    """A write of the status may change annotations and labels too, nothing else of the metadata."""
-    metadata = dict(before)
-    for name in ("labels", "annotations"):
-        if name in asked:
-            metadata[name] = asked[name]
-        else:
-            metadata.pop(name, None)
-    return metadata
 
 
 def _grace(resource: Resource, obj: Object, asked: int | None) -> int:

@@ -342,12 +342,12 @@ class ApiServer:
                 return self._finalize(target, asked)
             case "status" | "ephemeralcontainers" | "resize" | "approval", "GET":
                 return self._answer(resource, self.objects.find(resource, target.key), asked)
-            case "status" | "approval", "PUT":
-                return self._answer(
-                    resource, self._update(Target(resource, target.namespace, target.name, "status"), asked), asked
-                )
-            case "status" | "approval", "PATCH":
-                return self._patch(Target(resource, target.namespace, target.name, "status"), asked)
+            case (("status" | "approval" | "ephemeralcontainers" | "resize"), ("PUT" | "PATCH")):
+                part = "status" if target.subresource == "approval" else target.subresource
+                narrow = Target(resource, target.namespace, target.name, part)
+                if method == "PATCH":
+                    return self._patch(narrow, asked)
+                return self._answer(resource, self._written(resource, self._update(narrow, asked), asked), asked)
             case _:
                 raise errors.method_not_allowed()
 

@@ -102,7 +102,7 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What the container is allowed of one card: bytes and percent, 0 for no limit."""
+    """What the container is allowed of one card: bytes, 0 for no limit; percent, 0 or 100 for no limit."""
 
     uuid: str
     memory_limit: int

@@ -5,7 +5,7 @@ here together, through the API alone. How containers run is the runtime's busine
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -66,12 +66,24 @@ class NodeAgent:
     """The agent of one node."""
 
     def __init__(
-        self, name: str, uid: str, number: int, hardware: Hardware, *, runtime: Runtime, writer: Writer, clock: Clock
+        self,
+        name: str,
+        uid: str,
+        number: int,
+        hardware: Hardware,
+        *,
+        runtime: Runtime,
+        writer: Writer,
+        clock: Clock,
+        address: str = "",
+        facts: Mapping[str, str] | None = None,
     ) -> None:
-        """`number` makes the node's addresses its own."""
+        """`number` makes the node's addresses its own. A real machine has an `address`, which its pods share, and
+        `facts` that take the place of what `nodeInfo` says of simulated ones."""
         self.name, self.uid = name, uid
         self.hardware = hardware
         self._number = number
+        self._address, self._facts = address, facts or {}
         self._runtime, self._writer, self._clock = runtime, writer, clock
         self._books = Books()
         self._runs: dict[str, _PodRun] = {}
@@ -89,7 +101,7 @@ class NodeAgent:
     @property
     def host_ip(self) -> str:
         number = self._number
-        return f"172.{16 + (number >> 16) % 16}.{number >> 8 & 255}.{number & 255}"
+        return self._address or f"172.{16 + (number >> 16) % 16}.{number >> 8 & 255}.{number & 255}"
 
     def boot(self, labels: dict[str, str], taints: Sequence[Manifest], booted: Callable[[], object]) -> None:
         """Publish the Device object, then labels and taints, then a Ready status: whoever sees Ready sees the rest."""
@@ -159,7 +171,11 @@ class NodeAgent:
         self._books.set_hardware(allocatable, self._devices)
 
     def _labels(self, extra: dict[str, str]) -> dict[str, str]:
-        own = {HOSTNAME_LABEL: self.name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+        own = {
+            HOSTNAME_LABEL: self.name,
+            "kubernetes.io/os": "linux",
+            "kubernetes.io/arch": self._facts.get("architecture", "amd64"),
+        }
         if self.hardware.machine.server:
             own["node.kubernetes.io/instance-type"] = self.hardware.machine.server
         return {**own, **self._device_labels(), **extra}
@@ -224,6 +240,7 @@ class NodeAgent:
                 "kubeProxyVersion": KUBELET_VERSION,
                 "operatingSystem": "linux",
                 "architecture": "amd64",
+                **self._facts,
             },
         }
         self._writer.strategic(f"{NODES}/{self.name}/status", {"status": status})
@@ -378,6 +395,8 @@ class NodeAgent:
         self._runtime.stop(run.work, float(grace), stopped)
 
     def _pod_ip(self) -> str:
+        if self._address:
+            return self._address
         self._next_host = self._next_host % _HOSTS_PER_NODE + 1
         return f"10.{self._number >> 8 & 255}.{self._number & 255}.{self._next_host + 1}"
 

@@ -7,8 +7,9 @@ import orjson
 
 from harness.apiserver.assembly import build_server
 from harness.apiserver.errors import Refused
+from harness.apiserver.server import ApiServer
 from harness.apiserver.streaming import Closable, Streaming
-from scheduler.api.clock import SimClock
+from scheduler.api.clock import Clock, SimClock
 from scheduler.api.transport import JSON, Request, Response
 
 Object = dict[str, Any]
@@ -26,6 +27,13 @@ def pod(name: str, *, labels: dict[str, str] | None = None, **spec: Any) -> Obje
 
 def config(name: str, *, labels: dict[str, str] | None = None, **data: str) -> Object:
     return {"metadata": {"name": name, **({"labels": labels} if labels else {})}, "data": data}
+
+
+def bare_server(clock: Clock, *, history: int | None = None) -> ApiServer:
+    """A server without controllers: nothing is written but what a request writes."""
+    server = ApiServer(clock, history=history)
+    server.handle(Request("POST", "/api/v1/namespaces", orjson.dumps({"metadata": {"name": "default"}}), JSON))
+    return server
 
 
 class Lines:
@@ -76,9 +84,10 @@ class Watch:
 class Api:
     """Requests to one server."""
 
-    def __init__(self, *, history: int | None = None) -> None:
+    def __init__(self, *, history: int | None = None, bare: bool = False) -> None:
         self.clock = SimClock()
-        self.server = build_server(self.clock, history=history)
+        make = bare_server if bare else build_server
+        self.server = make(self.clock, history=history)
         self.clock.settle()
 
     def ask(

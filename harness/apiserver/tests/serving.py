@@ -5,7 +5,7 @@ import socket
 import ssl
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -17,7 +17,7 @@ from harness.apiserver.access import Credentials, identify, make_credentials, se
 from harness.apiserver.assembly import build_server
 from harness.apiserver.http import HttpServer
 from harness.apiserver.server import ApiServer
-from scheduler.api.clock import WallClock
+from scheduler.api.clock import Clock, WallClock
 
 PATIENCE = 20.0  # seconds that a test waits for bytes before it fails
 
@@ -129,7 +129,7 @@ class Wire:
 
 
 @contextmanager
-def served() -> Iterator[Served]:
+def served(make: Callable[[Clock], ApiServer] = build_server) -> Iterator[Served]:
     """A server in a thread of its own."""
     ready = threading.Event()
     box: list[Served] = []
@@ -137,7 +137,7 @@ def served() -> Iterator[Served]:
     async def run() -> None:
         loop = asyncio.get_running_loop()
         credentials = make_credentials(["127.0.0.1"])
-        api = build_server(WallClock(loop))
+        api = make(WallClock(loop))
         http = HttpServer(api, lambda header, certificate: identify(credentials, header, certificate))
         with tempfile.TemporaryDirectory() as folder:
             port = await http.listen("127.0.0.1", 0, server_context(credentials, Path(folder)))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import orjson
 import pytest
 
-from harness.apiserver import http
+from harness.apiserver import http, http_stream
 from harness.apiserver.bodies import BODY_LIMIT
 from harness.apiserver.tests.asking import CONFIGS, PODS, config, pod
 from harness.apiserver.tests.serving import PATIENCE, Served, Wire, served
@@ -270,7 +270,7 @@ def test_ten_thousand_events_arrive_once_and_in_order(place: Served, wire: Wire)
 def test_a_reader_that_does_not_read_is_told_and_cut_off(
     place: Served, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "SLOW_READER", 200_000)
+    monkeypatch.setattr(http_stream, "SLOW_READER", 200_000)
     wire.send(wire.request("GET", f"{CONFIGS}?watch=1&resourceVersion={place.api.store.version}"))
     assert wire.answer()[0] == 200
     with place.connect() as writer:

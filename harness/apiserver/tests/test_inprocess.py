@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.apiserver.assembly import build_server
 from harness.apiserver.inprocess import InProcessTransport
-from harness.apiserver.tests.asking import CONFIGS, PODS, config, pod
+from harness.apiserver.tests.asking import CONFIGS, PODS, bare_server, config, pod
 from harness.apiserver.tests.serving import Served, served
 from scheduler.api.clock import SimClock
 from scheduler.api.transport import (
@@ -71,7 +71,7 @@ STEPS = st.one_of(
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Served]:
-    with served() as found:
+    with served(bare_server) as found:
         yield found
 
 
@@ -86,7 +86,7 @@ def plain(code: int, body: bytes, base: int) -> tuple[int, bytes]:
 @given(st.lists(STEPS, min_size=5, max_size=25))
 def test_the_same_steps_get_the_same_answers(place: Served, steps: list[Step]) -> None:
     clock = SimClock()
-    inside = InProcessTransport(build_server(clock), clock)
+    inside = InProcessTransport(bare_server(clock), clock)
     clock.settle()
     inside.call(Request("DELETE", CONFIGS))
     here = int(orjson.loads(inside.call(Request("GET", CONFIGS)).body)["metadata"]["resourceVersion"])

@@ -76,8 +76,7 @@ class Against(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.api = Api(history=64)
-        self.api.do("DELETE", CONFIGS)
+        self.api = Api(history=64, bare=True)
         self.model: dict[str, Object] = {}  # name → labels, data, finalizers, going
         self.last = self.api.version
         self.watches: list[tuple[Watch, dict[str, str], str]] = []  # what each has seen so far, name → revision

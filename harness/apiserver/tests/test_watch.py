@@ -13,9 +13,7 @@ from scheduler.api.transport import MERGE_PATCH, Request
 
 @pytest.fixture
 def api() -> Api:
-    found = Api()
-    found.do("DELETE", CONFIGS)
-    return found
+    return Api(bare=True)
 
 
 def relabel(api: Api, name: str, **labels: str | None) -> None:
@@ -161,7 +159,7 @@ def test_a_watch_ends_after_its_time(api: Api) -> None:
     ],
 )
 def test_watches_that_are_refused(query: dict[str, str], code: int, words: str) -> None:
-    api = Api(history=4)
+    api = Api(history=4, bare=True)
     for number in range(6):
         api.do("POST", CONFIGS, config(f"c{number}"))
     with pytest.raises(Refused, match=words) as refused:
@@ -171,7 +169,7 @@ def test_watches_that_are_refused(query: dict[str, str], code: int, words: str) 
 
 
 def test_the_oldest_revision_still_known_is_served(api: Api) -> None:
-    short = Api(history=4)
+    short = Api(history=4, bare=True)
     for number in range(6):
         short.do("POST", CONFIGS, config(f"c{number}"))
     assert short.watch(CONFIGS, resourceVersion=str(short.version - 4)).short() == [
