@@ -121,7 +121,7 @@ def test_nothing_but_the_metadata_is_needed() -> None:
         assert len(made["cells"]) == len(how.columns), (group, plural)
 
 
-def test_ten_thousand_pods_take_less_than_a_third_of_a_second() -> None:
+def test_ten_thousand_pods_have_a_row_each() -> None:
     status = {
         "phase": "Running",
         "podIPs": [{"ip": "10.0.0.1"}],
