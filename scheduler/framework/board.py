@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.cache.columns import TIE_BITS, Batch, Bools, Ints, NodeColumns, Rows
+from scheduler.framework.facets import REFUSED, Faceted, faceted
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import MAX_NODE_SCORE, ByMaximum, Score, ScoreColumns
 from scheduler.framework.rules import ClassRules
@@ -28,7 +29,7 @@ from scheduler.framework.rules import ClassRules
 if TYPE_CHECKING:
     from scheduler.framework.verdicts import ClassVerdicts
 
-NOT_FEASIBLE = -(1 << 62)  # so low that no sum of bounds brings it up to 0
+NOT_FEASIBLE = -(1 << 62)  # so low that no sum of bounds brings it up to 0; anything below 0 is no option
 NO_RAW = -(1 << 40)
 _FIRST_LINES = 8
 _LOG_LIMIT = 1 << 18
@@ -64,25 +65,28 @@ class _Together:
 
 @dataclass(slots=True)
 class _Part:
-    """A score and the lines that it counts for; None: all of them."""
+    """A score and the lines that it counts for."""
 
     score: Score
     weight: int
     kind: Hashable
     number: int = 0  # of the array in `raw`
     lines: list[int] = field(default_factory=list)
-    index: NDArray[np.intp] | None = None
+    index: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
     stacked: Any = None
 
 
 @dataclass(slots=True)
 class _Plan:
-    """What moves the keys of a node when a pod comes to it."""
+    """What moves the keys of a node when a pod comes to it: what is remembered of facets, and bounds for other lines."""
 
+    faceted: Faceted
+    faceted_lines: NDArray[np.intp]
+    faceted_bits: int
+    bounds: bool  # whether there are other lines
     bounded: list[_Part]
     exact: list[_Part]
     normalized: list[_Part]
-    scalar: bool  # every line's key moves alike
     unknown: bool  # a score that has no bound and no columns: nothing for it but to judge the node anew
 
 
@@ -103,6 +107,7 @@ class Board:
         self._plan: _Plan | None = None
         self._together: list[_Together] = []
         self._in_step: list[ClassVerdicts] = []  # the lines that `_together` was made of
+        self._raised = 0  # how often a raw score rose that another line's nodes are normalised by
         self._numbers: dict[str, int] = {}  # normalised scores by name → number of the array in `raw`
         self._highest_ever = MAX_NODE_SCORE
         self.raw: list[Ints] = []
@@ -118,6 +123,7 @@ class Board:
         self.exact: Ints = np.zeros((lines, width), np.int64)
         self.node_ok: Bools = np.zeros((lines, width), np.bool_)
         self.node_total: Ints = np.zeros((lines, width), np.int64)
+        self.base: Ints = np.full((width, lines), REFUSED, np.int64)  # [row, line], the key's part that no pod moves
         self.salt: Ints = np.zeros((lines, 1), np.int64)
         self.raw = [np.full((lines, width), NO_RAW, np.int64) for _ in self.raw]
         self.highest = [np.zeros((lines, 1), np.int64) for _ in self.highest]
@@ -159,10 +165,12 @@ class Board:
         self.salt[line] = verdicts.salt
         self.key[line] = NOT_FEASIBLE
         self.exact[line] = 0
+        self.base[:, line] = REFUSED
         for raw, highest in zip(self.raw, self.highest, strict=True):
             raw[line] = NO_RAW
             highest[line] = 0
         verdicts.highest = [0] * len(verdicts.rules.moving_normalized)
+        verdicts.tops = [-1] * len(verdicts.highest)
 
     def numbers(self, rules: ClassRules) -> list[int]:
         """Which arrays of `raw` belong to the normalised scores of a class."""
@@ -190,40 +198,55 @@ class Board:
         return recent if len(recent) < 2 else list(dict.fromkeys(recent))
 
     def filled(self, row: int, node: NodeInfo, placed: PodInfo) -> None:
-        """A pod came to a node: move its keys by what the plugins know."""
+        """A pod came to a node: give it the keys it has now, or move them by what the plugins know."""
         plan = self._plan or self._make_plan()
-        if plan.unknown or row >= self.capacity:
+        if plan.unknown or row >= self.capacity or node.node is None:
             self.opened(row)
             return
+        total = self.base[row].copy()
+        for part in plan.faceted.sums:
+            facet = part.facet(part.stacked, node)
+            found = part.memo.get(facet)
+            total += part.add(facet, node) if found is None else found
+        for one in plan.faceted.normalized:
+            facet = one.facet(one.stacked, node)
+            found = one.memo.get(facet)
+            if found is None:
+                found = one.add(facet, node)
+            highest = self.highest[one.number][:, 0]
+            raw = np.where(total < 0, NO_RAW, found)
+            if not one.falls and (raw > highest).any():
+                self._raised += 1
+            if plan.bounds:
+                self.raw[one.number][one.lines, row] = raw[one.lines]
+            else:
+                self.raw[one.number][:, row] = raw
+            normal = one.normalizer.apply(found, highest)
+            normal *= one.weight
+            total += normal
+        if not plan.bounds:
+            self.key[:, row] = total
+            return
+        lines = plan.faceted_lines
+        self.key[lines, row] = total[lines]
+        self._bound(plan, row, node, placed)
+
+    def _bound(self, plan: _Plan, row: int, node: NodeInfo, placed: PodInfo) -> None:
+        """Move the keys of the lines whose scores cannot be looked up."""
         rises = [part.score.rise(node, placed, part.kind) for part in plan.normalized]
         if rises and max(rises) > 0:  # where a raw score rises the largest may, and with it every other node's
             self.opened(row)
             return
         self._filled.append(row)
-        self._exact_for[row] = 0
-        rise = 0
-        if plan.scalar:
-            for part in plan.bounded:
-                rise += part.score.rise(node, placed, part.kind) * part.weight
-            if rise:
-                self.key[:, row] += rise << TIE_BITS
-            return
+        self._exact_for[row] = plan.faceted_bits
         change = self._rescored(plan, row, node)
         for part in plan.bounded:
-            if part.index is None:
-                rise += part.score.rise(node, placed, part.kind) * part.weight
-            else:
-                change[part.index] += part.score.rise(node, placed, part.kind) * part.weight
-        change += rise
+            change[part.index] += part.score.rise(node, placed, part.kind) * part.weight
         for part, one in zip(plan.normalized, rises, strict=True):
             if one:
                 bound = (1 - (-one * MAX_NODE_SCORE // self._highest_ever)) * part.weight
-                if part.index is None:
-                    self.raw[part.number][:, row] += one
-                    change += bound
-                else:
-                    self.raw[part.number][part.index, row] += one
-                    change[part.index] += bound
+                self.raw[part.number][part.index, row] += one
+                change[part.index] += bound
         change <<= TIE_BITS
         self.key[:, row] += change
 
@@ -236,10 +259,7 @@ class Board:
             values = part.score.scores_on(part.stacked, node)
             if part.weight != 1:
                 values *= part.weight
-            if part.index is None:
-                change[: len(values)] += values
-            else:
-                change[part.index] += values
+            change[part.index] += values
         if plan.exact:
             new = change.copy()
             change -= exact
@@ -247,7 +267,9 @@ class Board:
         return change
 
     def _make_plan(self) -> _Plan:
-        lines = [line for line in self._lines if line is not None]
+        kept = [line for line in self._lines if line is not None]
+        quick = [line for line in kept if line.faceted]
+        lines = [line for line in kept if not line.faceted]
         bounded: dict[Hashable, _Part] = {}
         exact: dict[Hashable, _Part] = {}
         normalized: dict[Hashable, _Part] = {}
@@ -265,14 +287,21 @@ class Board:
                 part.lines.append(line.line)
                 unknown |= not score.bounded
         for part in (*bounded.values(), *exact.values(), *normalized.values()):
-            if part.lines != list(range(len(self._lines))):
-                part.index = np.array(part.lines, np.intp)
+            part.index = np.array(part.lines, np.intp)
         for part in exact.values():
             if not unknown:
                 assert isinstance(part.score, ScoreColumns)  # noqa: S101
                 part.stacked = part.score.stack_scores([line.state for line in lines if line.line in set(part.lines)])
-        alike = not exact and not normalized and all(part.index is None for part in bounded.values())
-        self._plan = _Plan(list(bounded.values()), list(exact.values()), list(normalized.values()), alike, unknown)
+        self._plan = _Plan(
+            Faceted(quick, self._numbers, self._room),
+            np.array([line.line for line in quick], np.intp),
+            sum(1 << line.line for line in quick),
+            bool(lines),
+            list(bounded.values()),
+            list(exact.values()),
+            list(normalized.values()),
+            unknown,
+        )
         return self._plan
 
     # -- judging ------------------------------------------------------------------------------------------------------
@@ -314,8 +343,11 @@ class Board:
                     exact = values if exact is None else exact + values
         if exact is not None:
             self.exact.reshape(-1)[where] = exact
-        if alone.has_node_totals:
-            total += self.node_total.reshape(-1)[where]
+        total_by_node = self.node_total.reshape(-1)[where]
+        total += total_by_node
+        tie = batch.pick(self._columns.tie) ^ self.salt[together.index]
+        base = np.where(self.node_ok.reshape(-1)[where], (total_by_node << TIE_BITS) + tie, REFUSED)
+        self.base[batch.rows[:, None], together.index] = base.T
         for number, (score, weight), stacked in zip(
             self.numbers(rules), rules.moving_normalized, together.normalized, strict=True
         ):
@@ -326,9 +358,11 @@ class Board:
             if weight != 1:
                 normal *= weight
             total += normal
+            for line in together.lines:
+                line.tops = [-1] * len(line.tops)
         np.maximum(total, 0, out=total)  # it can fall below while what it was normalised by is out of date
         total <<= TIE_BITS
-        total += batch.pick(self._columns.tie) ^ self.salt[together.index]
+        total += tie
         self.key.reshape(-1)[where] = np.where(ok, total, NOT_FEASIBLE)
 
     def patch(self, verdicts: "ClassVerdicts", row: int, node: NodeInfo) -> None:
@@ -338,6 +372,10 @@ class Board:
         if judged is not None:
             self._exact_for[row] = judged | 1 << line
         fits = bool(self.node_ok[line, row])
+        tie = int(self._columns.tie[row]) ^ verdicts.salt
+        node_total = int(self.node_total[line, row])
+        self.base[row, line] = (node_total << TIE_BITS) + tie if fits else REFUSED
+        verdicts.tops = [-1] * len(verdicts.tops)
         for plugin in rules.moving_filters if fits else ():
             if not plugin.filter(state, pod, node).ok:
                 fits = False
@@ -347,7 +385,7 @@ class Board:
             for raw in self.raw:
                 raw[line, row] = NO_RAW
             return
-        total, exact = int(self.node_total[line, row]) if verdicts.has_node_totals else 0, 0
+        total, exact = node_total, 0
         for score, weight in rules.moving_scores:
             value = score.score(state, pod, node) * weight
             total += value
@@ -360,12 +398,15 @@ class Board:
             value = score.score(state, pod, node)
             self.raw[number][line, row] = value
             total += _normalizer(score).one(value, verdicts.highest[order]) * weight
-        self.key[line, row] = (max(total, 0) << TIE_BITS) + (int(self._columns.tie[row]) ^ verdicts.salt)
+        self.key[line, row] = (max(total, 0) << TIE_BITS) + tie
 
     # -- normalising --------------------------------------------------------------------------------------------------
 
     def normalize(self, verdicts: "ClassVerdicts") -> bool:
-        """Take in the largest raw scores of a line as they are now; whether one has changed."""
+        """Take in the largest raw scores of a line as they are now; whether its keys have to be made anew for that."""
+        if verdicts.faceted:
+            self._normalize_faceted(verdicts)
+            return False
         line, count, changed = verdicts.line, self._columns.count, False
         for order, number in enumerate(verdicts.raw_numbers):
             raw = self.raw[number][line, :count]
@@ -383,6 +424,30 @@ class Board:
                 self._highest_ever = max(self._highest_ever, highest)
         return changed
 
+    def _normalize_faceted(self, verdicts: "ClassVerdicts") -> None:
+        """The same where all raw scores are exact: they need a look only if the node with the largest lost it."""
+        if verdicts.raised != self._raised:
+            verdicts.raised = self._raised
+            verdicts.tops = [-1] * len(verdicts.tops)
+        line, tops = verdicts.line, verdicts.tops
+        for order, number in enumerate(verdicts.raw_numbers):
+            top, before = tops[order], verdicts.highest[order]
+            if top >= 0 and self.raw[number].item(line, top) == before:
+                continue
+            raw = self.raw[number][line, : self._columns.count]
+            tops[order] = top = int(raw.argmax())
+            highest = max(int(raw[top]), 0)
+            if highest == before:
+                continue
+            verdicts.highest[order] = highest
+            self.highest[number][line] = highest
+            self._highest_ever = max(self._highest_ever, highest)
+            score, weight = verdicts.rules.moving_normalized[order]
+            apply = _normalizer(score).apply
+            values = np.arange(max(highest, before) + 1)
+            change = (apply(values, np.array(highest)) - apply(values, np.array(before))) * (weight << TIE_BITS)
+            self.key[line, : self._columns.count] += change.take(raw, mode="clip")  # 0 for no raw score, as for 0
+
     def rekey(self, verdicts: "ClassVerdicts") -> None:
         """Judge a line anew on all nodes, because what it is normalised by has changed."""
         self.judge(verdicts, None)
@@ -395,7 +460,7 @@ class Board:
             self._allocate(self._room, self._columns.capacity)
         self._visits += 1
         verdicts.visited = self._visits
-        if verdicts.synced != self._syncs:
+        if verdicts.synced != self._syncs and not verdicts.faceted:
             verdicts.synced = self._syncs
             verdicts.position = -1  # it missed what the others were judged on: all nodes, then
         if len(self._filled) >= MOST_FILLED:
@@ -415,7 +480,7 @@ class Board:
 
     def settle(self, verdicts: "ClassVerdicts") -> None:
         """Make every key of a line exact."""
-        if self._filled:
+        if self._filled and not verdicts.faceted:
             self.judge(verdicts, np.array(list(self._exact_for), np.intp))
             bit = 1 << verdicts.line
             for row, judged in self._exact_for.items():
@@ -441,7 +506,9 @@ class Board:
         self._patches = 0
         oldest = self._visits - IDLE_VISITS * len(self._lines)
         lines = [
-            line for line in self._lines if line is not None and line.synced == self._syncs and line.visited >= oldest
+            line
+            for line in self._lines
+            if line is not None and not line.faceted and line.synced == self._syncs and line.visited >= oldest
         ]
         self._syncs += 1
         for line in lines:

@@ -13,6 +13,7 @@ from scheduler.cache.classes import PodClass
 from scheduler.cache.columns import TIE_BITS, Batch, Bools, Ints, Rows
 from scheduler.framework.board import NOT_FEASIBLE, Board, signature
 from scheduler.framework.clusterwide import Cycle, outside
+from scheduler.framework.facets import faceted
 from scheduler.framework.failure import FitError, Reasons
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import Filter, FilterColumns, Plugin, Score, ScoreColumns
@@ -51,10 +52,12 @@ class ClassVerdicts:
         self.synced = -1  # up to which of the board's joint judgements its line is in step with the others
         self.visited = 0
         self.highest = [0] * len(rules.moving_normalized)  # the largest raw scores that its keys are normalised by
+        self.tops = [-1] * len(self.highest)  # a row that has it; -1: to be looked for
+        self.raised = 0
+        self.faceted = faceted(rules)
         self.salt = runner.handle.columns.ties.salt(shape.digest)
         self.rules = rules
         self.signature = signature(rules) if board is not None else ()
-        self.has_node_totals = False
         self._runner = runner
         self._handle = runner.handle
         self._columns = runner.handle.columns
@@ -149,7 +152,6 @@ class ClassVerdicts:
                 total += kept.normal(batch.pick(kept.raw)) * kept.weight
         board.node_ok[self.line, batch.rows] = ok[0]
         board.node_total[self.line, batch.rows] = total[0]
-        self.has_node_totals |= bool(total.any())
 
     def _keep_raw(self, kept: _NodeScore, values: Ints | None, batch: Batch, *, everything: bool) -> None:
         if everything:
@@ -216,7 +218,6 @@ class ClassVerdicts:
         before = kept.normal(raw)
         kept.highest = highest
         board.node_total[self.line, : self._columns.count] += (kept.normal(raw) - before)[0] * kept.weight
-        self.has_node_totals = True
         return True
 
     # -- deciding -----------------------------------------------------------------------------------------------------

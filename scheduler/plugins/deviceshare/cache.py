@@ -259,10 +259,11 @@ class DeviceCache(Listener):
         if row is None:
             return
         node = self._nodes.get(name)
-        shown = self._blank if node is None or not node.listed else self._shown(node.state)
+        shown = self._blank if node is None or not node.listed else self.shown(node.state)
         self._columns.column(SHOWN)[:, row] = shown
 
-    def _shown(self, state: DeviceState) -> Ints:
+    def shown(self, state: DeviceState) -> Ints:
+        """One row of the column `SHOWN` for a node in this state."""
         if state.shown is None or len(state.shown) != len(self._blank):
             cards = [state.frees[number] for number in state.slots("gpu")]
             if len(cards) > self._cards:
