@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.cache.columns import TIE_BITS, Batch, Bools, Ints, NodeColumns, Rows
-from scheduler.framework.facets import REFUSED, Faceted, faceted
+from scheduler.framework.facets import REFUSED, Faceted
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import MAX_NODE_SCORE, ByMaximum, Score, ScoreColumns
 from scheduler.framework.rules import ClassRules

@@ -37,7 +37,7 @@ def faceted(rules: ClassRules) -> bool:
 class Remembered:
     """One plugin's numbers, [line]; 0 on lines that it does not count for."""
 
-    __slots__ = ("_judge", "lines", "_most", "_room", "facet", "memo", "stacked")
+    __slots__ = ("_judge", "_most", "_room", "facet", "lines", "memo", "stacked")
 
     def __init__(self, judge: Judge, facet: Facet, stacked: Any, lines: Sequence[int], room: int) -> None:
         self._judge = judge
@@ -111,8 +111,7 @@ class Faceted:
             for (score, weight), group in scores.items()
         ]
         self.normalized = [
-            Normalized(score, weight, numbers[score.name], group, room)
-            for (score, weight), group in normalized.items()
+            Normalized(score, weight, numbers[score.name], group, room) for (score, weight), group in normalized.items()
         ]
 
 

@@ -176,7 +176,7 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
                 ok[index, one] = status.ok
         return ok
 
-    def filter_facet(self, stacked: object, node: NodeInfo) -> Hashable:  # noqa: ARG002
+    def filter_facet(self, stacked: object, node: NodeInfo) -> Hashable:
         devices = self.devices.find(node.name)
         return devices.state if devices is not None and devices.listed else None
 

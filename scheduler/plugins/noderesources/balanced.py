@@ -77,7 +77,7 @@ class NodeResourcesBalancedAllocation(ScoreColumns):
             scores[:, ~batch.allocatable[pair].all(axis=0)] = MAX_NODE_SCORE
         return scores
 
-    def score_facet(self, stacked: Ints, node: NodeInfo) -> Hashable:  # noqa: ARG002
+    def score_facet(self, stacked: Ints, node: NodeInfo) -> Hashable:
         allocatable, requested = node.allocatable, node.requested
         return allocatable[CPU_COLUMN], allocatable[MEMORY_COLUMN], requested[CPU_COLUMN], requested[MEMORY_COLUMN]
 

@@ -177,7 +177,7 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns):
 
     def passing_on(self, stacked: _Stacked, node: NodeInfo) -> Bools:
         free = np.array([[node.allocatable[column] - node.requested[column]] for column in stacked.columns], np.int64)
-        ok: Bools = (free >= stacked.needs[..., 0]).all(axis=0)
+        ok: Bools = np.logical_and.reduce(free >= stacked.needs[..., 0])
         return ok
 
     def rejections(self, stacked: _Stacked, batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
@@ -256,14 +256,12 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns):
         batch.columns.ensure_width()
         return np.stack([self._scores_of_one(ask, batch) for ask in asks])
 
-    def score_facet(self, stacked: tuple[Ints, list[_Ask]], node: NodeInfo) -> Hashable:  # noqa: ARG002
+    def score_facet(self, stacked: tuple[Ints, list[_Ask]], node: NodeInfo) -> Hashable:
         allocatable = node.allocatable
         if self._native_only:
             return allocatable[CPU_COLUMN], allocatable[MEMORY_COLUMN], node.nonzero
         columns = (self._resources.column(name) for name in self._weights)
-        return tuple(
-            (allocatable[column], _used(node, column)) for column in columns if column < len(allocatable)
-        )
+        return tuple((allocatable[column], _used(node, column)) for column in columns if column < len(allocatable))
 
     def scores_on(self, stacked: tuple[Ints, list[_Ask]], node: NodeInfo) -> Ints:
         return np.array([self._score_of(ask, node) for ask in stacked[1]], np.int64)
