@@ -183,16 +183,18 @@ class Core:
         if self.handle.nominator:
             self.handle.nominator.forget(info.uid)
         self._binding[info.uid] = (entry, state)
-        key = _class_key(info, state)
-        if self.queue.waiting.has_class(key):
-            self._wake_class(key, verdicts)
+        if len(self.queue.waiting):
+            key = _class_key(info, state)
+            if self.queue.waiting.has_class(key):
+                self._wake_class(key, verdicts)
         marks = self._marks(runner, state, info.pod, node)
         return [Bind(info, node, marks.annotations, marks.labels, marks.node_annotations)]
 
     def _marks(self, runner: Runner, state: CycleState, pod: Pod, node: str) -> Marks:
-        found = [
-            marks for plugin in runner.profile.pre_bind if (marks := plugin.pre_bind(state, pod, node)) is not NO_MARKS
-        ]
+        plugins = runner.profile.pre_bind
+        if len(plugins) == 1:  # the usual case
+            return plugins[0].pre_bind(state, pod, node)
+        found = [marks for plugin in plugins if (marks := plugin.pre_bind(state, pod, node)) is not NO_MARKS]
         if len(found) < 2:
             return found[0] if found else NO_MARKS
         annotations: dict[str, str] = {}

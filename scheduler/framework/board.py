@@ -214,13 +214,12 @@ class Board:
             if found is None:
                 found = one.add(facet, node)
             highest = self.highest[one.number][:, 0]
-            raw = np.where(total < 0, NO_RAW, found)
-            if not one.falls and (raw > highest).any():
+            if not one.falls and (found > highest).any():
                 self._raised += 1
             if plan.bounds:
-                self.raw[one.number][one.lines, row] = raw[one.lines]
+                self.raw[one.number][one.lines, row] = found[one.lines]
             else:
-                self.raw[one.number][:, row] = raw
+                self.raw[one.number][:, row] = found
             normal = one.normalizer.apply(found, highest)
             normal *= one.weight
             total += normal
@@ -432,9 +431,11 @@ class Board:
         line, tops = verdicts.line, verdicts.tops
         for order, number in enumerate(verdicts.raw_numbers):
             top, before = tops[order], verdicts.highest[order]
-            if top >= 0 and self.raw[number].item(line, top) == before:
+            if top >= 0 and self.raw[number].item(line, top) == before and self.key.item(line, top) >= 0:
                 continue
-            raw = self.raw[number][line, : self._columns.count]
+            # `filled` writes raw scores of nodes that are no option, too.
+            key = self.key[line, : self._columns.count]
+            raw = np.where(key < 0, NO_RAW, self.raw[number][line, : self._columns.count])
             tops[order] = top = int(raw.argmax())
             highest = max(int(raw[top]), 0)
             if highest == before:
@@ -470,6 +471,9 @@ class Board:
         """The row with the largest true key, or -1 if no node is feasible."""
         line = verdicts.line
         key = self.key[line, : self._columns.count]
+        if verdicts.faceted:
+            row = int(key.argmax())
+            return row if key.item(row) >= 0 else -1
         while True:
             row = int(key.argmax())
             if self._is_exact(line, row):

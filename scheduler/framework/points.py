@@ -8,7 +8,7 @@ that pods alike in all of them can share one verdict. A plugin that can judge ma
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -256,13 +256,12 @@ class PreBind(Plugin):
         """What to write on the pod together with its node. No I/O here: binding writes it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
+class Marks(msgspec.Struct, frozen=True):
     """Labels and annotations for a pod that is being bound, and for its node."""
 
     annotations: Mapping[str, str]
     labels: Mapping[str, str]
-    node_annotations: Mapping[str, str] = field(default_factory=dict)  # for the node, before anything else is written
+    node_annotations: Mapping[str, str] = msgspec.field(default_factory=dict)  # for the node, before anything else is written
 
 
 NO_MARKS = Marks({}, {})

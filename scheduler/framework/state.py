@@ -38,7 +38,7 @@ class CycleState:
 
     def fork(self) -> "CycleState":
         """A state that starts with the same entries; writing to one does not show in the other."""
-        copy = CycleState()
+        copy = CycleState.__new__(CycleState)
         copy._entries = self._entries.copy()
         return copy
 

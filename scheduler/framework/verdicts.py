@@ -239,7 +239,8 @@ class ClassVerdicts:
 
     def select(self, info: PodInfo) -> "tuple[int, CycleState] | FitError":
         """The best row for this pod with the state of its cycle, or why there is none."""
-        if self.board is None:
+        board = self.board
+        if board is None:
             return FitError(self._handle.cache.known_count, pre_filter=self.rejected)
         self.refresh()
         if not self._columns.count:
@@ -250,9 +251,9 @@ class ClassVerdicts:
             if concerned:
                 return self._select_cluster_wide(info, state, concerned)
         if self._handle.nominator:
-            self.board.settle(self)
+            board.settle(self)
             return self._select_past_nominated(info, state, self.key)
-        row = self.board.best(self)
+        row = board.best(self)
         return (row, state) if row >= 0 else self._failure(_NOTHING)
 
     def _select_past_nominated(

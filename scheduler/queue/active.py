@@ -1,6 +1,7 @@
 """Pods that are ready to be tried, the most important first."""
 
 import heapq
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +21,14 @@ class Entry:
 
 
 class ActiveQueue:
-    """A heap; entries that were taken out stay in it, dead, until they surface."""
+    """Entries in the order in which they come, as far as that is the right one, and a heap for the others.
+
+    Most pods are no more important than those before them: they need no heap, whose every step is a miss of the
+    processor's cache once it is large. Entries that were taken out stay where they are, dead, until they surface.
+    """
 
     def __init__(self) -> None:
+        self._line: deque[Entry] = deque()  # sorted by key; equal ones in order of arrival
         self._heap: list[tuple[Any, ...]] = []  # (*key, order of arrival, entry): flat tuples compare faster
         self._order = 0
         self._members: dict[str, Entry] = {}
@@ -35,12 +41,21 @@ class ActiveQueue:
 
     def push(self, entry: Entry) -> None:
         self._members[entry.info.uid] = entry
+        if not self._line or entry.key >= self._line[-1].key:
+            self._line.append(entry)
+            return
         self._order += 1
         heapq.heappush(self._heap, (*entry.key, self._order, entry))
 
     def pop(self) -> Entry | None:
-        while self._heap:
-            entry: Entry = heapq.heappop(self._heap)[-1]
+        line, heap = self._line, self._heap
+        while line or heap:
+            # What is in the heap came when a larger key was in the line, so after what equals it there.
+            entry: Entry
+            if not heap or (line and line[0].key <= heap[0][:-2]):
+                entry = line.popleft()
+            else:
+                entry = heapq.heappop(heap)[-1]
             uid = entry.info.uid
             if self._members.get(uid) is entry:
                 del self._members[uid]

@@ -80,6 +80,11 @@ class HeldTerms(Listener):
             for info in node.pods.values():
                 self.pod_placed(info)
 
+    @property
+    def any(self) -> bool:
+        """Whether some pod has terms."""
+        return bool(self._holders)
+
     def about(self, pod: Pod) -> Iterator[Term]:
         """The terms that mean this pod, each once."""
         return self._index.find(pod, self._cache.namespaces)
