@@ -112,6 +112,7 @@ class Board:
         self._highest_ever = MAX_NODE_SCORE
         self.raw: list[Ints] = []
         self.highest: list[Ints] = []
+        self._divisor: list[Ints] = []  # the same for faceted lines, [line], at least 1
         self.capacity = 0
         self._allocate(_FIRST_LINES, columns.capacity)
 
@@ -127,6 +128,7 @@ class Board:
         self.salt: Ints = np.zeros((lines, 1), np.int64)
         self.raw = [np.full((lines, width), NO_RAW, np.int64) for _ in self.raw]
         self.highest = [np.zeros((lines, 1), np.int64) for _ in self.highest]
+        self._divisor = [np.ones(lines, np.int64) for _ in self.highest]
         self._filled.clear()
         self._exact_for.clear()
         self._together, self._in_step = [], []
@@ -144,6 +146,7 @@ class Board:
                 self._numbers[score.name] = len(self.raw)
                 self.raw.append(np.full((self._room, self._width), NO_RAW, np.int64))
                 self.highest.append(np.zeros((self._room, 1), np.int64))
+                self._divisor.append(np.ones(self._room, np.int64))
         if self._spare:
             line = self._spare.pop()
             self._lines[line] = verdicts
@@ -166,9 +169,10 @@ class Board:
         self.key[line] = NOT_FEASIBLE
         self.exact[line] = 0
         self.base[:, line] = REFUSED
-        for raw, highest in zip(self.raw, self.highest, strict=True):
+        for raw, highest, divisor in zip(self.raw, self.highest, self._divisor, strict=True):
             raw[line] = NO_RAW
             highest[line] = 0
+            divisor[line] = 1
         verdicts.highest = [0] * len(verdicts.rules.moving_normalized)
         verdicts.tops = [-1] * len(verdicts.highest)
 
@@ -204,23 +208,23 @@ class Board:
             self.opened(row)
             return
         total = self.base[row].copy()
-        for part in plan.faceted.sums:
-            facet = part.facet(part.stacked, node)
-            found = part.memo.get(facet)
-            total += part.add(facet, node) if found is None else found
+        for facet_of, stacked, known, add in plan.faceted.sums:
+            facet = facet_of(stacked, node)
+            found = known(facet)
+            total += add(facet, node) if found is None else found
         for one in plan.faceted.normalized:
             facet = one.facet(one.stacked, node)
-            found = one.memo.get(facet)
-            if found is None:
-                found = one.add(facet, node)
-            highest = self.highest[one.number][:, 0]
-            if not one.falls and (found > highest).any():
+            both = one.memo.get(facet)
+            if both is None:
+                both = one.add(facet, node)
+            raw = both[0]
+            if not one.falls and (raw > self.highest[one.number][:, 0]).any():
                 self._raised += 1
             if plan.bounds:
-                self.raw[one.number][one.lines, row] = found[one.lines]
+                self.raw[one.number][one.lines, row] = raw[one.lines]
             else:
-                self.raw[one.number][:, row] = found
-            normal = one.normalizer.apply(found, highest)
+                self.raw[one.number][:, row] = raw
+            normal = both[1] // self._divisor[one.number]
             normal *= one.weight
             total += normal
         if not plan.bounds:
@@ -442,6 +446,7 @@ class Board:
                 continue
             verdicts.highest[order] = highest
             self.highest[number][line] = highest
+            self._divisor[number][line] = max(highest, 1)
             self._highest_ever = max(self._highest_ever, highest)
             score, weight = verdicts.rules.moving_normalized[order]
             apply = _normalizer(score).apply

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from scheduler.cache.columns import TIE_BITS, Ints
 from scheduler.framework.nodeinfo import NodeInfo
-from scheduler.framework.points import ByMaximum, FilterColumns, ScoreColumns
+from scheduler.framework.points import MAX_NODE_SCORE, FilterColumns, ScoreColumns
 from scheduler.framework.rules import ClassRules
 
 if TYPE_CHECKING:
@@ -58,9 +58,12 @@ class Remembered:
 
 
 class Normalized(Remembered):
-    """Raw scores of a plugin that is normalised over the feasible nodes; `number` is that of the array in `raw`."""
+    """Scores of a plugin that is normalised over the feasible nodes: raw, and scaled for division by the largest.
 
-    __slots__ = ("falls", "normalizer", "number", "weight")
+    `number` is that of the array in `raw`.
+    """
+
+    __slots__ = ("falls", "number", "weight")
 
     def __init__(self, score: ScoreColumns, weight: int, number: int, lines: "list[ClassVerdicts]", room: int) -> None:
         assert score.normalizer is not None  # noqa: S101
@@ -69,9 +72,14 @@ class Normalized(Remembered):
             score.scores_on, score.score_facet, score.stack_scores(states), [line.line for line in lines], room
         )
         self.number, self.falls = number, score.falls
-        self.normalizer: ByMaximum = score.normalizer
         self.weight = np.zeros(room, np.int64)  # [line], shifted to where scores are in a key
         self.weight[self.lines] = weight << TIE_BITS
+
+    def add(self, facet: Hashable, node: NodeInfo) -> Ints:
+        """What is not in `memo`: raw scores and scaled ones, [2, line]."""
+        raw = super().add(facet, node)
+        both = self.memo[facet] = np.stack([raw, raw * MAX_NODE_SCORE])
+        return both
 
 
 class Faceted:
@@ -90,7 +98,7 @@ class Faceted:
                 for score, weight in found:
                     assert isinstance(score, ScoreColumns)  # noqa: S101
                     kind.setdefault((score, weight), []).append(line)
-        self.sums = [
+        sums = [
             Remembered(
                 _refusals(plugin.passing_on),
                 plugin.filter_facet,
@@ -100,7 +108,7 @@ class Faceted:
             )
             for plugin, group in filters.items()
         ]
-        self.sums += [
+        sums += [
             Remembered(
                 _weighted(score.scores_on, weight),
                 score.score_facet,
@@ -110,6 +118,8 @@ class Faceted:
             )
             for (score, weight), group in scores.items()
         ]
+        # Taken apart for the one loop that every decision goes through.
+        self.sums = [(one.facet, one.stacked, one.memo.get, one.add) for one in sums]
         self.normalized = [
             Normalized(score, weight, numbers[score.name], group, room) for (score, weight), group in normalized.items()
         ]

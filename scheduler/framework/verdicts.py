@@ -95,10 +95,10 @@ class ClassVerdicts:
         if board is None:
             return
         board.visit(self)
-        if self._versioned:
-            versions = [plugin.version for plugin in self._versioned]
-            if versions != self._versions:
-                self._versions, self.position = versions, -1
+        for number, plugin in enumerate(self._versioned):
+            version = plugin.version
+            if version != self._versions[number]:
+                self._versions[number], self.position = version, -1
         position, self.position = self.position, board.end
         if position != board.end or position < 0:
             changed = board.opened_since(position) if position >= 0 else None
@@ -246,10 +246,10 @@ class ClassVerdicts:
         if not self._columns.count:
             return FitError(0)
         state = self.state.fork()
-        if self.rules.cluster_wide:
-            concerned = self._concerned(info)
-            if concerned:
-                return self._select_cluster_wide(info, state, concerned)
+        pod = info.pod
+        for plugin in self.rules.cluster_wide:
+            if plugin.concerns(pod):  # about most pods none has anything to say
+                return self._select_cluster_wide(info, state, self._concerned(info))
         if self._handle.nominator:
             board.settle(self)
             return self._select_past_nominated(info, state, self.key)

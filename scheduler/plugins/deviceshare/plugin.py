@@ -178,7 +178,9 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
 
     def filter_facet(self, stacked: object, node: NodeInfo) -> Hashable:
         devices = self.devices.find(node.name)
-        return devices.state if devices is not None and devices.listed else None
+        if devices is None or not devices.listed:
+            return None
+        return devices.state if devices.state.template.traits.honour else devices.state.cards()
 
     def passing_on(self, stacked: _Stacked, node: NodeInfo) -> Bools:
         devices = self.devices.find(node.name)
@@ -251,8 +253,9 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
             shown[TOTAL], shown[DIVISOR], shown[FREE], shown[WEIGHTS + self._number], stacked
         )
 
-    def score_facet(self, stacked: Ints, node: NodeInfo) -> Hashable:
-        return self.filter_facet(stacked, node)
+    def score_facet(self, stacked: Ints, node: NodeInfo) -> Hashable:  # noqa: ARG002
+        devices = self.devices.find(node.name)
+        return devices.state.cards() if devices is not None and devices.listed else None
 
     def scores_on(self, stacked: Ints, node: NodeInfo) -> Ints:
         devices = self.devices.find(node.name)

@@ -95,7 +95,7 @@ class DeviceState:
     """A template and what is used of it."""
 
     __slots__ = (
-        "_book", "_sums", "choices", "fits", "frees", "functions", "scores", "shown", "template", "unsteady", "used",
+        "_book", "_cards", "_sums", "choices", "fits", "frees", "functions", "scores", "shown", "template", "unsteady", "used",
     )  # fmt: skip
 
     def __init__(
@@ -112,6 +112,7 @@ class DeviceState:
         self.shown: NDArray[np.int64] | None = None  # as the cache's column has it; written and read there
         self.unsteady = False  # something was refused here that may fit once more is taken; written by the allocator
         self._sums: dict[str, tuple[Amounts, Amounts]] = {}
+        self._cards: object = None
 
     def touched(self, number: int) -> bool:
         """Whether anything of that slot is used."""
@@ -149,6 +150,26 @@ class DeviceState:
                     free[name] = free.get(name, 0) + self.frees[number][name]
             found = self._sums[device_type] = (total, free)
         return found
+
+
+    def derive_sums(self, near: "DeviceState", changed: Iterable[int]) -> None:
+        """Take the sums from a state that differs in the slots `changed` only."""
+        for device_type, (total, before) in near._sums.items():
+            free = before.copy()
+            for number in set(changed):
+                if self.template.slots[number].type == device_type:
+                    for name, value in near.frees[number].items():
+                        free[name] += self.frees[number][name] - value
+            self._sums[device_type] = (total, free)
+
+    def cards(self) -> object:
+        """A value that states share in which the same is free on as many GPUs, whichever these are; else the state."""
+        if self._cards is None:
+            template = self.template
+            slots = self.slots("gpu")
+            alike = len({id(template.totals[number]) for number in slots}) < 2
+            self._cards = (template, *sorted([self.used[number] for number in slots])) if alike else self
+        return self._cards
 
 
 class StateBook:
@@ -196,6 +217,8 @@ class StateBook:
                     parts[number] = _left(template.totals[number], used[number])
                 frees = tuple(parts)
             found = self._states[key] = DeviceState(self, template, used, functions, frees)
+            if near is not None:
+                found.derive_sums(near, changed)
         return found
 
     def untouched(self, template: Template) -> DeviceState:

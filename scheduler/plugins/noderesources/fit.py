@@ -264,7 +264,13 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns):
         return tuple((allocatable[column], _used(node, column)) for column in columns if column < len(allocatable))
 
     def scores_on(self, stacked: tuple[Ints, list[_Ask]], node: NodeInfo) -> Ints:
-        return np.array([self._score_of(ask, node) for ask in stacked[1]], np.int64)
+        native, asks = stacked
+        cpu, memory = node.allocatable[CPU_COLUMN], node.allocatable[MEMORY_COLUMN]
+        if self._native_only and cpu and memory:
+            capacity = np.array([[cpu], [memory]])
+            left = np.array([[cpu - node.nonzero[0]], [memory - node.nonzero[1]]]) - native[..., 0]
+            return self._strategy.mean_many(self._strategy.many(capacity, left), self._native_weights[..., 0])
+        return np.array([self._score_of(ask, node) for ask in asks], np.int64)
 
     def _scores_of_one(self, ask: _Ask, batch: Batch) -> Ints:
         if not ask.scored:
