@@ -78,7 +78,9 @@ class Normalized(Remembered):
     def add(self, facet: Hashable, node: NodeInfo) -> Ints:
         """What is not in `memo`: raw scores and scaled ones, [2, line]."""
         raw = super().add(facet, node)
-        both = self.memo[facet] = np.stack([raw, raw * MAX_NODE_SCORE])
+        both = self.memo[facet] = np.empty((2, len(raw)), np.int64)
+        both[0] = raw
+        np.multiply(raw, MAX_NODE_SCORE, out=both[1])
         return both
 
 

@@ -255,7 +255,7 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
 
     def score_facet(self, stacked: Ints, node: NodeInfo) -> Hashable:  # noqa: ARG002
         devices = self.devices.find(node.name)
-        return devices.state.cards() if devices is not None and devices.listed else None
+        return devices.state.level() if devices is not None and devices.listed else None
 
     def scores_on(self, stacked: Ints, node: NodeInfo) -> Ints:
         devices = self.devices.find(node.name)

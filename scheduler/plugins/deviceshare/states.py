@@ -95,7 +95,7 @@ class DeviceState:
     """A template and what is used of it."""
 
     __slots__ = (
-        "_book", "_cards", "_sums", "choices", "fits", "frees", "functions", "scores", "shown", "template", "unsteady", "used",
+        "_book", "_cards", "_level", "_sums", "choices", "fits", "frees", "functions", "scores", "shown", "template", "unsteady", "used",
     )  # fmt: skip
 
     def __init__(
@@ -113,6 +113,7 @@ class DeviceState:
         self.unsteady = False  # something was refused here that may fit once more is taken; written by the allocator
         self._sums: dict[str, tuple[Amounts, Amounts]] = {}
         self._cards: object = None
+        self._level: object = None
 
     def touched(self, number: int) -> bool:
         """Whether anything of that slot is used."""
@@ -170,6 +171,12 @@ class DeviceState:
             alike = len({id(template.totals[number]) for number in slots}) < 2
             self._cards = (template, *sorted([self.used[number] for number in slots])) if alike else self
         return self._cards
+
+    def level(self) -> object:
+        """A value that states share in which the same is free on all GPUs together."""
+        if self._level is None:
+            self._level = (self.template, *self.sums("gpu")[1].values())
+        return self._level
 
 
 class StateBook:
