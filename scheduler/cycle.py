@@ -169,7 +169,7 @@ class Core:
             return []
         entry.attempts += 1
         info = entry.info
-        runner = self._runner(info)
+        runner = self._runners[info.pod.spec.scheduler_name]
         verdicts = runner.verdicts(info.shape)
         found = verdicts.select(info)
         if isinstance(found, FitError):
@@ -183,9 +183,10 @@ class Core:
         if self.handle.nominator:
             self.handle.nominator.forget(info.uid)
         self._binding[info.uid] = (entry, state)
-        if len(self.queue.waiting):
+        waiting = self.queue.waiting
+        if not waiting.empty:
             key = _class_key(info, state)
-            if self.queue.waiting.has_class(key):
+            if waiting.has_class(key):
                 self._wake_class(key, verdicts)
         marks = self._marks(runner, state, info.pod, node)
         return [Bind(info, node, marks.annotations, marks.labels, marks.node_annotations)]

@@ -141,9 +141,7 @@ class NodeColumns:
             own.array[..., row] = own.fill
         self.touch_static(row)
 
-    def add_column(
-        self, name: str, fill: NDArray[Any], catch_up: Callable[[NDArray[Any]], None] | None = None
-    ) -> None:
+    def add_column(self, name: str, fill: NDArray[Any], catch_up: Callable[[NDArray[Any]], None] | None = None) -> None:
         """Add a plugin's own array [*fill.shape, row], `fill` in every row; adding it again makes it anew.
 
         Read it with `column` and write it in place. A plugin that puts off writing does it in `catch_up`, which gets

@@ -99,6 +99,7 @@ class Board:
         self._spare: list[int] = []
         self._log: list[int] = []  # rows to judge anew for every line
         self._log_start = 0
+        self.end = 0  # how much has been logged since the beginning
         self._filled: list[int] = []  # rows whose keys were moved by bounds since the last `_sync`
         self._exact_for: dict[int, int] = {}  # of those, by row: the lines that have judged it since, as bits
         self._syncs = 0
@@ -182,14 +183,10 @@ class Board:
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
-    @property
-    def end(self) -> int:
-        """How much has been logged since the beginning."""
-        return self._log_start + len(self._log)
-
     def opened(self, row: int) -> None:
         """Something about a node changed that no bound is known for."""
         self._log.append(row)
+        self.end += 1
         if len(self._log) > _LOG_LIMIT:
             del self._log[: _LOG_LIMIT // 2]
             self._log_start += _LOG_LIMIT // 2

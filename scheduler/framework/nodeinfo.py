@@ -87,9 +87,15 @@ class NodeInfo:
 
     def _count(self, shape: PodClass, sign: int) -> None:
         requested = self.requested
-        for column, value in shape.vector:
-            if column >= len(requested):
-                self.widen(column + 1)
-            requested[column] += sign * value
+        if shape.width > len(requested):
+            self.widen(shape.width)
         cpu, memory = shape.nonzero
-        self.nonzero = (self.nonzero[0] + sign * cpu, self.nonzero[1] + sign * memory)
+        have = self.nonzero
+        if sign > 0:
+            for column, value in shape.vector:
+                requested[column] += value
+            self.nonzero = (have[0] + cpu, have[1] + memory)
+        else:
+            for column, value in shape.vector:
+                requested[column] -= value
+            self.nonzero = (have[0] - cpu, have[1] - memory)

@@ -261,7 +261,9 @@ class Marks(msgspec.Struct, frozen=True):
 
     annotations: Mapping[str, str]
     labels: Mapping[str, str]
-    node_annotations: Mapping[str, str] = msgspec.field(default_factory=dict)  # for the node, before anything else is written
+    node_annotations: Mapping[str, str] = msgspec.field(
+        default_factory=dict
+    )  # for the node, before anything else is written
 
 
 NO_MARKS = Marks({}, {})

@@ -64,7 +64,6 @@ class ClassVerdicts:
         self._static_position = 0
         self._plain_node_scores: list[Weighted] = [item for item in rules.node_scores if item[0].normalizer is None]
         self._node_scores = [_NodeScore(*item) for item in rules.node_scores if item[0].normalizer is not None]
-        self._normalized = bool(self._node_scores or rules.moving_normalized)
         self._versioned = rules.versioned
         self._versions = [-1] * len(self._versioned)
         self._kept_filters = {*rules.node_filters, *rules.moving_filters}
@@ -100,7 +99,7 @@ class ClassVerdicts:
             if version != self._versions[number]:
                 self._versions[number], self.position = version, -1
         position, self.position = self.position, board.end
-        if position != board.end or position < 0:
+        if position != self.position:
             changed = board.opened_since(position) if position >= 0 else None
             if changed is None:
                 self.judge_nodes(everything=True)
@@ -115,8 +114,10 @@ class ClassVerdicts:
                             board.judge(self, np.array([row], np.intp))
                 else:
                     board.judge(self, np.array(changed, np.intp))
-        if self._normalized:
+        if self._node_scores:
             self._normalize()
+        elif self.highest and board.normalize(self):
+            board.rekey(self)
 
     def judge_nodes(self, *, everything: bool = False) -> None:
         """Take in which node objects changed."""
@@ -202,7 +203,7 @@ class ClassVerdicts:
         """See whether what normalising depends on has changed, and if so, put all keys together anew."""
         board = self.board
         assert board is not None  # noqa: S101
-        stale = board.normalize(self)
+        stale = bool(self.highest) and board.normalize(self)
         for kept in self._node_scores:
             if kept.raw is not None and self._normalize_by_node(kept, kept.raw[: self._columns.count], board):
                 stale = True

@@ -31,16 +31,16 @@ class ActiveQueue:
         self._line: deque[Entry] = deque()  # sorted by key; equal ones in order of arrival
         self._heap: list[tuple[Any, ...]] = []  # (*key, order of arrival, entry): flat tuples compare faster
         self._order = 0
-        self._members: dict[str, Entry] = {}
+        self.members: dict[str, Entry] = {}  # by pod uid; to be read
 
     def __len__(self) -> int:
-        return len(self._members)
+        return len(self.members)
 
     def get(self, uid: str) -> Entry | None:
-        return self._members.get(uid)
+        return self.members.get(uid)
 
     def push(self, entry: Entry) -> None:
-        self._members[entry.info.uid] = entry
+        self.members[entry.info.uid] = entry
         if not self._line or entry.key >= self._line[-1].key:
             self._line.append(entry)
             return
@@ -57,10 +57,10 @@ class ActiveQueue:
             else:
                 entry = heapq.heappop(heap)[-1]
             uid = entry.info.uid
-            if self._members.get(uid) is entry:
-                del self._members[uid]
+            if self.members.get(uid) is entry:
+                del self.members[uid]
                 return entry
         return None
 
     def remove(self, uid: str) -> Entry | None:
-        return self._members.pop(uid, None)
+        return self.members.pop(uid, None)

@@ -152,7 +152,6 @@ class DeviceState:
             found = self._sums[device_type] = (total, free)
         return found
 
-
     def derive_sums(self, near: "DeviceState", changed: Iterable[int]) -> None:
         """Take the sums from a state that differs in the slots `changed` only."""
         for device_type, (total, before) in near._sums.items():
