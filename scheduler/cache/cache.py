@@ -15,8 +15,8 @@ from scheduler.api.quantity import QuantityError
 from scheduler.api.requests import amounts
 from scheduler.cache.classes import ClassBook, renamed
 from scheduler.cache.columns import NodeColumns
-from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
 from scheduler.cache.owners import Owners
+from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import Listener
 

@@ -78,7 +78,7 @@ class _Part:
 
 @dataclass(slots=True)
 class _Plan:
-    """What moves the keys of a node when a pod comes to it: what is remembered of facets, and bounds for other lines."""
+    """What moves the keys of a node when a pod comes to it: what is remembered of facets, and bounds for the rest."""
 
     faceted: Faceted
     faceted_lines: NDArray[np.intp]

@@ -39,7 +39,7 @@ class CycleState:
     def fork(self) -> "CycleState":
         """A state that starts with the same entries; writing to one does not show in the other."""
         copy = CycleState.__new__(CycleState)
-        copy._entries = self._entries.copy()
+        copy._entries = self._entries.copy()  # noqa: SLF001
         return copy
 
 

@@ -67,6 +67,7 @@ class ClassVerdicts:
         self._versioned = rules.versioned
         self._versions = [-1] * len(self._versioned)
         self._kept_filters = {*rules.node_filters, *rules.moving_filters}
+        self._stacks: dict[Filter, object] = {}  # for `_explain_by`
         self._reasons: Reasons | None = None
         self._reasons_position = -1
         self.board = board
@@ -371,8 +372,10 @@ class ClassVerdicts:
             numbers[left_out] = reasons.number(outside(self.rules.allowed_by))
             open_ &= ~left_out
         batch = Batch(columns, rows)
+        assert self.board is not None  # noqa: S101
+        passed = self.rules.node_filters if self.board.node_ok[self.line, rows][open_].all() else ()
         for plugin in self._runner.filters:
-            if plugin in self._kept_filters and open_.any():
+            if plugin in self._kept_filters and plugin not in passed and open_.any():
                 self._explain_by(plugin, batch, open_, numbers, reasons)
         reasons.update(rows, numbers)
 
@@ -380,7 +383,9 @@ class ClassVerdicts:
         self, plugin: Filter, batch: Batch, open_: Bools, numbers: NDArray[np.int32], reasons: Reasons
     ) -> None:
         """Number the nodes that `plugin` rejects among those still `open_`, and close them."""
-        stacked = self.stack(plugin, [self.state])
+        if plugin not in self._stacks:
+            self._stacks[plugin] = self.stack(plugin, [self.state])
+        stacked = self._stacks[plugin]
         found = plugin.rejections(stacked, batch) if stacked is not None and isinstance(plugin, FilterColumns) else None
         if found is not None:
             codes, statuses = found

@@ -51,11 +51,8 @@ class ActiveQueue:
         line, heap = self._line, self._heap
         while line or heap:
             # What is in the heap came when a larger key was in the line, so after what equals it there.
-            entry: Entry
-            if not heap or (line and line[0].key <= heap[0][:-2]):
-                entry = line.popleft()
-            else:
-                entry = heapq.heappop(heap)[-1]
+            in_line = not heap or (line and line[0].key <= heap[0][:-2])
+            entry: Entry = line.popleft() if in_line else heapq.heappop(heap)[-1]
             uid = entry.info.uid
             if self.members.get(uid) is entry:
                 del self.members[uid]

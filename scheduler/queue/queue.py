@@ -19,6 +19,7 @@ class SchedulingQueue:
         self._policy = policy or BackoffPolicy()
         self._gated: dict[str, Entry] = {}
         self._active = ActiveQueue()
+        self.pop = self._active.pop  # the next pod to try
         self._backoff = BackoffQueue()
         self.waiting = UnschedulablePods()
 
@@ -59,10 +60,6 @@ class SchedulingQueue:
             or self.waiting.remove(uid)
             or self._gated.pop(uid, None)
         )
-
-    def pop(self) -> Entry | None:
-        """The next pod to try."""
-        return self._active.pop()
 
     def put_back(self, entry: Entry) -> None:
         """Try again when its time has come, whatever happens meanwhile: its failure was no fault of the nodes."""

@@ -4,7 +4,7 @@ A device that is listed but not healthy keeps its place with nothing in it. Book
 nothing is handed out twice when the object comes back (Koordinator deviceshare/device_cache.go, R19 to R22).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 import numpy as np
@@ -114,6 +114,9 @@ class DeviceCache(Listener):
         self._book = StateBook()
         self._nothing = self._book.untouched(self._book.template(())[0])
         self._nodes: dict[str, NodeDevices] = {}
+        # The node's devices if a Device object lists them (or did, and pods hold some still). Asked several times a
+        # decision, so it is the dictionary's own method.
+        self.find: Callable[[str], NodeDevices | None] = self._nodes.get
         self._promised: dict[str, str] = {}  # pod uid → the annotation that was decided on and is being written
         self._cards = _FIRST_CARDS
         self._blank = self._vector(NO_ENTRY, 0, {}, {}, [])
@@ -143,10 +146,6 @@ class DeviceCache(Listener):
     def first_card(self) -> int:
         """Where the cards begin in the column `SHOWN`."""
         return WEIGHTS + len(self._scorers)
-
-    def find(self, name: str) -> NodeDevices | None:
-        """The node's devices if a Device object lists them (or did, and pods hold some still)."""
-        return self._nodes.get(name)
 
     def __iter__(self) -> Iterator[NodeDevices]:
         return iter(self._nodes.values())

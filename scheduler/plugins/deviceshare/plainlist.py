@@ -23,16 +23,16 @@ def take(
 
     Devices on those switches come first, by turns.
     """
-    scores: dict[tuple[int, tuple[int, ...]], int] = {}  # devices alike score alike
+    scores: dict[tuple[int, int], int] = {}  # devices alike score alike
     ranked: list[Ranked] = []
     functions = request.hint.vf_selector is not None
-    totals, used = state.template.totals, state.used
+    totals, frees = state.template.totals, state.frees  # the same of two devices is one object
     for number in candidates(state, request):
-        alike = (id(totals[number]), used[number])
+        alike = (id(totals[number]), id(frees[number]))
         score = scores.get(alike)
         if score is None:
             fits = has_room(state, number, request)
-            score = scorer.score(totals[number], state.frees[number], request.amounts) if fits else -1
+            score = scorer.score(totals[number], frees[number], request.amounts) if fits else -1
             scores[alike] = score
         if score >= 0 and (not functions or free_function(state, number, request) is not None):
             ranked.append((-score, number))

@@ -253,7 +253,7 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
             shown[TOTAL], shown[DIVISOR], shown[FREE], shown[WEIGHTS + self._number], stacked
         )
 
-    def score_facet(self, stacked: Ints, node: NodeInfo) -> Hashable:  # noqa: ARG002
+    def score_facet(self, stacked: Ints, node: NodeInfo) -> Hashable:
         devices = self.devices.find(node.name)
         return devices.state.level() if devices is not None and devices.listed else None
 

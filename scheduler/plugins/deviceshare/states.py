@@ -71,7 +71,7 @@ class Choice:
 class Template:
     """The devices of one kind of node, by type and minor."""
 
-    __slots__ = ("by_type", "index", "narrowed", "slots", "table", "totals", "traits", "tree")
+    __slots__ = ("_lefts", "by_type", "index", "narrowed", "slots", "table", "totals", "traits", "tree")
 
     def __init__(self, slots: tuple[Slot, ...], traits: Traits) -> None:
         self.slots = slots
@@ -85,6 +85,20 @@ class Template:
         self.tree = build({number: slots[number].place for number in self.by_type.get("gpu", [])})
         self.table = parse_table(traits.partitions) if traits.partitions else BUILT_IN if traits.built_in else None
         self.narrowed: dict[object, list[int]] = {}  # by what a request says: filled and read by the allocator
+        self._lefts: dict[tuple[int, tuple[int, ...]], Amounts] = {}
+
+    def left(self, number: int, used: tuple[int, ...]) -> Amounts:
+        """What is free of a device of which so much is used: one object for all devices of which that is said."""
+        total = self.totals[number]
+        found = self._lefts.get((id(total), used))
+        if found is None:
+            if len(self._lefts) >= MOST_STATES:
+                self._lefts.clear()
+            found = self._lefts[id(total), used] = {
+                name: value - taken if value > taken else 0
+                for (name, value), taken in zip(total.items(), used, strict=True)
+            }
+        return found
 
 
 Used = tuple[tuple[int, ...], ...]  # per slot, in the order of its total
@@ -95,7 +109,8 @@ class DeviceState:
     """A template and what is used of it."""
 
     __slots__ = (
-        "_book", "_cards", "_level", "_sums", "choices", "fits", "frees", "functions", "scores", "shown", "template", "unsteady", "used",
+        "_book", "_cards", "_level", "_sums", "choices", "fits", "frees", "functions", "scores", "shown", "template",
+        "unsteady", "used",
     )  # fmt: skip
 
     def __init__(
@@ -154,7 +169,7 @@ class DeviceState:
 
     def derive_sums(self, near: "DeviceState", changed: Iterable[int]) -> None:
         """Take the sums from a state that differs in the slots `changed` only."""
-        for device_type, (total, before) in near._sums.items():
+        for device_type, (total, before) in near._sums.items():  # noqa: SLF001
             free = before.copy()
             for number in set(changed):
                 if self.template.slots[number].type == device_type:
@@ -216,11 +231,11 @@ class StateBook:
             if len(self._states) >= MOST_STATES:
                 self._states.clear()  # nodes keep the states they are in
             if near is None:
-                frees = tuple(_left(total, there) for total, there in zip(template.totals, used, strict=True))
+                frees = tuple(template.left(number, there) for number, there in enumerate(used))
             else:
                 parts = list(near.frees)
                 for number in changed:
-                    parts[number] = _left(template.totals[number], used[number])
+                    parts[number] = template.left(number, used[number])
                 frees = tuple(parts)
             found = self._states[key] = DeviceState(self, template, used, functions, frees)
             if near is not None:
@@ -252,12 +267,6 @@ def _counted(functions: Functions, moved: Iterable[tuple[int, str]], sign: int) 
         if one in left:
             left.remove(one)
     return tuple(left)
-
-
-def _left(total: Amounts, used: tuple[int, ...]) -> Amounts:
-    return {
-        name: value - taken if value > taken else 0 for (name, value), taken in zip(total.items(), used, strict=True)
-    }
 
 
 def understood(resources: Mapping[str, str | int | float]) -> tuple[Amounts, list[str]]:
