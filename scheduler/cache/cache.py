@@ -4,6 +4,7 @@ The cache is fed by events in any order: pods may come before their node, a bind
 answer to the request that asked for it. Each pod is counted once, whatever happens.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Iterator
 
@@ -186,6 +187,7 @@ class Cache:
     def _info(self, name: str) -> NodeInfo:
         info = self.nodes.get(name)
         if info is None:
+            name = sys.intern(name)
             info = self.nodes[name] = NodeInfo(name, self.columns.row(name))
             info.widen(len(self.columns.resources))
         return info

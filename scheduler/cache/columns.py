@@ -7,6 +7,7 @@ Rows are the last axis of every array: what is looked at together (one resource 
 """
 
 import hashlib
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -115,6 +116,7 @@ class NodeColumns:
         row = self.rows.get(name)
         if row is not None:
             return row
+        name = sys.intern(name)  # who looks a name up in a dictionary that has the same object need not compare letters
         if self._spare:
             row = self._spare.pop()
             self.names[row] = name

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 NOT_FEASIBLE = -(1 << 62)  # so low that no sum of bounds brings it up to 0; anything below 0 is no option
 NO_RAW = -(1 << 40)
-_FIRST_LINES = 8
+_FIRST_LINES = 32
 _LOG_LIMIT = 1 << 18
 ENOUGH_PATCHES = 8  # bounds judged one by one, before all are judged together: about what that costs
 MOST_FILLED = 256  # bounds get looser with every pod; after so many they are made exact in any case

@@ -4,6 +4,7 @@ A device that is listed but not healthy keeps its place with nothing in it. Book
 nothing is handed out twice when the object comes back (Koordinator deviceshare/device_cache.go, R19 to R22).
 """
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
@@ -156,7 +157,7 @@ class DeviceCache(Listener):
         if node is None:
             if device is None:
                 return []
-            node = self._nodes[name] = NodeDevices(name, self._nothing)
+            node = self._nodes[sys.intern(name)] = NodeDevices(name, self._nothing)
         node.device, node.listed = device, device is not None
         infos = device.spec.devices if device is not None else ()
         node.ids = {(info.type, info.minor): quoted(info.id) for info in infos if info.minor is not None and info.id}
@@ -226,7 +227,7 @@ class DeviceCache(Listener):
         """What a pod's annotation says it holds; on nodes without a Device object it is kept for when one comes."""
         node = self._nodes.get(name)
         if node is None:
-            node = self._nodes[name] = NodeDevices(name, self._nothing)
+            node = self._nodes[sys.intern(name)] = NodeDevices(name, self._nothing)
         before = node.state
         if node.take(uid, Holding(shares)):
             self.show(name)

@@ -21,6 +21,7 @@ from scheduler.plugins.deviceshare.shares import Function, Holding, Share, Share
 from scheduler.plugins.deviceshare.topology import Place, build
 
 SHARES = (GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO)  # what the columns carry for each card, in this order
+MOST_REQUESTS = 4096
 MOST_STATES = 200_000  # more than that, and they are forgotten and worked out anew
 
 
@@ -68,10 +69,16 @@ class Choice:
         self.after = after
 
 
+# By identity of a device's total and of what is left of it; with the latter, so that its id stays its own.
+Scores = dict[tuple[int, int], tuple[int, Amounts]]
+
+
 class Template:
     """The devices of one kind of node, by type and minor."""
 
-    __slots__ = ("_lefts", "by_type", "index", "narrowed", "slots", "table", "totals", "traits", "tree")
+    __slots__ = (
+        "_lefts", "_scores", "by_type", "given", "index", "narrowed", "slots", "table", "totals", "traits", "tree",
+    )  # fmt: skip
 
     def __init__(self, slots: tuple[Slot, ...], traits: Traits) -> None:
         self.slots = slots
@@ -85,6 +92,8 @@ class Template:
         self.tree = build({number: slots[number].place for number in self.by_type.get("gpu", [])})
         self.table = parse_table(traits.partitions) if traits.partitions else BUILT_IN if traits.built_in else None
         self.narrowed: dict[object, list[int]] = {}  # by what a request says: filled and read by the allocator
+        self.given: dict[tuple[object, int], Share] = {}  # by request and slot: likewise
+        self._scores: dict[object, Scores] = {}
         self._lefts: dict[tuple[int, tuple[int, ...]], Amounts] = {}
 
     def left(self, number: int, used: tuple[int, ...]) -> Amounts:
@@ -94,10 +103,20 @@ class Template:
         if found is None:
             if len(self._lefts) >= MOST_STATES:
                 self._lefts.clear()
+                self._scores.clear()
             found = self._lefts[id(total), used] = {
                 name: value - taken if value > taken else 0
                 for (name, value), taken in zip(total.items(), used, strict=True)
             }
+        return found
+
+    def scores(self, request: object) -> Scores:
+        """What devices are worth to a request. Filled and read by the allocator."""
+        found = self._scores.get(request)
+        if found is None:
+            if len(self._scores) >= MOST_REQUESTS:
+                self._scores.clear()
+            found = self._scores[request] = {}
         return found
 
 
@@ -145,10 +164,8 @@ class DeviceState:
             number = self.template.index.get((share.type, share.minor))
             if number is not None:
                 change = dict(share.amounts)
-                used[number] = tuple(
-                    taken + sign * change.get(name, 0)
-                    for name, taken in zip(self.template.totals[number], used[number], strict=True)
-                )
+                before = zip(self.template.totals[number], used[number], strict=True)
+                used[number] = tuple([taken + sign * change.get(name, 0) for name, taken in before])
                 changed.append(number)
                 if share.functions:
                     functions = _counted(functions, [(number, one.bus) for one in share.functions], sign)
