@@ -17,7 +17,7 @@ from scheduler.framework.nodeinfo import PodInfo
 from scheduler.framework.points import NO_MARKS, Marks
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import CycleState
-from scheduler.framework.status import Code, Status
+from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.framework.verdicts import ClassVerdicts
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.slices import SliceBook
@@ -158,12 +158,14 @@ class Core:
     @property
     def busy(self) -> bool:
         """Whether `decide` would have a pod to settle."""
-        self._wake_if_opened()
+        if self._opened or self._devices.unsettled or self._stirs != self.cache.stirs:
+            self._wake_if_opened()
         return self.queue.ready > 0
 
     def decide(self) -> list[Decision]:
         """Settle the pod whose turn it is; an empty list also means that nobody's is."""
-        self._wake_if_opened()
+        if self._opened or self._devices.unsettled or self._stirs != self.cache.stirs:
+            self._wake_if_opened()
         entry = self.queue.pop()
         if entry is None:
             return []
@@ -177,10 +179,10 @@ class Core:
         row, state = found
         node = self.cache.columns.names[row]
         status = runner.reserve(state, info.pod, node)
-        if not status.ok:
+        if status is not SUCCESS and not status.ok:
             return self._reject(entry, state, status)
         self.cache.assume(info, node)
-        if self.handle.nominator:
+        if self.handle.nominator.nominated:
             self.handle.nominator.forget(info.uid)
         self._binding[info.uid] = (entry, state)
         waiting = self.queue.waiting

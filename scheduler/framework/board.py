@@ -100,7 +100,7 @@ class Board:
         self._log: list[int] = []  # rows to judge anew for every line
         self._log_start = 0
         self.end = 0  # how much has been logged since the beginning
-        self._filled: list[int] = []  # rows whose keys were moved by bounds since the last `_sync`
+        self.pending: list[int] = []  # rows whose keys were moved by bounds since the last `_sync`
         self._exact_for: dict[int, int] = {}  # of those, by row: the lines that have judged it since, as bits
         self._syncs = 0
         self._patches = 0
@@ -130,7 +130,7 @@ class Board:
         self.raw = [np.full((lines, width), NO_RAW, np.int64) for _ in self.raw]
         self.highest = [np.zeros((lines, 1), np.int64) for _ in self.highest]
         self._divisor = [np.ones(lines, np.int64) for _ in self.highest]
-        self._filled.clear()
+        self.pending.clear()
         self._exact_for.clear()
         self._together, self._in_step = [], []
         for number, line in enumerate(self._lines):
@@ -237,7 +237,7 @@ class Board:
         if rises and max(rises) > 0:  # where a raw score rises the largest may, and with it every other node's
             self.opened(row)
             return
-        self._filled.append(row)
+        self.pending.append(row)
         self._exact_for[row] = plan.faceted_bits
         change = self._rescored(plan, row, node)
         for part in plan.bounded:
@@ -405,7 +405,15 @@ class Board:
     def normalize(self, verdicts: "ClassVerdicts") -> bool:
         """Take in the largest raw scores of a line as they are now; whether its keys have to be made anew for that."""
         if verdicts.faceted:
-            self._normalize_faceted(verdicts)
+            top = verdicts.tops[0]
+            if (
+                len(verdicts.tops) > 1
+                or top < 0
+                or verdicts.raised != self._raised
+                or self.raw[verdicts.raw_numbers[0]].item(verdicts.line, top) != verdicts.highest[0]
+                or self.key.item(verdicts.line, top) < 0
+            ):
+                self._normalize_faceted(verdicts)
             return False
         line, count, changed = verdicts.line, self._columns.count, False
         for order, number in enumerate(verdicts.raw_numbers):
@@ -466,7 +474,7 @@ class Board:
         if verdicts.synced != self._syncs and not verdicts.faceted:
             verdicts.synced = self._syncs
             verdicts.position = -1  # it missed what the others were judged on: all nodes, then
-        if len(self._filled) >= MOST_FILLED:
+        if len(self.pending) >= MOST_FILLED:
             self._sync()
 
     def best(self, verdicts: "ClassVerdicts") -> int:
@@ -486,7 +494,7 @@ class Board:
 
     def settle(self, verdicts: "ClassVerdicts") -> None:
         """Make every key of a line exact."""
-        if self._filled and not verdicts.faceted:
+        if self.pending and not verdicts.faceted:
             self.judge(verdicts, np.array(list(self._exact_for), np.intp))
             bit = 1 << verdicts.line
             for row, judged in self._exact_for.items():
@@ -507,7 +515,7 @@ class Board:
     def _sync(self) -> None:
         """Judge the lines in use on all nodes that were filled since the last time."""
         rows = np.array(list(self._exact_for), np.intp)
-        self._filled.clear()
+        self.pending.clear()
         self._exact_for.clear()
         self._patches = 0
         oldest = self._visits - IDLE_VISITS * len(self._lines)

@@ -94,7 +94,8 @@ class ClassVerdicts:
         board, columns = self.board, self._columns
         if board is None:
             return
-        board.visit(self)
+        if not self.faceted or board.pending or board.capacity != columns.capacity:
+            board.visit(self)
         for number, plugin in enumerate(self._versioned):
             version = plugin.version
             if version != self._versions[number]:
@@ -115,9 +116,11 @@ class ClassVerdicts:
                             board.judge(self, np.array([row], np.intp))
                 else:
                     board.judge(self, np.array(changed, np.intp))
-        if self._node_scores:
-            self._normalize()
-        elif self.highest and board.normalize(self):
+        stale = bool(self.highest) and board.normalize(self)
+        for kept in self._node_scores:
+            if kept.raw is not None and self._normalize_by_node(kept, kept.raw[: columns.count], board):
+                stale = True
+        if stale:  # what normalising depends on has changed
             board.rekey(self)
 
     def judge_nodes(self, *, everything: bool = False) -> None:
@@ -200,19 +203,8 @@ class ClassVerdicts:
             values[0, index] = score.score(self.state, self.shape.example, self.node(int(batch.rows[index])))
         return values
 
-    def _normalize(self) -> None:
-        """See whether what normalising depends on has changed, and if so, put all keys together anew."""
-        board = self.board
-        assert board is not None  # noqa: S101
-        stale = bool(self.highest) and board.normalize(self)
-        for kept in self._node_scores:
-            if kept.raw is not None and self._normalize_by_node(kept, kept.raw[: self._columns.count], board):
-                stale = True
-        if stale:
-            board.rekey(self)
-
     def _normalize_by_node(self, kept: _NodeScore, raw: Ints, board: Board) -> bool:
-        """The same for a score by the node object; whether it has changed."""
+        """`Board.normalize` for a score by the node object."""
         board.settle(self)  # which nodes are feasible matters here, not only which is best
         highest = int(np.where(self.key >= 0, raw, 0).max())
         if highest == kept.highest:
@@ -252,7 +244,7 @@ class ClassVerdicts:
         for plugin in self.rules.cluster_wide:
             if plugin.concerns(pod):  # about most pods none has anything to say
                 return self._select_cluster_wide(info, state, self._concerned(info))
-        if self._handle.nominator:
+        if self._handle.nominator.nominated:
             board.settle(self)
             return self._select_past_nominated(info, state, self.key)
         row = board.best(self)

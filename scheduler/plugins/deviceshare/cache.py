@@ -236,10 +236,10 @@ class DeviceCache(Listener):
 
     def settle(self, node: NodeDevices, uid: str, choice: Choice) -> None:
         """What the allocator chose for a pod on `node`, in the state that `node` is in."""
-        before = node.state
-        if node.take(uid, choice.holding, choice.after):
-            if node.state.shown is None:
-                self._derive(before, node.state)
+        before, after = node.state, choice.after
+        if node.take(uid, choice.holding, after):
+            if after.shown is None:
+                self._derive(before, after)
             self.show(node.name)
             if before.unsteady:
                 self._unsettle(node.name)

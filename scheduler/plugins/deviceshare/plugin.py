@@ -180,7 +180,10 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         devices = self.devices.find(node.name)
         if devices is None or not devices.listed:
             return None
-        return devices.state if devices.state.template.traits.honour else devices.state.cards()
+        state = devices.state
+        if state.cards is None:
+            state.find_facets()
+        return state if state.template.traits.honour else state.cards
 
     def passing_on(self, stacked: _Stacked, node: NodeInfo) -> Bools:
         devices = self.devices.find(node.name)
@@ -255,7 +258,11 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
 
     def score_facet(self, stacked: Ints, node: NodeInfo) -> Hashable:
         devices = self.devices.find(node.name)
-        return devices.state.level() if devices is not None and devices.listed else None
+        if devices is None or not devices.listed:
+            return None
+        if devices.state.level is None:
+            devices.state.find_facets()
+        return devices.state.level
 
     def scores_on(self, stacked: Ints, node: NodeInfo) -> Ints:
         devices = self.devices.find(node.name)

@@ -128,7 +128,7 @@ class DeviceState:
     """A template and what is used of it."""
 
     __slots__ = (
-        "_book", "_cards", "_level", "_sums", "choices", "fits", "frees", "functions", "scores", "shown", "template",
+        "_book", "_sums", "cards", "choices", "fits", "frees", "functions", "level", "scores", "shown", "template",
         "unsteady", "used",
     )  # fmt: skip
 
@@ -146,8 +146,10 @@ class DeviceState:
         self.shown: NDArray[np.int64] | None = None  # as the cache's column has it; written and read there
         self.unsteady = False  # something was refused here that may fit once more is taken; written by the allocator
         self._sums: dict[str, tuple[Amounts, Amounts]] = {}
-        self._cards: object = None
-        self._level: object = None
+        # States share the first if the same is free on as many of their GPUs, whichever these are, and the second if the
+        # same is free on all of them together.
+        self.cards: object = None
+        self.level: object = None
 
     def touched(self, number: int) -> bool:
         """Whether anything of that slot is used."""
@@ -194,20 +196,13 @@ class DeviceState:
                         free[name] += self.frees[number][name] - value
             self._sums[device_type] = (total, free)
 
-    def cards(self) -> object:
-        """A value that states share in which the same is free on as many GPUs, whichever these are; else the state."""
-        if self._cards is None:
-            template = self.template
-            slots = self.slots("gpu")
-            alike = len({id(template.totals[number]) for number in slots}) < 2
-            self._cards = (template, *sorted([self.used[number] for number in slots])) if alike else self
-        return self._cards
-
-    def level(self) -> object:
-        """A value that states share in which the same is free on all GPUs together."""
-        if self._level is None:
-            self._level = (self.template, *self.sums("gpu")[1].values())
-        return self._level
+    def find_facets(self) -> None:
+        """Fill in `cards` and `level`, which most states are never asked for."""
+        template = self.template
+        slots = self.slots("gpu")
+        alike = len({id(template.totals[number]) for number in slots}) < 2
+        self.cards = (template, *sorted([self.used[number] for number in slots])) if alike else self
+        self.level = (template, *self.sums("gpu")[1].values())
 
 
 class StateBook:

@@ -102,7 +102,7 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
         if affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None):
             return True
         held = self._held
-        return held.any and any(True for _ in held.about(pod))
+        return bool(held.holders) and any(True for _ in held.about(pod))
 
     # -- filter -------------------------------------------------------------------------------------------------------
 
