@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from scheduler.framework.verdicts import ClassVerdicts
 
 REFUSED = -(1 << 58)  # so low that no score brings it up to 0, and so high that a dozen of them do not overflow
-_MOST_NUMBERS = 1 << 22  # remembered for each plugin; beyond, all are forgotten
+MOST_NUMBERS = 1 << 22  # remembered for each plugin; beyond, all are forgotten
+FEWEST_FACETS = 256  # but so many facets are remembered in any case
 
 Judge = Callable[[Any, NodeInfo], Ints]
 Facet = Callable[[Any, NodeInfo], Hashable]
@@ -43,7 +44,7 @@ class Remembered:
         self._judge = judge
         self.lines: NDArray[np.intp] = np.array(lines, np.intp)
         self._room = room
-        self._most = max(_MOST_NUMBERS // room, 256)
+        self._most = max(MOST_NUMBERS // room, FEWEST_FACETS)
         self.facet = facet
         self.stacked = stacked
         self.memo: dict[Hashable, Ints] = {}

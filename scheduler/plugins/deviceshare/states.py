@@ -146,10 +146,8 @@ class DeviceState:
         self.shown: NDArray[np.int64] | None = None  # as the cache's column has it; written and read there
         self.unsteady = False  # something was refused here that may fit once more is taken; written by the allocator
         self._sums: dict[str, tuple[Amounts, Amounts]] = {}
-        # States share the first if the same is free on as many of their GPUs, whichever these are, and the second if the
-        # same is free on all of them together.
-        self.cards: object = None
-        self.level: object = None
+        self.cards: object = None  # shared by states in which the same is free on as many GPUs, whichever these are
+        self.level: object = None  # shared by states in which the same is free on all GPUs together
 
     def touched(self, number: int) -> bool:
         """Whether anything of that slot is used."""
