@@ -1,27 +1,32 @@
 """Verdicts on all nodes, one class of pods a line, kept so that a decision is the largest number of a line.
 
 `key` is that number: total score above, tie-break below, far below 0 where a node is no option. Beside it stands what
-it is made of, as far as it takes to bring it up to date: what the node object alone says (`node_ok`, `node_total`), the
-scores that are always exact (`exact`), and raw values of scores that are normalised over all feasible nodes (`raw`).
+it is made of, as far as it takes to bring it up to date: what the node object alone says (`node_ok`, `node_total`),
+the scores that are always exact (`exact`), the part of the key that no pod moves (`base`), and raw values of scores
+that are normalised over all feasible nodes (`raw`).
 
-When a pod comes to a node, no class is judged anew there. Most plugins say by how much at most any score on that node
-can have risen (mostly: by how much at least it has fallen), the few others score it for all classes at once, and the
-node's keys are moved by that. From then on they are bounds that the true keys do not exceed. A decision needs the best
-node, not the truth about all others, so bounds below the best stay bounds. One that comes out on top is judged; after
-some of those, all lines in use are judged together on all nodes filled meanwhile: NumPy's cost is by the call, and
-thirty classes on fifty nodes cost little more than one on one. Any other change is a reason to judge the node anew,
-line by line.
+When a pod comes to a node, no class is judged anew there. Where plugins can be asked by facet (`facets.py`), the
+node's numbers are put together from what was said of its facets before, and are exact.
+
+For other classes, most plugins say by how much at most any score on that node can have risen (mostly: by how much at
+least it has fallen), the few others score it for all classes at once, and the node's keys are moved by that. From
+then on they are bounds that the true keys do not exceed. A decision needs the best node, not the truth about all
+others, so bounds below the best stay bounds. One that comes out on top is judged; after some of those, all lines with
+bounds that are in use are judged together on all nodes filled meanwhile: NumPy's cost is by the call, and thirty
+classes on fifty nodes cost little more than one on one. Any other change is a reason to judge the node anew, line by
+line.
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.cache.columns import TIE_BITS, Batch, Bools, Ints, NodeColumns, Rows
-from scheduler.framework.facets import REFUSED, Faceted
+from scheduler.framework.facets import REFUSED
+from scheduler.framework.moves import Plan, make_plan
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import MAX_NODE_SCORE, ByMaximum, Score, ScoreColumns
 from scheduler.framework.rules import ClassRules
@@ -63,33 +68,6 @@ class _Together:
     normalized: list[Any]
 
 
-@dataclass(slots=True)
-class _Part:
-    """A score and the lines that it counts for."""
-
-    score: Score
-    weight: int
-    kind: Hashable
-    number: int = 0  # of the array in `raw`
-    lines: list[int] = field(default_factory=list)
-    index: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
-    stacked: Any = None
-
-
-@dataclass(slots=True)
-class _Plan:
-    """What moves the keys of a node when a pod comes to it: what is remembered of facets, and bounds for the rest."""
-
-    faceted: Faceted
-    faceted_lines: NDArray[np.intp]
-    faceted_bits: int
-    bounds: bool  # whether there are other lines
-    bounded: list[_Part]
-    exact: list[_Part]
-    normalized: list[_Part]
-    unknown: bool  # a score that has no bound and no columns: nothing for it but to judge the node anew
-
-
 class Board:
     """Lines of all classes of one profile."""
 
@@ -105,7 +83,7 @@ class Board:
         self._syncs = 0
         self._patches = 0
         self._visits = 0
-        self._plan: _Plan | None = None
+        self._plan: Plan | None = None
         self._together: list[_Together] = []
         self._in_step: list[ClassVerdicts] = []  # the lines that `_together` was made of
         self._raised = 0  # how often a raw score rose that another line's nodes are normalised by
@@ -231,7 +209,7 @@ class Board:
         self.key[lines, row] = total[lines]
         self._bound(plan, row, node, placed)
 
-    def _bound(self, plan: _Plan, row: int, node: NodeInfo, placed: PodInfo) -> None:
+    def _bound(self, plan: Plan, row: int, node: NodeInfo, placed: PodInfo) -> None:
         """Move the keys of the lines whose scores cannot be looked up."""
         rises = [part.score.rise(node, placed, part.kind) for part in plan.normalized]
         if rises and max(rises) > 0:  # where a raw score rises the largest may, and with it every other node's
@@ -250,7 +228,7 @@ class Board:
         change <<= TIE_BITS
         self.key[:, row] += change
 
-    def _rescored(self, plan: _Plan, row: int, node: NodeInfo) -> Ints:
+    def _rescored(self, plan: Plan, row: int, node: NodeInfo) -> Ints:
         """Score a node where there is no bound, for all lines; by how much each line's score has changed."""
         change = np.zeros(self._room, np.int64)
         exact = self.exact[:, row]
@@ -266,42 +244,8 @@ class Board:
             exact[:] = new
         return change
 
-    def _make_plan(self) -> _Plan:
-        kept = [line for line in self._lines if line is not None]
-        quick = [line for line in kept if line.faceted]
-        lines = [line for line in kept if not line.faceted]
-        bounded: dict[Hashable, _Part] = {}
-        exact: dict[Hashable, _Part] = {}
-        normalized: dict[Hashable, _Part] = {}
-        unknown = False
-        for line in lines:
-            for score, weight in line.rules.moving_scores:
-                kind = score.kind(line.state) if score.bounded else None
-                parts = bounded if score.bounded else exact
-                parts.setdefault((score.name, kind), _Part(score, weight, kind)).lines.append(line.line)
-                unknown |= not score.bounded and not _columnar(score, line)
-            for score, weight in line.rules.moving_normalized:
-                kind = score.kind(line.state)
-                number = self._numbers[score.name]
-                part = normalized.setdefault((score.name, kind), _Part(score, weight, kind, number))
-                part.lines.append(line.line)
-                unknown |= not score.bounded
-        for part in (*bounded.values(), *exact.values(), *normalized.values()):
-            part.index = np.array(part.lines, np.intp)
-        for part in exact.values():
-            if not unknown:
-                assert isinstance(part.score, ScoreColumns)  # noqa: S101
-                part.stacked = part.score.stack_scores([line.state for line in lines if line.line in set(part.lines)])
-        self._plan = _Plan(
-            Faceted(quick, self._numbers, self._room),
-            np.array([line.line for line in quick], np.intp),
-            sum(1 << line.line for line in quick),
-            bool(lines),
-            list(bounded.values()),
-            list(exact.values()),
-            list(normalized.values()),
-            unknown,
-        )
+    def _make_plan(self) -> Plan:
+        self._plan = make_plan([line for line in self._lines if line is not None], self._numbers, self._room)
         return self._plan
 
     # -- judging ------------------------------------------------------------------------------------------------------
@@ -539,10 +483,6 @@ class Board:
             marks = line.signature if line.rules.columnar else (*line.signature, line.line)
             groups.setdefault(marks, []).append(line)
         return [self._stack(group) for group in groups.values()]
-
-
-def _columnar(score: Score, line: "ClassVerdicts") -> bool:
-    return isinstance(score, ScoreColumns) and score.columnar_scores(line.state)
 
 
 def _normalizer(score: Score) -> ByMaximum:
