@@ -18,10 +18,15 @@ COMMANDS = {  # name → where it is, and what `seatrial --help` says of it
     "devices": ("harness.commands.devices:devices", "What is in this machine, through the vendors' own libraries."),
     "report": ("reports.commands:report", "The sign-off page, from what runs left on disk."),
     "compare": ("reports.commands:compare", "Verdicts that changed and figures that moved between two runs."),
+    "explain": ("harness.commands.explain:explain", "Why a pod is where it is, or nowhere, by our scheduler."),
     "scheduler": ("harness.commands.scheduler:scheduler", "Run our scheduler against any API server."),
+    "vgpu-monitor": ("harness.commands.vgpu_monitor:vgpu_monitor", "Metrics of shared cards under HAMi's names."),
+    "isolation": ("harness.commands.isolation:isolation", "HAMi-core's limits, measured on a real GPU."),
 }
 
 BENCHMARKS = {
+    "api": ("harness.commands.bench_api:api", "What the API server does in a second, and what an object costs it."),
+    "start": ("harness.commands.bench_start:start", "From nothing to a cluster that answers kubectl."),
     "schedule": ("harness.commands.bench_schedule:schedule", "Throughput and latency of placing pods."),
 }
 

@@ -3,6 +3,7 @@
 import ctypes
 import signal
 import subprocess
+from pathlib import Path
 
 STOP_WITHIN = 10.0  # seconds between asking and killing
 _PR_SET_PDEATHSIG = 1
@@ -25,3 +26,13 @@ def stop(process: "subprocess.Popen[bytes]", *, within: float = STOP_WITHIN) -> 
             process.wait()
     if process.stdout is not None:
         process.stdout.close()
+
+
+def started_at(pid: int) -> int:
+    """When a process began, in clock ticks since boot; 0 if there is none (a zombie counts as none)."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    fields = text.rpartition(")")[2].split()
+    return 0 if fields[0] in {"Z", "X"} else int(fields[19])

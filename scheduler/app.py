@@ -12,7 +12,7 @@ from scheduler.cache.cache import Cache
 from scheduler.cache.classes import ClassBook
 from scheduler.cache.columns import NodeColumns, Ties
 from scheduler.cache.resources import ResourceIndex
-from scheduler.config import Configuration, Expanded, ProfileConfig, expand
+from scheduler.config import ConfigError, Configuration, Expanded, ProfileConfig, expand, load
 from scheduler.cycle import Core
 from scheduler.framework.events import Bind
 from scheduler.framework.handle import Handle
@@ -33,7 +33,8 @@ from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.queue.queue import SchedulingQueue
 from scheduler.shell import Shell
 
-__all__ = ["Bind", "build_core", "build_shell", "default_configuration"]  # what drives us from outside needs these
+# What drives us from outside needs these.
+__all__ = ["Bind", "ConfigError", "build_core", "build_shell", "default_configuration", "load"]
 
 P = TypeVar("P", bound=Plugin)
 

@@ -15,7 +15,7 @@ import yaml
 from scheduler.api.core import DEFAULT_SCHEDULER
 from scheduler.framework import points
 from scheduler.framework.points import Args, Plugin
-from scheduler.plugins import ARGS, TABLE
+from scheduler.plugins import ARGS, ON_REQUEST, TABLE
 from scheduler.queue.backoff import BackoffPolicy
 
 log = logging.getLogger(__name__)
@@ -207,9 +207,8 @@ def _expand(profile: ProfileConfig, where: str, name: str) -> Expanded:
             raise ConfigError(
                 f"{where}.plugins: unknown extension point {field!r}; expected one of multiPoint, {', '.join(POINTS)}"
             )
-    multi = _merged(
-        [PluginRef(plugin, weight) for plugin, (_, weight) in TABLE.items()], sets.get("multiPoint", PluginSet())
-    )
+    defaults = [PluginRef(plugin, weight) for plugin, (_, weight) in TABLE.items() if plugin not in ON_REQUEST]
+    multi = _merged(defaults, sets.get("multiPoint", PluginSet()))
     for ref in multi:
         if ref.name not in TABLE:
             raise ConfigError(

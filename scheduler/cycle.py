@@ -4,6 +4,7 @@
 then the pod counts as being where it was decided to go.
 """
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from scheduler.api.clock import Timer
@@ -11,6 +12,7 @@ from scheduler.api.core import ConfigMap, Node, Pod, PodDisruptionBudget
 from scheduler.api.device import Device
 from scheduler.framework.clusterwide import WIDE
 from scheduler.framework.events import Bind, ClearNomination, Decision, Evict, Reject
+from scheduler.framework.explaining import explain, score_table
 from scheduler.framework.failure import FitError
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import PodInfo
@@ -25,6 +27,9 @@ from scheduler.queue.active import Entry
 from scheduler.queue.queue import LEFTOVER_SECONDS, SchedulingQueue
 from scheduler.queue.unschedulable import ClassKey
 
+log = logging.getLogger(__name__)
+
+ENOUGH_STIRS = 32  # so many placements that others' places may depend on pass before these are looked at, at most
 SCHEDULER_ERROR = "SchedulerError"
 
 
@@ -76,6 +81,10 @@ class Core:
     def set_namespace(self, name: str, labels: dict[str, str] | None) -> None:
         """A namespace with its labels; None: it is gone."""
         self.cache.set_namespace(name, labels)
+
+    def storage_changed(self) -> None:
+        """`cache.volumes` is not what it was."""
+        self.cache.stirs += 1
 
     def set_budget(self, budget: PodDisruptionBudget) -> None:
         self.handle.budgets[budget.metadata.key] = budget
@@ -150,6 +159,22 @@ class Core:
             self.handle.nominator.forget(uid)
             self._opened = True
 
+    def find(self, key: str) -> PodInfo | None:
+        """A pod by namespace/name, on a node or in the queue."""
+        placed = (info for node in self.cache.nodes.values() for info in node.pods.values())
+        return next(
+            (info for info in (*placed, *(entry.info for _, entry in self.queue.entries())) if info.key == key), None
+        )
+
+    @property
+    def profiles(self) -> frozenset[str]:
+        """Names under which pods ask for this scheduler."""
+        return frozenset(self._runners)
+
+    def runner_of(self, info: PodInfo) -> Runner:
+        """The profile that a pod asks for."""
+        return self._runner(info)
+
     def _runner(self, info: PodInfo) -> Runner:
         return self._runners[info.pod.spec.scheduler_name]
 
@@ -172,6 +197,8 @@ class Core:
         entry.attempts += 1
         info = entry.info
         runner = self._runners[info.pod.spec.scheduler_name]
+        if self.handle.debug.on:
+            self._log_cycle(runner, info)
         verdicts = runner.verdicts(info.shape)
         found = verdicts.select(info)
         if isinstance(found, FitError):
@@ -192,6 +219,23 @@ class Core:
                 self._wake_class(key, verdicts)
         marks = self._marks(runner, state, info.pod, node)
         return [Bind(info, node, marks.annotations, marks.labels, marks.node_annotations)]
+
+    def _log_cycle(self, runner: Runner, info: PodInfo) -> None:
+        """What the debug flags ask for, in Koordinator's words (R33, R34)."""
+        debug, explanation = self.handle.debug, explain(runner, info)
+        if debug.filter_failures:
+            for node, status in explanation.rejected.items():
+                log.info(
+                    'Failed to filter for Pod "%s" on Node "%s" (pass 0), failedPlugin: %s, reason: %s',
+                    info.key, node, status.plugin, status.message,
+                )  # fmt: skip
+        feasible = explanation.feasible
+        if debug.top_scores > 0 and len(feasible) > 1:
+            log.info(
+                "Top%d scores for Pod: %s, feasibleNodes: %d, plugins:[%s]\n%s",
+                debug.top_scores, info.key, len(feasible), " ".join(sorted(feasible[0].by_plugin)),
+                score_table(info, feasible, debug.top_scores),
+            )  # fmt: skip
 
     def _marks(self, runner: Runner, state: CycleState, pod: Pod, node: str) -> Marks:
         plugins = runner.profile.pre_bind
@@ -266,7 +310,9 @@ class Core:
     def _wake_if_opened(self) -> None:
         if self._opened or self._devices.unsettled:
             self._wake()
-        elif self._stirs != self.cache.stirs:
+        elif self._stirs != self.cache.stirs and (
+            not self.queue.ready or self.cache.stirs - self._stirs >= ENOUGH_STIRS
+        ):
             self._stirs = self.cache.stirs
             self._wake_classes(self.queue.waiting.wide_classes())
 

@@ -7,6 +7,7 @@ same code runs from the simulation's queue of actions.
 import logging
 import socket
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,7 +21,9 @@ from scheduler.client.events import EventRecorder
 from scheduler.client.informer import Informer
 from scheduler.client.pods import PodDecoder
 from scheduler.client.rest import Rest
+from scheduler.client.surroundings import KINDS
 from scheduler.cycle import Core
+from scheduler.services.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +48,7 @@ class Shell:
     ) -> None:
         """`on_synced` is called once, when the whole cluster has been seen and before the first decision."""
         self.core = core
+        self.metrics = Metrics(core)
         self._transport = transport
         self._clock = clock
         rest = Rest(transport, clock)
@@ -55,6 +59,16 @@ class Shell:
         self._on_synced = on_synced
         core.on_ready = self._plan  # type: ignore[method-assign]
         self._informers: list[Informer[Any]] = [
+            *(
+                self._follow(
+                    kind.path,
+                    _decoder(kind.type),
+                    partial(kind.note, core, there=True),
+                    partial(kind.note, core, there=False),
+                    optional=True,
+                )
+                for kind in KINDS
+            ),
             self._follow("/api/v1/nodes", _decoder(Node), core.set_node, lambda node: core.remove_node(node.name)),
             self._follow(
                 f"/apis/{GROUP_VERSION}/devices",
@@ -152,7 +166,10 @@ class Shell:
         for _ in range(SLICE):
             if binder.in_flight >= MOST_IN_FLIGHT or not core.busy:
                 return
-            for decision in core.decide():
+            began = self._clock.monotonic()
+            decisions = core.decide()
+            self.metrics.decided(decisions, self._clock.monotonic() - began)
+            for decision in decisions:
                 binder.execute(decision)
         self._plan()
 

@@ -5,24 +5,18 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-import orjson
-import yaml
-
 from harness.apiserver import errors
+from harness.apiserver.admission import tell_unknown
+from harness.apiserver.bodies import decode
 from harness.apiserver.identity import Identity
 from harness.apiserver.negotiation import Format
-from harness.apiserver.objects import DeleteOptions, Options
-from harness.apiserver.protobuf.decoding import CONTENT_TYPE as PROTOBUF
-from harness.apiserver.protobuf.decoding import decode
-from harness.apiserver.protobuf.wire import Malformed
+from harness.apiserver.objects import DeleteOptions, Options, check_kind
+from harness.apiserver.paging import flag
 from harness.apiserver.rbac import Act
 from harness.apiserver.resources import Resource
+from harness.apiserver.shapes import conform
 from harness.apiserver.store import Key, Object
 from scheduler.api.transport import Request
-
-BODY_LIMIT = 3 * 1024 * 1024
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
 
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update"}
 
@@ -72,7 +66,7 @@ class Asked:
         return Options(
             dry_run=bool(dry),
             manager=query.get("fieldManager") or _manager(self.request.headers.get("user-agent", "")),
-            force=query.get("force", "") in {"true", "1"},
+            force=bool(flag(query, "force")),
             field_validation=strictness,
             warnings=self.warnings,
         )
@@ -83,7 +77,7 @@ class Asked:
         verb = _VERBS.get(method, method.lower())
         if not target.name:
             if method in {"GET", "HEAD"}:
-                verb = "watch" if self.query.get("watch") in {"1", "true"} else "list"
+                verb = "watch" if flag(self.query, "watch") else "list"
             elif method == "DELETE":
                 verb = "deletecollection"
         namespace = target.namespace or ""
@@ -92,7 +86,9 @@ class Asked:
         return Act(verb, resource.group, resource.plural, target.subresource, namespace, target.name)
 
     def delete_options(self) -> DeleteOptions:
-        body = self.decoded() if self.request.body.strip() else {}
+        body: Object = {}
+        if self.request.body.strip():
+            body, _ = conform("v1", "DeleteOptions", {**self.decoded(), "apiVersion": "v1", "kind": "DeleteOptions"})
         query = self.query
         given = {**body, **{name: query[name] for name in ("gracePeriodSeconds", "propagationPolicy") if name in query}}
         grace = given.get("gracePeriodSeconds")
@@ -113,40 +109,32 @@ class Asked:
             dry_run=bool(query.get("dryRun") or body.get("dryRun")),
         )
 
-    def body(self) -> Object:
-        found: Object = self.decoded()
-        return found  # an object: `decoded` refuses everything else
+    def body(self, resource: Resource, *, kind: str = "", api_version: str = "") -> Object:
+        """The object in the request, of the resource's own kind unless another is named.
+
+        Raises:
+            Refused: there is none, or it has not the shape of its kind.
+        """
+        found = self.decoded()
+        if not kind:
+            check_kind(resource, found)
+        body, unknown = conform(
+            api_version or resource.api_version,
+            kind or resource.kind,
+            found,
+            custom=resource.custom is not None and not kind,
+        )
+        if unknown:
+            strictness = self.options().field_validation
+            tell_unknown(kind or resource.kind, resource.version, unknown, strictness, self.warnings)
+        checked: Object = body
+        return checked
 
     def decoded(self, *, yaml_too: bool = False, any_type: bool = False) -> Any:
-        request = self.request
-        if len(request.body) > BODY_LIMIT:
-            raise errors.too_large(BODY_LIMIT)
-        kind = request.content_type.partition(";")[0].strip() or "application/json"
-        try:
-            found = _decode(request.body, kind, yaml_too=yaml_too)
-        except (Malformed, orjson.JSONDecodeError, yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-            raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
-        if not any_type and not isinstance(found, dict):
-            raise errors.bad_request(f"expected an object in the body of the request, found {_type_name(found)}")
-        return found
+        return decode(self.request.body, self.request.content_type, yaml_too=yaml_too, any_type=any_type)
 
 
 @lru_cache(maxsize=256)
 def _manager(agent: str) -> str:
     """Who writes, of a client that does not say it: the first word of its User-Agent header."""
     return "".join(letter for letter in agent.partition("/")[0] if letter.isprintable())[:128] or "unknown"
-
-
-def _decode(body: bytes, kind: str, *, yaml_too: bool) -> Any:
-    if kind.endswith(("/json", "+json")):
-        return orjson.loads(body)
-    if kind == "application/yaml" or (yaml_too and kind.endswith("+yaml")):
-        return yaml.load(body, Loader=_Loader)  # noqa: S506 a safe loader, in C where there is one
-    if kind == PROTOBUF:
-        return decode(body)
-    raise errors.unsupported_media(["application/json", "application/yaml", PROTOBUF])
-
-
-def _type_name(value: Any) -> str:
-    names = {list: "a list", str: "a string", int: "a number", float: "a number", bool: "a boolean"}
-    return "null" if value is None else names.get(type(value), "something else")

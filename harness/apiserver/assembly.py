@@ -1,7 +1,8 @@
 """A whole API server: the store with its rules, the controllers, and what every cluster has from the start."""
 
 from harness.apiserver.admission import SYSTEM_CLASSES
-from harness.apiserver.clusterips import ClusterIps
+from harness.apiserver.clusterips import SERVICES, ClusterIps
+from harness.apiserver.controllers.autoscalers import Autoscalers
 from harness.apiserver.controllers.budgets import Budgets
 from harness.apiserver.controllers.control import Control
 from harness.apiserver.controllers.cronjobs import CronJobs
@@ -10,7 +11,7 @@ from harness.apiserver.controllers.deployments import Deployments
 from harness.apiserver.controllers.endpoints import Endpoints
 from harness.apiserver.controllers.garbage import GarbageCollector
 from harness.apiserver.controllers.jobs import Jobs
-from harness.apiserver.controllers.limits import LimitRanger
+from harness.apiserver.controllers.limits import LIMIT_RANGES, LimitRanger
 from harness.apiserver.controllers.namespaces import Namespaces
 from harness.apiserver.controllers.nodes import Nodes
 from harness.apiserver.controllers.quotas import Quotas
@@ -19,15 +20,26 @@ from harness.apiserver.controllers.statefulsets import StatefulSets
 from harness.apiserver.definitions import DEFINITIONS, shipped
 from harness.apiserver.objects import Options
 from harness.apiserver.rbac import first_roles
+from harness.apiserver.resources import Resource
 from harness.apiserver.server import ApiServer
 from harness.apiserver.store import Object
 from scheduler.api.clock import Clock
+
+_LIMITED = frozenset({("", "pods"), ("", "persistentvolumeclaims")})
 
 
 def build_server(clock: Clock, *, seed: int = 0, history: int | None = None, root_ca: str = "") -> ApiServer:
     """A server with controllers, the first namespaces, the system's priority classes and the shipped CRDs."""
     server = ApiServer(clock, seed=seed, history=history)
-    server.admission.hooks += [LimitRanger(server.store), ClusterIps(server.store)]
+    ranges = server.store.collection(LIMIT_RANGES)
+
+    def limited(resource: Resource, namespace: str) -> bool:
+        return resource.key in _LIMITED and len(ranges) > 0 and any(True for _ in ranges.each(namespace))
+
+    server.admission.plugins += [
+        (LimitRanger(server.store), limited),
+        (ClusterIps(server.store), lambda resource, _: resource.key == SERVICES),
+    ]
     server.admission.last.append(Quotas(server.objects))
     GarbageCollector(server.objects, server.registry)
     Budgets(server.objects)
@@ -42,6 +54,7 @@ def build_server(clock: Clock, *, seed: int = 0, history: int | None = None, roo
     Jobs(control)
     CronJobs(control)
     Endpoints(control)
+    Autoscalers(control, server.registry)
     for name, value in SYSTEM_CLASSES.items():
         body = {"metadata": {"name": name}, "value": value, "description": "Used by the system's own pods."}
         _create(server, ("scheduling.k8s.io", "priorityclasses"), body)

@@ -2,64 +2,97 @@
 
 One event loop, httptools' parser, no framework: requests are a few dozen microseconds of work, and a framework costs
 more than they do (figures in docs/performance.md). A reader of a watch that does not read is cut off when its buffer
-is full; a client that sends nonsense gets a Status and loses its connection; nobody else notices.
+is full; a client that sends nonsense gets a Status and loses its connection; one that does not take its answers is
+not asked for more requests. Nobody else notices.
 """
 
 import asyncio
 import gzip
 import logging
+import math
+import socket
 import ssl
+from collections import deque
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import httptools
 
 from harness.apiserver import errors
-from harness.apiserver.asked import BODY_LIMIT
+from harness.apiserver.bodies import BODY_LIMIT
 from harness.apiserver.errors import Refused
+from harness.apiserver.http_stream import Watcher
 from harness.apiserver.identity import Identity
 from harness.apiserver.server import ApiServer
-from harness.apiserver.streaming import Closable, Streaming
-from harness.apiserver.watch import fell_behind
+from harness.apiserver.streaming import Streaming
 from scheduler.api.transport import Request, Response
 
 log = logging.getLogger(__name__)
 
-SLOW_READER = 8 * 1024 * 1024  # bytes that a watch may wait in our memory before its reader is cut off
 GZIP_FROM = 128 * 1024
+GZIP_ASIDE = 1024 * 1024  # bytes from which compressing would keep other clients waiting
 IDLE = 300.0  # seconds that a connection may be silent between requests
 REQUEST_WITHIN = 60.0  # seconds that a request may take to arrive
+STALLED = 60.0  # seconds without a byte taken after which a client that owes us reading is cut off
+LINGER = 2.0  # seconds that a refused client has to take the refusal while we throw away what it still sends
+CLOSE_WITHIN = 10.0  # seconds for the end of a connection: its last bytes, and TLS's farewell
+HANDSHAKE = 20.0  # seconds for TLS
 HEADERS_LIMIT = 64 * 1024
+MESSAGE_LIMIT = 8 * BODY_LIMIT  # bytes of one request on the wire, with what chunks and trailers add
+PIPELINE = 64  # requests of one connection that may wait for their turn
+AT_ONCE = 16  # of which so many are carried out before others get their turn
 
 _REASONS = {
     200: "OK", 201: "Created", 202: "Accepted", 304: "Not Modified", 400: "Bad Request", 401: "Unauthorized",
     403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed", 406: "Not Acceptable", 409: "Conflict",
     410: "Gone", 413: "Request Entity Too Large", 415: "Unsupported Media Type", 422: "Unprocessable Entity",
-    429: "Too Many Requests", 500: "Internal Server Error", 503: "Service Unavailable", 504: "Gateway Timeout",
+    429: "Too Many Requests", 431: "Request Header Fields Too Large", 500: "Internal Server Error",
+    503: "Service Unavailable", 504: "Gateway Timeout",
 }  # fmt: skip
 _OPEN_PATHS = ("/healthz", "/livez", "/readyz", "/version")
 
 Identify = Callable[[str, dict[str, object] | None], Identity | None]
 
 
+class _Arrived(NamedTuple):
+    """A whole request."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+    close: bool
+
+
 class Connection(asyncio.Protocol):
-    """One client. Requests are answered in their order; a watch ends the connection's use for others."""
+    """One client. Requests are answered in their order; while a watch runs, later ones wait."""
 
     def __init__(self, server: ApiServer, identify: Identify, connections: "set[Connection]") -> None:
         self._server, self._identify, self._connections = server, identify, connections
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._parser = httptools.HttpRequestParser(self)
+        self._parser: Any = httptools.HttpRequestParser(self)
         self._certificate: dict[str, object] | None = None
         self._known: tuple[str, Identity | None] | None = None  # the last Authorization header and whose it was
         self._path = b""
         self._headers: dict[str, str] = {}
-        self._header_bytes = 0
+        self._in_headers = True
+        self._completed = False  # a message, within the data that is being parsed
+        self._message_bytes = self._header_bytes = self._body_bytes = 0
         self._body: list[bytes] = []
-        self._body_bytes = 0
-        self._refused: Refused | None = None
-        self._watch: _Watcher | None = None
-        self._deadline: asyncio.TimerHandle | None = None
+        self._waiting: deque[_Arrived | Refused] = deque()
+        self._deaf = False  # what still comes in is thrown away: the connection ends after the last answer
+        self._ending = False  # to be closed when the client has taken what it still gets
+        self._stuck = False  # the client does not take what we write
+        self._busy = False  # an answer is being compressed
+        self._reading = True
+        self._planned = False
+        self._watch: Watcher | None = None
+        self._arriving = self._timed = False  # a request has begun to come in; its time is being taken
+        self._due, self._abrupt = math.inf, False  # when the connection is to end, and how
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = math.inf
+        self._stall: asyncio.TimerHandle | None = None
 
     # -- asyncio ------------------------------------------------------------------------------------------------------
 
@@ -68,182 +101,293 @@ class Connection(asyncio.Protocol):
         self._connections.add(self)
         certificate: Any = transport.get_extra_info("peercert")
         self._certificate = certificate or None
+        plug = transport.get_extra_info("socket")
+        if plug is not None and plug.family != socket.AF_UNIX:
+            plug.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a peer that is gone without a word
         self._wait(IDLE)
 
     def data_received(self, data: bytes) -> None:
+        if self._deaf:
+            return
+        self._completed = False
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._answer(errors.bad_request("this server does not upgrade connections"), close=True)
+            self._deaf = True  # the request itself was answered; we speak nothing that it could upgrade to
         except httptools.HttpParserError as error:
-            self._answer(errors.bad_request(f"not an HTTP request: {error}"), close=True)
+            self._refuse(errors.bad_request(f"not an HTTP request: {error}"))
+        if self._arriving and not self._timed and not self._deaf:
+            self._timed = True
+            self._wait(REQUEST_WITHIN, abort=True)
+        self._message_bytes = 0 if self._completed else self._message_bytes + len(data)
+        if self._in_headers and self._message_bytes > HEADERS_LIMIT:
+            self._refuse_headers()
+        elif self._message_bytes > MESSAGE_LIMIT:
+            self._refuse(errors.too_large(BODY_LIMIT))
 
     def eof_received(self) -> bool:
         return False
 
-    def connection_lost(self, _error: Exception | None) -> None:
+    def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 asyncio's signature
         self._connections.discard(self)
         self._transport = None
-        self._stop_waiting()
+        self._parser = None  # it holds us as we hold it, and nobody needs to find that out later
+        self._deaf = True
+        self._waiting.clear()
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if self._stall is not None:
+            self._stall.cancel()
         if self._watch is not None:
             self._watch.gone()
             self._watch = None
 
-    def close(self) -> None:
+    def pause_writing(self) -> None:
+        self._stuck = True
         if self._transport is not None:
-            self._transport.close()
+            self._stall = self._loop.call_later(STALLED, self._look_at_stall, self._transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        self._stuck = False
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+        if self._ending:
+            self.close()
+        else:
+            self._serve()
+
+    def _look_at_stall(self, before: int) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        now = transport.get_write_buffer_size()
+        if now >= before:
+            log.warning("connection cut-off why=answers-not-taken bytes=%d", now)
+            transport.abort()
+            return
+        self._stall = self._loop.call_later(STALLED, self._look_at_stall, now)
+
+    def close(self) -> None:
+        """End it in order; a client that does not take part in that is cut off."""
+        transport = self._transport
+        if transport is not None:
+            self._deaf = True
+            if self._stuck:
+                self._ending = True  # it may take what it asked for, as long as it goes on taking
+                return
+            transport.close()
+            self._loop.call_later(CLOSE_WITHIN + 1.0, self._abort)
+
+    def _abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
 
     # -- httptools ----------------------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         self._path, self._headers, self._body = b"", {}, []
         self._header_bytes = self._body_bytes = 0
-        self._refused = None
-        self._wait(REQUEST_WITHIN)
+        self._in_headers = True
+        self._arriving = True
 
     def on_url(self, url: bytes) -> None:
         self._path += url
         self._count_header(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count_header(len(name) + len(value))
-        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        if self._in_headers:  # else it is a trailer, of which nothing is expected
+            self._count_header(len(name) + len(value))
+            self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
-        if self._headers.get("expect", "").lower() == "100-continue" and self._transport is not None:
+        self._in_headers = False
+        if self._deaf:
+            return
+        length = self._headers.get("content-length", "")
+        if length.isdigit() and (len(length) > 12 or int(length) > BODY_LIMIT):
+            self._refuse(errors.too_large(BODY_LIMIT))
+        elif self._headers.get("expect", "").lower() == "100-continue" and self._transport is not None:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
         if self._body_bytes <= BODY_LIMIT:
             self._body.append(body)
-        elif self._refused is None:
-            self._refused = errors.too_large(BODY_LIMIT)
-            self._answer(self._refused, close=True)
+        else:
+            self._body.clear()
+            self._refuse(errors.too_large(BODY_LIMIT))
 
     def on_message_complete(self) -> None:
-        if self._refused is not None or self._transport is None or self._watch is not None:
-            return
-        self._stop_waiting()
-        keep = self._parser.should_keep_alive()
-        headers = self._headers
-        path = self._path.decode("latin-1")
-        identity = self._who(headers.get("authorization", ""))
-        if identity is None and not path.startswith(_OPEN_PATHS):
-            self._answer(errors.unauthorized(), close=not keep)
+        if self._deaf:
             return
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-        method = self._parser.get_method().decode()
+        upgrade = self._parser.should_upgrade()
+        close = upgrade or not self._parser.should_keep_alive()
+        method, path = self._parser.get_method().decode(), self._path.decode("latin-1")
+        self._waiting.append(_Arrived(method, path, self._headers, body, close))
+        if close:
+            self._deaf = True
+        self._stop_waiting()
+        self._completed = self._in_headers = True
+        self._arriving = self._timed = False
+        if len(self._waiting) > PIPELINE:
+            self._read(on=False)
+        if not self._planned:
+            self._serve()
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        """Answer what waits, as far as the client takes the answers."""
+        self._planned = False
+        for _ in range(AT_ONCE):
+            if not self._waiting or self._stuck or self._busy or self._watch is not None or self._transport is None:
+                break
+            arrived = self._waiting.popleft()
+            if isinstance(arrived, Refused):
+                self._answer(arrived, close=True, linger=True)
+            else:
+                self._carry_out(arrived)
+        else:
+            if self._waiting:
+                self._planned = True
+                self._loop.call_soon(self._serve)
+        if not self._reading and len(self._waiting) <= PIPELINE // 2:
+            self._read(on=True)
+
+    def _carry_out(self, asked: _Arrived) -> None:
+        method, path, headers, body, close = asked
+        identity = self._who(headers.get("authorization", ""))
+        if identity is None and not path.startswith(_OPEN_PATHS):
+            self._answer(errors.unauthorized(), close=close)
+            return
         request = Request(method, path, body, headers.get("content-type", ""), headers)
         try:
             found = self._server.handle(request, identity or Identity("system:anonymous"))
-        except Exception as error:
+        except Exception as error:  # a fault of ours must not take the other clients down
             log.exception("request broke method=%s path=%s", method, path)
-            self._answer(errors.internal(f"{type(error).__name__}: {error}"), close=not keep)
+            self._answer(errors.internal(f"{type(error).__name__}: {error}"), close=close)
             return
         if isinstance(found, Streaming):
-            self._stream(found)
+            self._stream(found, close=close)
+        elif len(found.body) >= GZIP_FROM and "gzip" in headers.get("accept-encoding", "") and method != "HEAD":
+            self._respond_compressed(found, close=close)
         else:
-            self._respond(found, head=method == "HEAD", close=not keep)
+            self._respond(found, head=method == "HEAD", close=close)
 
-    # -- ours ---------------------------------------------------------------------------------------------------------
+    def _refuse(self, refused: Refused) -> None:
+        """Answer so after what came before, and listen no more."""
+        if not self._deaf:
+            self._deaf = True
+            self._waiting.append(refused)
+            self._serve()
+
+    def _refuse_headers(self) -> None:
+        self._refuse(Refused(431, "RequestHeaderFieldsTooLarge", "the headers of the request are too large"))
 
     def _count_header(self, size: int) -> None:
         self._header_bytes += size
-        if self._header_bytes > HEADERS_LIMIT and self._refused is None:
-            self._refused = Refused(431, "RequestHeaderFieldsTooLarge", "the headers of the request are too large")
-            self._answer(self._refused, close=True)
+        if self._header_bytes > HEADERS_LIMIT:
+            self._refuse_headers()
 
     def _who(self, authorization: str) -> Identity | None:
         if self._known is None or self._known[0] != authorization:
             self._known = (authorization, self._identify(authorization, self._certificate))
         return self._known[1]
 
-    def _wait(self, seconds: float) -> None:
-        self._stop_waiting()
-        self._deadline = self._loop.call_later(seconds, self.close)
+    def _wait(self, seconds: float, *, abort: bool = False) -> None:
+        """End the connection after `seconds`, unless asked again before. One timer serves many such waits."""
+        self._due, self._abrupt = self._loop.time() + seconds, abort
+        if self._alarm is None or self._alarm_at > self._due:
+            self._set_alarm()
 
     def _stop_waiting(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+        self._due = math.inf
 
-    def _answer(self, refused: Refused, *, close: bool) -> None:
+    def _set_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm, self._alarm_at = self._loop.call_at(self._due, self._ring), self._due
+
+    def _ring(self) -> None:
+        self._alarm = None
+        if self._due == math.inf:
+            return
+        if self._loop.time() < self._due:
+            self._set_alarm()
+        elif self._abrupt:
+            self._abort()
+        else:
+            self.close()
+
+    def _read(self, *, on: bool) -> None:
+        if self._transport is not None and self._reading is not on:
+            self._reading = on
+            if on:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    # -- answers ------------------------------------------------------------------------------------------------------
+
+    def _answer(self, refused: Refused, *, close: bool, linger: bool = False) -> None:
         headers = {"content-type": "application/json", **refused.headers}
-        self._respond(Response(refused.code, refused.encoded(), headers), close=close)
+        self._respond(Response(refused.code, refused.encoded(), headers), close=close, linger=linger)
 
-    def _respond(self, response: Response, *, head: bool = False, close: bool = False) -> None:
+    def _respond_compressed(self, response: Response, *, close: bool) -> None:
+        headers = {**response.headers, "content-encoding": "gzip"}
+        if len(response.body) < GZIP_ASIDE:
+            self._respond(Response(response.code, gzip.compress(response.body, 1), headers), close=close)
+            return
+        self._busy = True  # zlib works without the interpreter's lock: the others go on meanwhile
+
+        def done(packed: "asyncio.Future[bytes]") -> None:
+            self._busy = False
+            self._respond(Response(response.code, packed.result(), headers), close=close)
+            self._serve()
+
+        self._loop.run_in_executor(None, gzip.compress, response.body, 1).add_done_callback(done)
+
+    def _respond(self, response: Response, *, head: bool = False, close: bool = False, linger: bool = False) -> None:
         transport = self._transport
         if transport is None:
             return
         body = response.body
         lines = [f"HTTP/1.1 {response.code} {_REASONS.get(response.code, 'Status')}\r\n"]
         lines += [f"{name}: {value}\r\n" for name, value in response.headers.items()]
-        if len(body) >= GZIP_FROM and "gzip" in self._headers.get("accept-encoding", ""):
-            body = gzip.compress(body, 1)
-            lines.append("content-encoding: gzip\r\n")
         lines.append(f"content-length: {len(body)}\r\n")
         if close:
             lines.append("connection: close\r\n")
         lines.append("\r\n")
         transport.write("".join(lines).encode("latin-1", "replace") + (b"" if head else body))
-        if close:
-            transport.close()
+        if not close:
+            if not self._arriving:
+                self._wait(IDLE)
+        elif linger:  # closing at once would reset the connection of a client that still sends, answer and all
+            self._deaf = True
+            self._read(on=True)
+            self._wait(LINGER, abort=not self._stuck)
         else:
-            self._wait(IDLE)
+            self.close()
 
-    def _stream(self, streaming: Streaming) -> None:
+    def _stream(self, streaming: Streaming, *, close: bool) -> None:
         transport = self._transport
         assert transport is not None  # noqa: S101
         transport.write(
             f"HTTP/1.1 200 OK\r\ncontent-type: {streaming.content_type}\r\ntransfer-encoding: chunked\r\n\r\n".encode()
         )
-        watcher = self._watch = _Watcher(transport, self._ended)
+
+        def ended(*, orderly: bool) -> None:
+            self._watch = None
+            if close or not orderly:
+                self.close()
+                return
+            self._wait(IDLE)
+            self._loop.call_soon(self._serve)
+
+        watcher = self._watch = Watcher(self._loop, transport, ended)
         watcher.follow(streaming.start(watcher))
-
-    def _ended(self) -> None:
-        self._watch = None
-        self._wait(IDLE)
-
-
-class _Watcher:
-    """Writes lines as chunks; a Reader."""
-
-    def __init__(self, transport: asyncio.Transport, on_end: Callable[[], None]) -> None:
-        self._transport, self._on_end = transport, on_end
-        self._source: Closable | None = None
-        self._open = True
-
-    def follow(self, source: Closable) -> None:
-        self._source = source
-        if not self._open:
-            source.close()
-
-    def feed(self, data: bytes) -> bool:
-        transport = self._transport
-        if not self._open or transport.is_closing():
-            return False
-        if transport.get_write_buffer_size() > SLOW_READER:
-            log.warning("watch cut-off why=reader-too-slow bytes=%d", transport.get_write_buffer_size())
-            self._chunk(fell_behind())
-            return False
-        self._chunk(data)
-        return True
-
-    def _chunk(self, data: bytes) -> None:
-        self._transport.write(b"%x\r\n%b\r\n" % (len(data), data))
-
-    def end(self) -> None:
-        if self._open:
-            self._open = False
-            if not self._transport.is_closing():
-                self._transport.write(b"0\r\n\r\n")
-                self._on_end()
-
-    def gone(self) -> None:
-        self._open = False
-        if self._source is not None:
-            self._source.close()
 
 
 class HttpServer:
@@ -254,6 +398,11 @@ class HttpServer:
         self._connections: set[Connection] = set()
         self._listener: asyncio.Server | None = None
 
+    @property
+    def connections(self) -> int:
+        """How many there are now."""
+        return len(self._connections)
+
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None) -> int:
         """Begin to listen; the port, which the system chose if `port` is 0.
 
@@ -262,7 +411,13 @@ class HttpServer:
         """
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(
-            lambda: Connection(self._server, self._identify, self._connections), host, port, ssl=tls, backlog=1024
+            lambda: Connection(self._server, self._identify, self._connections),
+            host,
+            port,
+            ssl=tls,
+            backlog=1024,
+            ssl_handshake_timeout=HANDSHAKE if tls is not None else None,
+            ssl_shutdown_timeout=CLOSE_WITHIN if tls is not None else None,
         )
         return int(self._listener.sockets[0].getsockname()[1])
 

@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.apiserver import errors
-from harness.apiserver.admission import Admission
+from harness.apiserver.admission import Admission, tell_unknown
 from harness.apiserver.apply import ApplyConflict, apply
 from harness.apiserver.books import Book, Write, with_entries
 from harness.apiserver.managed import update_managed
+from harness.apiserver.narrowing import narrowed
 from harness.apiserver.patch import PatchError, json_patch, merge_patch, strategic_merge
 from harness.apiserver.resources import Resource
 from harness.apiserver.schemas import SchemaNode, schema_for, schema_of_crd
+from harness.apiserver.shapes import conform
 from harness.apiserver.store import Collection, Item, Key, Object, Store
 from scheduler.api.clock import Clock, rfc3339
 from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
@@ -51,12 +53,26 @@ class DeleteOptions:
     dry_run: bool = False
 
 
+def check_kind(resource: Resource, body: Mapping[str, Any]) -> None:
+    """
+    Raises:
+        Refused: 400, the object says that it is of another kind or version.
+    """
+    kind, version = body.get("kind"), body.get("apiVersion")
+    if (kind and kind != resource.kind) or (version and version != resource.api_version):
+        raise errors.bad_request(
+            f"{kind or resource.kind} in version {str(version or resource.api_version)!r} cannot be handled as a"
+            f" {resource.kind}: expected {resource.api_version}, Kind={resource.kind}"
+        )
+
+
 class Objects:
     """Reads and writes of one store."""
 
     def __init__(self, store: Store, admission: Admission, clock: Clock, *, seed: int) -> None:
         self.store, self.clock = store, clock
         self._admission = admission
+        self._second, self._now = -1, ""
         self._random = random.Random(seed)  # noqa: S311 identities, no secrets
 
     def collection(self, resource: Resource) -> Collection:
@@ -76,6 +92,13 @@ class Objects:
         bits = self._random.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 4 << 76 | 0x2 << 62  # version 4, variant 1
         digits = f"{bits:032x}"
         return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+    def _timestamp(self) -> str:
+        """Now, as text; the same text for all of one second."""
+        second = int(self.clock.now())
+        if self._second != second:
+            self._second, self._now = second, rfc3339(second)
+        return self._now
 
     # -- create -------------------------------------------------------------------------------------------------------
 
@@ -98,16 +121,16 @@ class Objects:
             if metadata is not None:
                 raise errors.bad_request(f"metadata: expected an object, found {type(metadata).__name__}")
             metadata = body["metadata"] = {}
-        self._check_kind(resource, body)
+        check_kind(resource, body)
         self._place(resource, namespace, metadata)
         name = metadata.get("name") or ""
         if not name and metadata.get("generateName"):
-            name = metadata["name"] = self._generated(resource, namespace, str(metadata["generateName"]))
+            name = metadata["name"] = self._generated(resource, namespace, metadata["generateName"])
         body["apiVersion"], body["kind"] = resource.api_version, resource.kind
         collection = self.collection(resource)
         key = (namespace if resource.namespaced else "", name)
         metadata["uid"] = self.new_uid()
-        now = metadata["creationTimestamp"] = self.clock.timestamp()
+        now = metadata["creationTimestamp"] = self._timestamp()
         brought = metadata.pop("managedFields", None)
         for mine in ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             metadata.pop(mine, None)
@@ -135,28 +158,19 @@ class Objects:
 
     def _generated(self, resource: Resource, namespace: str, stem: str) -> str:
         """A name that nobody has: among thousands of one stem, two alike are no rarity."""
-        collection, space = self.collection(resource), namespace if resource.namespaced else ""
+        name, collection, space = "", self.collection(resource), namespace if resource.namespaced else ""
         for _ in range(_NAME_TRIES):
             name = stem[: _NAME_LIMIT - 5] + "".join(self._random.choices(_SUFFIX, k=5))
             if collection.get((space, name)) is None:
                 break
         return name
 
-    def _check_kind(self, resource: Resource, body: Object) -> None:
-        kind, version = body.get("kind"), body.get("apiVersion")
-        if (kind and kind != resource.kind) or (version and version != resource.api_version):
-            raise errors.bad_request(
-                f"{kind or resource.kind} in version {str(version or resource.api_version)!r} cannot be handled as a"
-                f" {resource.kind}: expected {resource.api_version}, Kind={resource.kind}"
-            )
-
     def _place(self, resource: Resource, namespace: str, metadata: dict[str, Any]) -> None:
         given = metadata.get("namespace") or ""
         if resource.namespaced:
             if given and given != namespace:
                 raise errors.bad_request(
-                    f"the namespace of the provided object does not match the namespace sent on the request:"
-                    f" expected {namespace!r}, found {given!r}"
+                    "the namespace of the provided object does not match the namespace sent on the request"
                 )
             metadata["namespace"] = namespace
         elif given:
@@ -170,13 +184,22 @@ class Objects:
         Raises:
             Refused: not there, changed meanwhile, or not acceptable.
         """
-        self._check_kind(resource, body)
+        check_kind(resource, body)
         metadata = body.setdefault("metadata", {})
         name = metadata.get("name")
         if name and name != key[1]:
             raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({key[1]})")
         self._place(resource, key[0], metadata)
-        return self._replace(resource, self.find(resource, key), body, options, subresource)
+        old = self.find(resource, key)
+        if resource.custom is not None and metadata.get("resourceVersion") in {None, "", "0"}:
+            text = "Invalid value: 0: must be specified for an update"
+            field = "metadata.resourceVersion"
+            raise errors.invalid(
+                resource.kind, resource.group, key[1],
+                f'{errors.qualified(resource.plural, resource.group)} "{key[1]}" is invalid: {field}: {text}',
+                [{"reason": "FieldValueInvalid", "message": text, "field": field}],
+            )  # fmt: skip
+        return self._replace(resource, old, body, options, subresource)
 
     def patch(  # noqa: PLR0917
         self, resource: Resource, key: Key, kind: str, patch: Any, options: Options, subresource: str = ""
@@ -205,7 +228,17 @@ class Objects:
             raise errors.bad_request(str(error)) from error
         if not isinstance(body, dict) or not isinstance(body.get("metadata"), dict):
             raise errors.bad_request("the patch leaves no object with metadata")
+        check_kind(resource, body)
+        body = self._conform(resource, body, options, old.obj)
         return self._replace(resource, old, body, options, subresource), False
+
+    def _conform(self, resource: Resource, body: Object, options: Options, old: Object | None = None) -> Object:
+        body, unknown = conform(
+            resource.api_version, resource.kind, body, custom=resource.custom is not None, trusted=old
+        )
+        if unknown:
+            tell_unknown(resource.kind, resource.version, unknown, options.field_validation, options.warnings)
+        return body
 
     def _schema(self, resource: Resource) -> SchemaNode | None:
         if resource.custom is not None:
@@ -218,7 +251,8 @@ class Objects:
     ) -> tuple[Item, bool]:
         if not isinstance(config, dict):
             raise errors.bad_request("an apply patch must be an object")
-        self._check_kind(resource, config)
+        check_kind(resource, config)
+        config = self._conform(resource, config, options)
         config.setdefault("apiVersion", resource.api_version)
         config.setdefault("kind", resource.kind)
         metadata = config.setdefault("metadata", {})
@@ -314,7 +348,7 @@ class Objects:
         before, metadata = old.obj["metadata"], dict(body["metadata"])
         brought = metadata.pop("managedFields", None)
         asked = metadata.get("resourceVersion")
-        if asked and asked != before["resourceVersion"]:
+        if asked and asked not in {"0", before["resourceVersion"]}:
             raise errors.modified(resource.plural, resource.group, old.key[1])
         uid = metadata.get("uid")
         if uid and uid != before["uid"]:
@@ -335,16 +369,7 @@ class Objects:
         for empty in ("labels", "annotations", "finalizers", "ownerReferences"):
             if empty in metadata and not metadata[empty]:
                 del metadata[empty]
-        if subresource == "status":
-            body = {**old.obj, "status": body.get("status"), "metadata": _status_metadata(before, metadata)}
-            if body["status"] is None:
-                body.pop("status")
-        else:
-            body = {**body, "metadata": metadata, "apiVersion": resource.api_version, "kind": resource.kind}
-            if resource.has_status:
-                body.pop("status", None)
-                if "status" in old.obj:
-                    body["status"] = old.obj["status"]
+        body = narrowed(resource, old.obj, body, metadata, subresource)
         if body != old.obj:
             self._admission.update(
                 resource, body, old.obj, subresource, options.warnings, strictness=options.field_validation
@@ -375,13 +400,18 @@ class Objects:
         """
         old = self.find(resource, key)
         metadata = old.obj["metadata"]
-        for name, wanted, found in (
-            ("UID", options.uid, metadata["uid"]),
-            ("ResourceVersion", options.version, metadata["resourceVersion"]),
-        ):
-            if wanted and wanted != found:
-                why = f"Precondition failed: {name} in precondition: {wanted}, {name} in object meta: {found}"
-                raise errors.conflict(resource.plural, resource.group, key[1], why)
+        if options.uid and options.uid != metadata["uid"]:
+            why = (
+                f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata['uid']})."
+                " The object might have been deleted and then recreated"
+            )
+            raise errors.conflict(resource.plural, resource.group, key[1], why)
+        if options.version and options.version != metadata["resourceVersion"]:
+            why = (
+                f"the ResourceVersion in the precondition ({options.version}) does not match the ResourceVersion in"
+                f" record ({metadata['resourceVersion']}). The object might have been modified"
+            )
+            raise errors.conflict(resource.plural, resource.group, key[1], why)
         grace = _grace(resource, old.obj, options.grace)
         finalizers = list(metadata.get("finalizers") or ())
         if options.propagation == "Foreground" and "foregroundDeletion" not in finalizers:
@@ -430,17 +460,6 @@ def _about_managers(patch: Any) -> bool:
         )
     metadata = patch.get("metadata") if isinstance(patch, dict) else None
     return isinstance(metadata, dict) and "managedFields" in metadata
-
-
-def _status_metadata(before: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
-    """A write of the status may change annotations and labels too, nothing else of the metadata."""
-    metadata = dict(before)
-    for name in ("labels", "annotations"):
-        if name in asked:
-            metadata[name] = asked[name]
-        else:
-            metadata.pop(name, None)
-    return metadata
 
 
 def _grace(resource: Resource, obj: Object, asked: int | None) -> int:

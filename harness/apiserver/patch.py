@@ -8,6 +8,8 @@ Follows apimachinery's `strategicpatch`; a `$patch: merge` in a map, which upstr
 from collections.abc import Iterable
 from typing import Any, Final, Literal
 
+import orjson
+
 from harness.apiserver.schemas import JsonObject, SchemaNode
 
 Reason = Literal["Invalid", "BadRequest"]
@@ -15,6 +17,8 @@ Reason = Literal["Invalid", "BadRequest"]
 _SET_ORDER: Final = "$setElementOrder/"
 _DELETE_PRIMITIVES: Final = "$deleteFromPrimitiveList/"
 _MISSING: Final = object()
+_OPERATIONS_LIMIT: Final = 10_000  # upstream's
+_COPIED_LIMIT: Final = 3 * 1024 * 1024  # bytes, upstream's for a body
 
 
 class PatchError(Exception):
@@ -58,13 +62,31 @@ def json_patch(obj: Any, ops: Any) -> Any:
     """
     if not isinstance(ops, list) or not all(isinstance(op, dict) for op in ops):
         raise PatchError("a JSON patch is a list of operations, each an object", "BadRequest")
+    if len(ops) > _OPERATIONS_LIMIT:
+        raise PatchError(
+            f"The allowed maximum operations in a JSON patch is {_OPERATIONS_LIMIT}, got {len(ops)}", "BadRequest"
+        )
+    copied = 0
     for op in ops:
+        if op.get("op") == "copy":  # copies of copies double with each operation
+            copied += _size(_get(obj, _pointer(op, "from"), op, where="from"))
+            if copied > _COPIED_LIMIT:
+                raise PatchError(f"the copy operations exceed the limit of {_COPIED_LIMIT} bytes", "BadRequest")
         obj = _apply_operation(obj, op)
     return obj
 
 
+def _size(value: Any) -> int:
+    try:
+        return len(orjson.dumps(value))
+    except orjson.JSONEncodeError as error:
+        raise PatchError(f"copy operation does not apply: {error}", "Invalid") from error
+
+
 def _apply_operation(obj: Any, op: JsonObject) -> Any:
     kind = op.get("op")
+    if not isinstance(kind, str):
+        raise PatchError(f"Unexpected kind: {kind}", "Invalid")
     path = _pointer(op, "path")
     if kind in {"add", "replace", "test"}:
         if "value" not in op and kind != "test":

@@ -1,6 +1,5 @@
 """Reading: single objects, lists in pages, watches; each in the shape that the client asked for."""
 
-import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +8,16 @@ import yaml
 
 from harness.apiserver import errors, faces
 from harness.apiserver.negotiation import Format
+from harness.apiserver.paging import (
+    check_options,
+    decode_token,
+    encode_token,
+    flag,
+    number,
+    page_expired,
+    revision,
+    too_large_version,
+)
 from harness.apiserver.resources import Resource
 from harness.apiserver.selectors import Test, field_test, label_test
 from harness.apiserver.store import Change, Collection, Item, Object, Store
@@ -19,7 +28,6 @@ from scheduler.api.clock import Clock
 from scheduler.api.transport import Response
 
 _JSON = {"content-type": "application/json"}
-_TRUE = frozenset({"1", "true", "True"})
 
 
 class Reads:
@@ -81,40 +89,35 @@ class Reads:
         Raises:
             Refused: a parameter is wrong, or the asked revision is gone.
         """
-        if query.get("watch") in _TRUE:
+        if flag(query, "watch"):
             return self._watch(resource, namespace, query, shape, name)
+        check_options(query, watch=False)
         tests = self._tests(resource, query, name)
         collection = self._store.collection(resource.key)
-        limit = _number(query, "limit")
+        limit = number(query, "limit")
         token = query.get("continue", "")
-        version = self._store.version
+        snapshots, now = self._store.snapshots, self._clock.monotonic()
         selector = f"{namespace}|{query.get('labelSelector', '')}|{query.get('fieldSelector', '')}"
         kept = f"{resource.group}/{resource.plural}"
         if token:
-            version, last = _decode_token(token)
-            found = self._store.snapshots.after(kept, version, selector, last)
+            if query.get("resourceVersion", "") not in {"", "0"}:
+                raise errors.bad_request("specifying resource version is not allowed when using continue")
+            version, last = decode_token(token)
+            found = snapshots.after(kept, version, selector, last, now)
             if found is None:
-                raise errors.expired(
-                    "The provided continue parameter is too old to display a consistent list result. You can start a"
-                    " new list without the continue parameter, or use the continue token in this response to retrieve"
-                    " the remainder of the results. Continuing with the provided token results in an inconsistent list"
-                    " - objects that were created, modified, or deleted between the time the first chunk was returned"
-                    " and now may show up in the list."
-                )
+                raise page_expired()
             items = found
         else:
-            self._check_version(query, collection)
+            version = self._version(query, collection)
             items = self._selected(collection, namespace, tests, name)
         metadata: Object = {"resourceVersion": str(version)}
         if limit and len(items) > limit:
             if not token:
-                self._store.snapshots.keep(kept, version, selector, items)
-            metadata["continue"] = _encode_token(version, items[limit - 1].key)
+                snapshots.keep(kept, version, selector, items, now)
+            metadata["continue"] = encode_token(version, items[limit - 1].key)
             if not tests:
                 metadata["remainingItemCount"] = len(items) - limit
             items = items[:limit]
-        elif token:
-            self._store.snapshots.drop(kept, version, selector)
         return Response(200, self._list(resource, items, metadata, shape, query), _headers(shape))
 
     def select(self, resource: Resource, namespace: str | None, query: Mapping[str, str]) -> list[Item]:
@@ -173,29 +176,21 @@ class Reads:
         ]
         return [test for test in tests if test is not None]
 
-    def _check_version(self, query: Mapping[str, str], collection: Collection) -> None:
-        text, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
-        if match not in {"", "NotOlderThan", "Exact"}:
-            raise errors.bad_request(
-                f'resourceVersionMatch: Unsupported value: "{match}": supported values: "Exact", "NotOlderThan"'
-            )
-        if match and not text:
-            raise errors.bad_request("resourceVersionMatch is forbidden unless resourceVersion is provided")
+    def _version(self, query: Mapping[str, str], collection: Collection) -> int:
+        """The revision that a list shows: always the newest, unless an exact one is asked for and still the same."""
+        text, newest = query.get("resourceVersion", ""), self._store.version
         if not text or text == "0":
-            return
-        version = _version(text)
-        if version > self._store.version:
-            raise errors.Refused(
-                504,
-                "Timeout",
-                f"Too large resource version: {version}, current: {self._store.version}",
-                details={"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
-                         "retryAfterSeconds": 1},
-            )  # fmt: skip
-        if match == "Exact" and version < self._store.version and collection.history:
-            newest = collection.history[-1].version
-            if version < newest:
-                raise errors.expired(f"The resourceVersion for the provided list is too old: {version} ({newest})")
+            return newest
+        asked = revision(text)
+        if asked > newest:
+            raise too_large_version(asked, newest)
+        if query.get("resourceVersionMatch") != "Exact" and not (
+            query.get("limit") and not query.get("resourceVersionMatch")
+        ):
+            return newest
+        if collection.changed > asked:
+            raise errors.too_old(asked, collection.changed)
+        return asked
 
     # -- watches ------------------------------------------------------------------------------------------------------
 
@@ -210,19 +205,20 @@ class Reads:
             query.get("fieldSelector", ""), name, shape, include,
         )  # fmt: skip
         text = query.get("resourceVersion", "")
-        initial = query.get("sendInitialEvents", "") in _TRUE
-        if initial and query.get("resourceVersionMatch") != "NotOlderThan":
-            raise errors.bad_request("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
-        timeout = _number(query, "timeoutSeconds")
+        check_options(query, watch=True)
+        initial = flag(query, "sendInitialEvents")
+        timeout = number(query, "timeoutSeconds")
         channel = self._channels.get(mark)
         head = {"kind": resource.kind, "apiVersion": resource.api_version}
         if shape.shape:
             head = {"kind": shape.shape, "apiVersion": "meta.k8s.io/v1"}
         view = channel.view if channel else View(namespace, tests, head, self._encoder(resource, shape, include))
-        bookmarks = query.get("allowWatchBookmarks", "") in _TRUE
-        whole = initial or (text in {"", "0"} and query.get("sendInitialEvents", "") != "false")
+        bookmarks = bool(flag(query, "allowWatchBookmarks"))
+        whole = initial or (text in {"", "0"} and initial is None)
+        if initial and text and revision(text) > self._store.version:
+            raise too_large_version(revision(text), self._store.version)
         if not whole and text not in {"", "0"}:
-            backlog(view, collection, _version(text), self._store.version)  # refuse before the stream begins
+            backlog(view, collection, revision(text), self._store.version)  # refuse before the stream begins
 
         def start(reader: Reader) -> Subscription:
             if whole:
@@ -233,7 +229,7 @@ class Reads:
             elif text in {"", "0"}:
                 lines = []
             else:
-                lines = backlog(view, collection, _version(text), self._store.version)
+                lines = backlog(view, collection, revision(text), self._store.version)
             joined = self._channels.get(mark)
             if joined is None:
                 joined = Channel(view, collection, self._clock, lambda: self._forget(mark))
@@ -312,32 +308,3 @@ def _include(query: Mapping[str, str]) -> IncludeObject:
             return "Object"
         case other:
             raise errors.bad_request(f'includeObject: expected None, Metadata or Object, found "{other}"')
-
-
-def _number(query: Mapping[str, str], name: str) -> int:
-    text = query.get(name, "")
-    if not text:
-        return 0
-    if not text.isdigit():
-        raise errors.bad_request(f"{name}: expected a whole number of 0 and more, found {text!r}")
-    return int(text)
-
-
-def _version(text: str) -> int:
-    if not text.isdigit():
-        raise errors.bad_request(f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: invalid syntax')
-    return int(text)
-
-
-def _encode_token(version: int, key: tuple[str, str]) -> str:
-    data = orjson.dumps({"v": "meta.k8s.io/v1", "rv": version, "start": list(key)})
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
-
-
-def _decode_token(token: str) -> tuple[int, tuple[str, str]]:
-    try:
-        found = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-        namespace, name = found["start"]
-        return int(found["rv"]), (str(namespace), str(name))
-    except (ValueError, KeyError, TypeError) as error:
-        raise errors.bad_request("continue key is not valid: the token was not made by this server") from error

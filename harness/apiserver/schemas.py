@@ -18,7 +18,6 @@ JsonObject = dict[str, Any]
 
 _REF = "#/$defs/"
 _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-_SCALARS = frozenset({"string", "integer", "number", "boolean"})
 _EMBEDDED: JsonObject = {
     "apiVersion": {"type": "string"},
     "kind": {"type": "string"},
@@ -36,11 +35,11 @@ class SchemaNode:
     """
 
     __slots__ = (
+        "_children",
         "_definitions",
         "_items",
         "_properties",
         "_values",
-        "below",
         "custom",
         "embedded_resource",
         "int_or_string",
@@ -52,7 +51,6 @@ class SchemaNode:
         "patch_strategy",
         "preserves_unknown",
         "raw",
-        "takes_scalars",
         "type",
     )
 
@@ -84,15 +82,12 @@ class SchemaNode:
             bool(raw.get("x-kubernetes-preserve-unknown-fields")) or free_form
         )
         self._values: JsonObject | None = values if isinstance(values, dict) else None
-        # A map whose values have no fields of their own, as labels and requests.
-        values_node = self._node(self._values) if self._values is not None and not properties else None
-        self.takes_scalars = values_node is not None and (values_node.type in _SCALARS or values_node.int_or_string)
         self.patch_strategy = frozenset((raw.get("x-kubernetes-patch-strategy") or "").split(",")) - {""}
         self.merge_key: str = raw.get("x-kubernetes-patch-merge-key", "")
         self.list_type: str = raw.get("x-kubernetes-list-type", "atomic")
         self.list_map_keys: tuple[str, ...] = tuple(raw.get("x-kubernetes-list-map-keys", ()))
         self.map_type: str = raw.get("x-kubernetes-map-type", "atomic" if free_form else "granular")
-        self.below: dict[str, SchemaNode] = {}  # the fields that somebody has asked for
+        self._children: dict[str, SchemaNode | None] = {}
         self._items: SchemaNode | None = None
 
     @property
@@ -105,18 +100,18 @@ class SchemaNode:
     def child(self, name: str) -> "SchemaNode | None":
         """The schema of field or map key `name`; None when the schema knows no such field."""
         try:
-            return self.below[name]
+            return self._children[name]
         except KeyError:
             pass
         raw = self._properties.get(name)
         if raw is not None:
-            node = self.below[name] = self._node(raw)
+            node = self._children[name] = self._node(raw)
             return node
         if self._values is None:
             return None  # not remembered: names that objects bring may be without end
-        values = self.below.get("")
+        values = self._children.get("")
         if values is None:
-            values = self.below[""] = self._node(self._values)
+            values = self._children[""] = self._node(self._values)
         return values
 
     def key_default(self, key: str) -> Any:
@@ -209,37 +204,6 @@ def unknown_fields(schema: SchemaNode, obj: Any) -> list[str]:
     found: list[str] = []
     _walk(schema, obj, "", found)
     return found
-
-
-def knows_all(schema: SchemaNode, obj: JsonObject) -> bool:
-    """Whether the schema knows every field; says the same as `unknown_fields`, sooner."""
-    below = schema.below
-    for name, value in obj.items():
-        kind = type(value)
-        if kind is not dict and kind is not list:
-            if name in below or schema.child(name) is not None or schema.preserves_unknown:
-                continue
-            return False
-        node = below.get(name)
-        if node is None:
-            node = schema.child(name)
-        if node is None:
-            if schema.preserves_unknown:
-                continue
-            return False
-        if kind is dict:
-            plain = node.takes_scalars and dict not in map(type, value.values())
-            if not plain and not knows_all(node, value):
-                return False
-        else:
-            items = node.items
-            if items is None or items.type not in {"object", "array"}:
-                continue
-            for item in value:
-                known = knows_all(items, item) if type(item) is dict else _walk(items, item, "", None) is item
-                if not known:
-                    return False
-    return True
 
 
 def prune(schema: SchemaNode, obj: Any) -> Any:

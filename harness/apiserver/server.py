@@ -4,6 +4,7 @@ Whatever transport a request came by, it goes through here: path → resource an
 shape of answer that the client asked for.
 """
 
+import re
 import secrets
 from urllib.parse import parse_qs, unquote
 
@@ -20,6 +21,7 @@ from harness.apiserver.logs import Source, read_log
 from harness.apiserver.negotiation import PLAIN, negotiate
 from harness.apiserver.objects import PATCHES, Objects
 from harness.apiserver.openapi import OpenApi
+from harness.apiserver.paging import flag
 from harness.apiserver.rbac import MASTERS, Access, Act
 from harness.apiserver.reads import Reads
 from harness.apiserver.resources import Registry, Resource
@@ -31,6 +33,7 @@ from harness.apiserver.tokens import Tokens
 from scheduler.api.clock import Clock
 from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, STRATEGIC_MERGE_PATCH, Request, Response
 
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _OPEN = frozenset({"healthz", "livez", "readyz", "version"})  # for whoever asks
 _PLAIN_HEADERS = {"content-type": "application/json"}
 _TEXT_HEADERS = {"content-type": "text/plain; charset=utf-8"}
@@ -76,6 +79,12 @@ class ApiServer:
                 identity = self._impersonated(request, identity)
             asked = Asked(request, identity, query, negotiate(accept) if accept else PLAIN)
             answer = self._route(path, asked)
+        except RecursionError:
+            refused = errors.bad_request("the request leads too deep into an object")
+            return Response(refused.code, refused.encoded(), _PLAIN_HEADERS)
+        except orjson.JSONEncodeError as error:
+            refused = errors.bad_request(f"the object cannot be stored: {error}")
+            return Response(refused.code, refused.encoded(), _PLAIN_HEADERS)
         except Refused as refused:
             return Response(refused.code, refused.encoded(), {**_PLAIN_HEADERS, **refused.headers})
         if asked.warnings and isinstance(answer, Response):
@@ -92,7 +101,11 @@ class ApiServer:
         return Identity(name, (*((groups,) if groups else ()), "system:authenticated"))
 
     def _route(self, path: str, asked: Asked) -> Response | Streaming:
-        parts = [unquote(part) if "%" in part else part for part in path.strip("/").split("/")]
+        parts = path.strip("/").split("/")
+        if "%" in path:
+            if _BAD_ESCAPE.search(path):
+                raise errors.bad_request(f"invalid URL escape in the path {path!r}")
+            parts = [unquote(part) for part in parts]
         if parts[0] == "api" and len(parts) > 2:
             return self._resource("", parts[1], parts[2:], asked)
         if parts[0] == "apis" and len(parts) > 3:
@@ -191,7 +204,7 @@ class ApiServer:
         if target.resource.verbs == ("create",):
             raise errors.method_not_allowed()
         if method in {"GET", "HEAD"}:
-            if target.name and asked.query.get("watch") not in {"1", "true"}:
+            if target.name and not flag(asked.query, "watch"):
                 item = self.objects.find(target.resource, target.key)
                 return self._answer(target.resource, self._whole(target.resource, item), asked)
             return self.reads.collection(target.resource, target.namespace, asked.query, asked.format, name=target.name)
@@ -214,11 +227,12 @@ class ApiServer:
 
     def _create(self, target: Target, asked: Asked) -> Response:
         resource = target.resource
-        body = asked.body()
+        body = asked.body(resource)
         if resource.verbs == ("create",):
             if resource.kind == "Binding":
                 key = (target.namespace or "", str((body.get("metadata") or {}).get("name") or ""))
                 return self._bind(key, body, asked)
+            body = {**body, "apiVersion": resource.api_version, "kind": resource.kind}
             answer = review(resource.kind, body, asked.identity, self.access, self.tokens)
             return Response(201, orjson.dumps(answer), _PLAIN_HEADERS)
         namespace = target.namespace
@@ -234,8 +248,8 @@ class ApiServer:
         return self._answer(resource, self._written(resource, item, asked), asked, code=201)
 
     def _update(self, target: Target, asked: Asked) -> Item:
-        body = asked.body()
         resource = target.resource
+        body = asked.body(resource)
         if faces.second(resource):
             resource, body = self._stored(resource), faces.to_stored(resource, body)
         return self.objects.update(resource, target.key, body, asked.options(), subresource=target.subresource)
@@ -305,9 +319,10 @@ class ApiServer:
         resource, method = target.resource, asked.request.method
         match target.subresource, method:
             case "binding", "POST":
-                return self._bind(target.key, asked.body(), asked)
+                return self._bind(target.key, asked.body(resource, kind="Binding", api_version="v1"), asked)
             case "eviction", "POST":
-                body = asked.body() if asked.request.body.strip() else {}
+                given = asked.request.body.strip()
+                body = asked.body(resource, kind="Eviction", api_version="policy/v1") if given else {}
                 evict(self.objects, resource, target.key, body, dry_run=asked.options().dry_run)
                 return _success(201)
             case "log", "GET":
@@ -319,19 +334,20 @@ class ApiServer:
                     " its node simulates its containers"
                 )
             case "token", "POST":
-                return Response(201, orjson.dumps(self.tokens.request(target.key, asked.body())), _PLAIN_HEADERS)
+                body = asked.body(resource, kind="TokenRequest", api_version="authentication.k8s.io/v1")
+                return Response(201, orjson.dumps(self.tokens.request(target.key, body)), _PLAIN_HEADERS)
             case "scale", _:
                 return self._scale(target, asked)
             case "finalize", "PUT":
                 return self._finalize(target, asked)
             case "status" | "ephemeralcontainers" | "resize" | "approval", "GET":
                 return self._answer(resource, self.objects.find(resource, target.key), asked)
-            case "status" | "approval", "PUT":
-                return self._answer(
-                    resource, self._update(Target(resource, target.namespace, target.name, "status"), asked), asked
-                )
-            case "status" | "approval", "PATCH":
-                return self._patch(Target(resource, target.namespace, target.name, "status"), asked)
+            case (("status" | "approval" | "ephemeralcontainers" | "resize"), ("PUT" | "PATCH")):
+                part = "status" if target.subresource == "approval" else target.subresource
+                narrow = Target(resource, target.namespace, target.name, part)
+                if method == "PATCH":
+                    return self._patch(narrow, asked)
+                return self._answer(resource, self._written(resource, self._update(narrow, asked), asked), asked)
             case _:
                 raise errors.method_not_allowed()
 
@@ -351,7 +367,7 @@ class ApiServer:
         item = self.objects.find(resource, target.key)
         scale = scale_of(resource, item)
         if method == "PUT":
-            scale = asked.body()
+            scale = asked.body(resource, kind="Scale", api_version="autoscaling/v1")
         elif method == "PATCH":
             patch = asked.decoded()
             scale = {**scale, "spec": {**scale["spec"], **(patch.get("spec") or {})}}
@@ -364,7 +380,7 @@ class ApiServer:
     def _finalize(self, target: Target, asked: Asked) -> Response:
         resource = target.resource
         item = self.objects.find(resource, target.key)
-        asked_spec = (asked.body().get("spec") or {}).get("finalizers") or []
+        asked_spec = (asked.body(resource).get("spec") or {}).get("finalizers") or []
         body = {
             **item.obj,
             "metadata": dict(item.obj["metadata"]),

@@ -26,7 +26,8 @@ class Item:
 
     def __init__(self, key: Key, obj: Object, version: int, book: Book | None = None) -> None:
         self.key, self.obj, self.version, self.book = key, obj, version, book
-        self.raw = orjson.dumps(obj)
+        # orjson leaves the buffer that it grew, up to four times the text: what stays for good is copied to its size.
+        self.raw = bytes(memoryview(orjson.dumps(obj)))
 
 
 class Change:
@@ -67,6 +68,7 @@ class Collection:
         self._count = 0
         self.history: deque[Change] = deque(maxlen=history)
         self.forgotten = 0  # the newest revision that the history no longer has
+        self.changed = 0  # the newest revision of all
         self._listeners: list[OnChange] = []
 
     def __len__(self) -> int:
@@ -143,6 +145,7 @@ class Collection:
         if len(self.history) == self.history.maxlen:
             self.forgotten = self.history[0].version
         self.history.append(change)
+        self.changed = change.version
         for listener in self._listeners:
             listener(change)
         for everywhere in self._store.listeners:
@@ -150,31 +153,57 @@ class Collection:
 
 
 class Snapshots:
-    """Lists that are being read page by page: the items as they were at the first page. Few, and the oldest goes."""
+    """Lists that are being read page by page: the items as they were at the first page.
 
-    LIMIT = 64
+    Two readers of one list at one revision share what is kept. It goes when nobody has come for a page in a while,
+    or when too much is kept, the longest unread first.
+    """
+
+    LIMIT = 256  # lists
+    ITEMS = 2_000_000  # items in all of them
+    UNREAD = 300.0  # seconds, upstream's time of compaction
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, int, str], tuple[list[Key], list[Item]]] = {}
+        self._kept: dict[tuple[str, int, str], tuple[float, list[Item]]] = {}  # the longest unread first
+        self._items = 0
 
-    def keep(self, collection: str, version: int, selector: str, items: list[Item]) -> None:
-        if len(self._kept) >= self.LIMIT:
-            self._kept.pop(next(iter(self._kept)))
-        self._kept[collection, version, selector] = ([item.key for item in items], items)
+    def __len__(self) -> int:
+        return len(self._kept)
 
-    def after(self, collection: str, version: int, selector: str, key: Key) -> list[Item] | None:
-        """What follows `key`; None if the snapshot is no longer there."""
-        found = self._kept.get((collection, version, selector))
+    def keep(self, collection: str, version: int, selector: str, items: list[Item], now: float) -> None:
+        """Remember a list from `now` on (monotonic seconds)."""
+        self._forget((collection, version, selector))
+        self._kept[collection, version, selector] = (now, items)
+        self._items += len(items)
+        self._tidy(now)
+
+    def after(self, collection: str, version: int, selector: str, key: Key, now: float) -> list[Item] | None:
+        """What follows `key`; None if the list is no longer there."""
+        self._tidy(now)
+        mark = (collection, version, selector)
+        found = self._kept.pop(mark, None)
         if found is None:
             return None
-        keys, items = found
-        return items[bisect_right(keys, key) :]
+        items = found[1]
+        self._kept[mark] = (now, items)
+        return items[bisect_right(items, key, key=_key_of) :]
 
-    def drop(self, collection: str, version: int, selector: str) -> None:
-        self._kept.pop((collection, version, selector), None)
+    def _forget(self, mark: tuple[str, int, str]) -> None:
+        old = self._kept.pop(mark, None)
+        if old is not None:
+            self._items -= len(old[1])
 
-    def clear(self) -> None:
-        self._kept.clear()
+    def _tidy(self, now: float) -> None:
+        while self._kept:
+            mark, (read, _) = next(iter(self._kept.items()))
+            crowded = len(self._kept) > self.LIMIT or (self._items > self.ITEMS and len(self._kept) > 1)
+            if not crowded and now - read < self.UNREAD:
+                return
+            self._forget(mark)
+
+
+def _key_of(item: Item) -> Key:
+    return item.key
 
 
 class Store:

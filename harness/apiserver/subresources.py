@@ -20,6 +20,8 @@ def bind(objects: Objects, pods: Resource, key: Key, body: Object, *, dry_run: b
     Raises:
         Refused: the pod is gone, going, gated or bound elsewhere, or the Binding names no node.
     """
+    given = body.get("metadata") or {}
+    _check_name(given, key, "Binding")
     target = body.get("target") or {}
     node = target.get("name")
     if not node:
@@ -36,9 +38,14 @@ def bind(objects: Objects, pods: Resource, key: Key, body: Object, *, dry_run: b
     item = objects.find(pods, key)
     pod = item.obj
     metadata, spec = pod["metadata"], pod["spec"]
-    given = body.get("metadata") or {}
     if given.get("uid") and given["uid"] != metadata["uid"]:
         why = f"Precondition failed: UID in precondition: {given['uid']}, UID in object meta: {metadata['uid']}"
+        raise errors.conflict("pods/binding", "", key[1], why)
+    if given.get("resourceVersion") and given["resourceVersion"] != metadata["resourceVersion"]:
+        why = (
+            f"Precondition failed: ResourceVersion in precondition: {given['resourceVersion']},"
+            f" ResourceVersion in object meta: {metadata['resourceVersion']}"
+        )
         raise errors.conflict("pods/binding", "", key[1], why)
     if "deletionTimestamp" in metadata:
         raise errors.conflict(
@@ -77,21 +84,27 @@ def evict(objects: Objects, pods: Resource, key: Key, body: Object, *, dry_run: 
     Raises:
         Refused: 404; 429 where a budget has nothing left; 500 where several budgets cover the pod.
     """
+    _check_name(body.get("metadata") or {}, key, "Eviction")
     item = objects.find(pods, key)
     asked: dict[str, Any] = body.get("deleteOptions") or {}
     options = DeleteOptions(
         grace=asked.get("gracePeriodSeconds"),
         uid=(asked.get("preconditions") or {}).get("uid", ""),
         version=(asked.get("preconditions") or {}).get("resourceVersion", ""),
-        dry_run=dry_run,
+        dry_run=dry_run or bool(asked.get("dryRun")),
     )
     phase = item.obj.get("status", {}).get("phase")
     if phase not in {"Succeeded", "Failed", "Pending"} and "deletionTimestamp" not in item.obj["metadata"]:
-        _charge_budget(objects, item, dry_run=dry_run)
-    if not dry_run and not options.version and "deletionTimestamp" not in item.obj["metadata"]:
+        _charge_budget(objects, item, dry_run=options.dry_run)
+    if not options.dry_run and not options.version and "deletionTimestamp" not in item.obj["metadata"]:
         why = "Eviction API: evicting"
         objects.write(pods, item, disrupted(item.obj, "EvictionByEvictionAPI", why, objects.clock.timestamp()))
     objects.delete(pods, key, options)
+
+
+def _check_name(metadata: Object, key: Key, kind: str) -> None:
+    if metadata.get("name", key[1]) != key[1]:
+        raise errors.bad_request(f"name in URL does not match name in {kind} object")
 
 
 def _charge_budget(objects: Objects, pod: Item, *, dry_run: bool) -> None:

@@ -7,6 +7,7 @@ its message, which nobody parses and we leave out.
 from typing import Any
 
 from harness.apiserver.causes import Causes, forbidden, immutable, invalid, required
+from harness.apiserver.qos import qos_class
 from harness.apiserver.validation_names import Object
 from harness.apiserver.validation_placement import check_tolerations
 from harness.apiserver.validation_pods import MOST_SECONDS, check_pod_spec
@@ -82,6 +83,8 @@ def check_pod_resize(pod: Object, old: Object, causes: Causes) -> None:
         put_back.append({**container, "resources": was.get("resources")})
     if not _is_same({**spec, "containers": put_back}, before):
         causes.append(forbidden("spec", "only cpu and memory resources are mutable"))
+    if (quality := qos_class(spec)) != qos_class(before):
+        causes.append(invalid("spec", quality, "Pod QOS Class may not change as a result of resizing"))
 
 
 def check_ephemeral_containers(pod: Object, old: Object, causes: Causes) -> None:

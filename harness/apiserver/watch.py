@@ -11,11 +11,13 @@ from typing import Protocol
 import orjson
 
 from harness.apiserver.errors import Refused, expired, too_old
+from harness.apiserver.paging import too_large_version
 from harness.apiserver.selectors import Test
 from harness.apiserver.store import Change, Collection, Item
 from scheduler.api.clock import Clock, Timer
 
 BOOKMARK_EVERY = 60.0  # seconds, upstream's own
+BACKLOG_PIECE = 256  # lines handed over at once: all of a large collection in one piece would be copied too often
 Encode = Callable[[str, Item, Change], bytes]
 Head = dict[str, str]  # apiVersion and kind, for bookmarks
 
@@ -152,8 +154,8 @@ class Subscription:
 
     def begin(self, backlog: list[bytes], timeout: float | None) -> None:
         """Send what came before, then follow."""
-        if backlog:
-            self.feed(b"".join(backlog))
+        for start in range(0, len(backlog), BACKLOG_PIECE):
+            self.feed(b"".join(backlog[start : start + BACKLOG_PIECE]))
         if not self._open:
             return
         self._channel.join(self)
@@ -198,13 +200,7 @@ def backlog(view: View, collection: Collection, version: int, newest: int) -> li
     if version < collection.forgotten:
         raise too_old(version, collection.forgotten)
     if version > newest:
-        raise Refused(
-            504,
-            "Timeout",
-            f"Too large resource version: {version}, current: {newest}",
-            details={"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
-                     "retryAfterSeconds": 1},
-        )  # fmt: skip
+        raise too_large_version(version, newest)
     lines = (view.line(change) for change in collection.since(version))
     return [line for line in lines if line is not None]
 

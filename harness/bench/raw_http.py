@@ -104,7 +104,7 @@ class RawClient:
     """Posts to one API server over `connections` connections; more requests than that wait in their order."""
 
     def __init__(self, access: Access, *, connections: int = 16) -> None:
-        self._access, self._connections = access, connections
+        self._access, self.connections = access, connections
         where = urlsplit(access.url)
         assert where.hostname is not None  # noqa: S101 load_access has seen to it
         self._where = (where.hostname, where.port or (443 if access.tls else 80))
@@ -122,14 +122,14 @@ class RawClient:
             OSError: nobody answers there.
         """
         loop = asyncio.get_running_loop()
-        for _ in range(self._connections):
+        for _ in range(self.connections):
             _, line = await loop.create_connection(lambda: _Line(self), *self._where, ssl=self._access.tls)
             self._lines.append(line)
         self._idle = list(self._lines)
 
-    def render(self, path: str, body: bytes) -> bytes:
-        """The bytes of a POST."""
-        head = f"POST {self._base}{path} HTTP/1.1\r\n{self._head}\r\nContent-Type: application/json\r\n"
+    def render(self, path: str, body: bytes, *, method: str = "POST", content_type: str = "application/json") -> bytes:
+        """The bytes of a request."""
+        head = f"{method} {self._base}{path} HTTP/1.1\r\n{self._head}\r\nContent-Type: {content_type}\r\n"
         return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
     def send(self, data: bytes, answered: Answered) -> None:

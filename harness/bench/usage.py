@@ -43,6 +43,11 @@ def _spent(pid: int) -> float:
     return (int(after_name[11]) + int(after_name[12])) / _TICK
 
 
+def spent_in_kernel(pid: int) -> float:
+    """Seconds of processor time that the kernel spent for a process: mostly its sockets."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[12]) / _TICK
+
+
 def _all_spent() -> float:
     """Seconds of processor time that all cores were busy."""
     user, nice, system, _, _, irq, soft_irq, *_ = (

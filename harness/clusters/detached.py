@@ -12,6 +12,7 @@ from pathlib import Path
 
 from harness.apiserver.access import write_private
 from harness.errors import UsageError
+from harness.processes import started_at
 
 STOP_WITHIN = 15.0
 DEFAULT_NAME = "seatrial"
@@ -81,13 +82,3 @@ def end(cluster: Detached) -> None:
     (state_folder() / f"{cluster.name}.json").unlink(missing_ok=True)
     Path(cluster.kubeconfig).unlink(missing_ok=True)
     log_file(cluster.name).unlink(missing_ok=True)
-
-
-def started_at(pid: int) -> int:
-    """When a process began, in clock ticks since boot; 0 if there is none (a zombie counts as none)."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return 0
-    fields = text.rpartition(")")[2].split()
-    return 0 if fields[0] in {"Z", "X"} else int(fields[19])

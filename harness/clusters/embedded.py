@@ -7,9 +7,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 from harness.clusters.kubeconfig import load_access
+from harness.clusters.local_node import LocalNode
 from harness.clusters.protocol import Capability, ClusterBackend
 from harness.clusters.remote import RemoteCluster
 from harness.clusters.simulated import NODES, READY_WITHIN, SimulatedNodes, is_ready
@@ -72,14 +74,25 @@ class EmbeddedBackend(ClusterBackend):
 
 
 def start_process(
-    kubeconfig: Path, *, fleet: str, seed: int, port: int, log: Path, host: str = "127.0.0.1", detached: bool = False
+    kubeconfig: Path,
+    *,
+    fleet: str,
+    seed: int,
+    port: int,
+    log: Path,
+    host: str = "127.0.0.1",
+    detached: bool = False,
+    local: LocalNode | None = None,
 ) -> tuple["subprocess.Popen[bytes]", str]:
     """Start the server process and wait until it answers; returns it and its URL.
 
     Raises:
         ClusterError: it did not start; the message has its reason.
     """
-    asked = {"kubeconfig": str(kubeconfig), "fleet": fleet, "seed": seed, "port": port, "host": host}
+    asked = {
+        "kubeconfig": str(kubeconfig), "fleet": fleet, "seed": seed, "port": port, "host": host,
+        "local": asdict(local) if local is not None else None,
+    }  # fmt: skip
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as sink:
         process = subprocess.Popen(  # noqa: S603 our own interpreter, no shell

@@ -13,9 +13,10 @@ import logging
 import signal
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
 import uvloop
@@ -25,11 +26,15 @@ from harness.apiserver.assembly import build_server
 from harness.apiserver.http import HttpServer
 from harness.apiserver.identity import Identity
 from harness.apiserver.inprocess import InProcessTransport
-from harness.errors import ClusterError
+from harness.clusters.local_node import LocalNode, local_agent
+from harness.errors import ClusterError, HarnessError
 from harness.nodes.agent import NodeAgents
 from harness.nodes.fleet import load_fleet, node_manifest
 from scheduler.api.clock import WallClock
 from scheduler.api.transport import Request
+
+if TYPE_CHECKING:
+    from harness.nodes.local_agent import LocalAgent
 
 LOOPBACK = "127.0.0.1"
 # Stored objects are trees without cycles; at Python's own pace the collector looks at all of them time and again.
@@ -45,6 +50,7 @@ class Serving:
     port: int = 0
     fleet: str = ""  # empty: no nodes
     seed: int = 0
+    local: LocalNode | None = None  # this machine as the only node
 
 
 def serve(serving: Serving, ready: Callable[[str], Awaitable[None] | None]) -> None:
@@ -69,8 +75,6 @@ async def _serve(
     credentials = make_credentials([serving.host])
     server = build_server(clock, seed=serving.seed, root_ca=credentials.authority.decode())
     transport = InProcessTransport(server, clock)
-    agents = NodeAgents(transport, clock, seed=serving.seed)
-    server.logs = agents.logs
 
     def who(header: str, certificate: dict[str, object] | None) -> Identity | None:
         scheme, _, token = header.partition(" ")
@@ -84,9 +88,6 @@ async def _serve(
         port = await listener.listen(serving.host, serving.port, tls)
     except OSError as error:
         raise ClusterError(_cannot_listen(serving, error)) from error
-    agents.start()
-    for entry in entries:
-        transport.call(Request("POST", "/api/v1/nodes", orjson.dumps(node_manifest(entry))))
     host = f"[{serving.host}]" if ":" in serving.host else serving.host
     url = f"https://{host}:{port}"
     write_private(serving.kubeconfig, kubeconfig(credentials, url))
@@ -94,13 +95,34 @@ async def _serve(
     gc.freeze()  # what is here now stays: the collector need not look at it again
     gc.set_threshold(*SELDOM)
     try:
-        said = ready(url)
-        if said is not None:
-            await said
-        await stopped.wait()
+        with _nodes(serving, entries, transport, clock) as agents:
+            server.logs = agents.logs
+            said = ready(url)
+            if said is not None:
+                await said
+            await stopped.wait()
+    finally:
+        await listener.close()
+
+
+@contextlib.contextmanager
+def _nodes(
+    serving: Serving, entries: list[dict[str, object]], transport: InProcessTransport, clock: WallClock
+) -> Iterator["NodeAgents | LocalAgent"]:
+    """The agents, at work; simulated nodes, or this machine."""
+    if serving.local is not None:
+        with local_agent(serving.local, transport, clock) as agent:
+            agent.start()
+            yield agent
+        return
+    agents = NodeAgents(transport, clock, seed=serving.seed)
+    agents.start()
+    for entry in entries:
+        transport.call(Request("POST", "/api/v1/nodes", orjson.dumps(node_manifest(entry))))
+    try:
+        yield agents
     finally:
         agents.stop()
-        await listener.close()
 
 
 def _cannot_listen(serving: Serving, error: OSError) -> str:
@@ -116,14 +138,15 @@ def main() -> int:
     """`python -m harness.clusters.serve JSON`: for those who start us, not for people."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname).1s %(name)s %(message)s")
     given = json.loads(sys.argv[1])
-    serving = Serving(**{**given, "kubeconfig": Path(given["kubeconfig"])})
+    local = LocalNode(**given["local"]) if given.get("local") else None
+    serving = Serving(**{**given, "kubeconfig": Path(given["kubeconfig"]), "local": local})
 
     def ready(url: str) -> None:
         print(json.dumps({"url": url}), flush=True)  # noqa: T201 our answer to whoever started us
 
     try:
         serve(serving, ready)
-    except ClusterError as error:
+    except HarnessError as error:
         print(json.dumps({"error": str(error)}), flush=True)  # noqa: T201
         return 2
     finally:

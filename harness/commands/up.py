@@ -10,6 +10,8 @@ from typing import Annotated, Literal
 from cyclopts import Parameter, validators
 
 from harness.clusters import detached
+from harness.clusters.backends import EMBEDDED, LOCAL, LOCAL_DOCKER, backend_named
+from harness.clusters.local_node import LocalNode
 from harness.errors import UsageError
 from harness.subject.protocol import DEPLOYED, IN_PROCESS, NONE, OURS, foreign_command
 
@@ -18,7 +20,7 @@ Port = Annotated[int, Parameter(validator=validators.Number(gte=0, lte=65535))]
 
 def up(
     *,
-    backend: Literal["embedded"] = "embedded",  # noqa: ARG001 the only one that can be played with yet
+    backend: Literal["embedded", "local", "local-docker"] = "embedded",
     fleet: str = "default",
     kubeconfig: Path | None = None,
     subject: str = OURS,
@@ -27,11 +29,13 @@ def up(
     host: str = "127.0.0.1",
     port: Port = 0,
     seed: int = 0,
+    fake: str = "",
 ) -> int:
     """Start a cluster with simulated nodes and a scheduler, and keep it until Ctrl-C (or `seatrial down`).
 
     Args:
-        backend: embedded: our own API server with simulated nodes.
+        backend: embedded: our own API server with simulated nodes. local: the same server with this machine as the
+            only node, its pods as processes; local-docker: as Docker containers.
         fleet: A fleet file, or the name of one that comes with the program; `none` starts without nodes.
         kubeconfig: Where to write the kubeconfig (readable by you alone); by default ./seatrial.kubeconfig.
         subject: The scheduler: seatrial (ours), none, or the path of a binary.
@@ -40,7 +44,13 @@ def up(
         host: The address to listen on. Anything but the loopback interface can be reached by others.
         port: The port to listen on; 0 takes a free one.
         seed: Decides identities, delays and ties.
+        fake: With local: devices of a simulated machine, as in dgx-h100 or a10, in place of the real ones.
     """
+    if fake and backend == EMBEDDED:
+        raise UsageError(f"--fake {fake}: for --backend {LOCAL} and {LOCAL_DOCKER}; simulated nodes come from --fleet")
+    if fleet not in {"default", NONE} and backend != EMBEDDED:
+        raise UsageError(f"--fleet {fleet}: backend {backend!r} has one node, this machine, and takes no fleet")
+    local = _local(backend, fake)
     if subject in {IN_PROCESS, DEPLOYED}:
         raise UsageError(f"--subject {subject}: a cluster to play with takes {OURS}, {NONE} or the path of a binary")
     running = detached.find(name)
@@ -52,7 +62,7 @@ def up(
     path = (kubeconfig or Path("seatrial.kubeconfig")).resolve()
     if path.is_dir():
         raise UsageError(f"--kubeconfig {path}: expected a file, found a folder")
-    asked = Asked(path, "" if fleet == NONE else fleet, subject, host, port, seed)
+    asked = Asked(path, "" if fleet == NONE or local else fleet, subject, host, port, seed, local)
     if detach:
         return _detached(asked, name)
     return _foreground(asked)
@@ -80,14 +90,28 @@ def down(
     return 0
 
 
+def _local(backend: str, fake: str) -> LocalNode | None:
+    """What kind of node this machine is to be; none if the nodes are simulated.
+
+    Raises:
+        UsageError: the backend cannot be used here.
+    """
+    if backend == EMBEDDED:
+        return None
+    backend_named(backend)
+    return LocalNode("docker" if backend == LOCAL_DOCKER else "process", fake)
+
+
 class Asked:
     """What was asked for, checked."""
 
-    def __init__(self, kubeconfig: Path, fleet: str, subject: str, host: str, port: int, seed: int) -> None:  # noqa: PLR0917
+    def __init__(  # noqa: PLR0917
+        self, kubeconfig: Path, fleet: str, subject: str, host: str, port: int, seed: int, local: LocalNode | None
+    ) -> None:
         from harness.nodes.fleet import load_fleet
 
         self.kubeconfig, self.fleet, self.subject = kubeconfig, fleet, subject
-        self.host, self.port, self.seed = host, port, seed
+        self.host, self.port, self.seed, self.local = host, port, seed, local
         if fleet:
             load_fleet(fleet)  # its mistakes are said before anything is started
             self.fleet = fleet if not Path(fleet).is_file() else str(Path(fleet).resolve())
@@ -119,7 +143,7 @@ def _foreground(asked: Asked) -> int:
         print("Ctrl-C ends it.", flush=True)
 
     try:
-        serve(Serving(asked.kubeconfig, asked.host, asked.port, asked.fleet, asked.seed), ready)
+        serve(Serving(asked.kubeconfig, asked.host, asked.port, asked.fleet, asked.seed, asked.local), ready)
     finally:
         from harness.processes import stop
 
@@ -132,18 +156,25 @@ def _foreground(asked: Asked) -> int:
 
 def _detached(asked: Asked, name: str) -> int:
     from harness.clusters.embedded import start_process
-    from harness.processes import stop
+    from harness.processes import started_at, stop
 
     log = detached.log_file(name)
     server, url = start_process(
-        asked.kubeconfig, fleet=asked.fleet, seed=asked.seed, port=asked.port, host=asked.host, log=log, detached=True
+        asked.kubeconfig,
+        fleet=asked.fleet,
+        seed=asked.seed,
+        port=asked.port,
+        host=asked.host,
+        log=log,
+        detached=True,
+        local=asked.local,
     )
     processes = [server]
     try:
         command = asked.scheduler()
         if command is not None:
             processes.append(_spawn(command, log))
-        known = tuple((one.pid, detached.started_at(one.pid)) for one in processes)
+        known = tuple((one.pid, started_at(one.pid)) for one in processes)
         detached.remember(detached.Detached(name, url, str(asked.kubeconfig), known))
     except BaseException:
         for one in reversed(processes):
@@ -183,5 +214,6 @@ def _sink(log: Path | None) -> Iterator[int]:
 
 
 def _tell(asked: Asked, url: str) -> None:
-    print(f"Kubernetes API at {url}, fleet {asked.fleet or 'none'}, scheduler {asked.subject}")
+    nodes = "this machine" if asked.local else f"fleet {asked.fleet or 'none'}"
+    print(f"Kubernetes API at {url}, {nodes}, scheduler {asked.subject}")
     print(f"  kubectl --kubeconfig {asked.kubeconfig} get nodes,devices", flush=True)

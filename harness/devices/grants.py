@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from harness.devices.provider import Assignment, ContainerGrant, Mount, ProviderError, Share
 from harness.devices.provider import Failing as Why
+from harness.hami.protocol import incompatible
 from scheduler.api import device as words
 
 VGPU_FOLDER = "/usr/local/vgpu"
@@ -42,8 +43,11 @@ def hami_grant(assignment: Assignment, first: Share) -> tuple[dict[str, str], tu
     """HAMi-core around a share: the limits of the first card hold, as in the hook.
 
     Raises:
-        ProviderError: the allocation does not say how much memory was given.
+        ProviderError: the allocation does not say how much memory was given, or the host's library would hang.
     """
+    why = incompatible(assignment.hami)
+    if why is not None:
+        raise ProviderError(Why.UNSUPPORTED, vendor="nvidia", call="HAMi-core", code=0, text=why)
     if words.GPU_MEMORY not in first.resources:
         raise ProviderError(
             Why.UNKNOWN, vendor="nvidia", call="gpu env inject", code=0, text="gpu memory not found in gpu resource"

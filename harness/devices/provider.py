@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import ClassVar, Literal, Self
 
 from harness.errors import DeviceError
+from harness.hami.protocol import HamiHost
 
 DeviceKind = Literal["gpu", "rdma"]  # Koordinator's words: NPUs and MLUs are of type gpu
 Source = Literal["real", "fake-abi", "fake-table"]
@@ -179,6 +180,7 @@ class Assignment:
     container: str = ""
     isolation: str = ""  # the pod's label koordinator.sh/gpu-isolation-provider
     annotations: Mapping[str, str] = field(default_factory=dict)
+    hami: HamiHost = field(default_factory=HamiHost)
 
 
 @dataclass(frozen=True, slots=True)

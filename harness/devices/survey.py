@@ -31,7 +31,7 @@ def survey(fake: str | None = None) -> tuple[list[Device], dict[str, str]]:
     Raises:
         UsageError: the catalogue has no machine or model called `fake`.
     """
-    with _providers(fake) as providers:
+    with providers_of(fake) as providers:
         found: list[Device] = []
         missing: dict[str, str] = {}
         for provider in providers:
@@ -48,7 +48,12 @@ def survey(fake: str | None = None) -> tuple[list[Device], dict[str, str]]:
 
 
 @contextmanager
-def _providers(fake: str | None) -> Iterator[list[DeviceProvider]]:
+def providers_of(fake: str | None) -> Iterator[list[DeviceProvider]]:
+    """The providers of this machine, none of them open; or those of a simulated one behind the same boundaries.
+
+    Raises:
+        UsageError: the catalogue has no machine or model called `fake`.
+    """
     if fake is None:
         yield [NvidiaProvider(), AscendProvider(), CambriconProvider(), RdmaProvider()]
         return

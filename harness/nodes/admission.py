@@ -20,6 +20,7 @@ from harness.devices.provider import (
     Slice,
     by_vendor,
 )
+from harness.hami.protocol import HamiHost
 from harness.nodes.capacity import PLUGIN_NAMES
 from harness.nodes.devices import card_resources, device_id
 from harness.nodes.pods import BoundPod, ContainerPlan
@@ -71,6 +72,7 @@ class Books:
     """What a node has and who holds it."""
 
     def __init__(self) -> None:
+        self.hami = HamiHost()
         self.allocatable: Amounts = {}
         self.used: Amounts = {}
         self._devices: dict[Key, Device] = {}
@@ -144,6 +146,7 @@ class Books:
                     container=container.name,
                     isolation=pod.metadata.labels.get(GPU_ISOLATION_PROVIDER, ""),
                     annotations=pod.metadata.annotations,
+                    hami=self.hami,
                 )
                 try:
                     grant = grant.with_grant(GRANTS[vendor](assignment))
@@ -152,6 +155,14 @@ class Books:
             if shares:
                 found[container.name] = grant
         return found
+
+    def shares(self, uid: str) -> tuple[Share, ...]:
+        """What a pod holds of devices, promised or picked; nothing if it is not here."""
+        holding = self.holdings.get(uid)
+        if holding is None:
+            return ()
+        chosen = (one for each in holding.picks.values() for devices in each.values() for one in devices)
+        return (*holding.shares, *(Share(one, card_resources(one)) for one in chosen))
 
     def holders(self, key: Key) -> list[str]:
         """Uids of the pods on a device."""

@@ -20,6 +20,7 @@ from harness.nodes.leases import Leases
 from harness.nodes.node import NodeAgent
 from harness.nodes.runtimes.protocol import Runtime
 from harness.nodes.runtimes.simulated import SimulatedRuntime
+from harness.nodes.usage import NodeUse, UsageReports
 from harness.nodes.writer import NODES, PODS, Writer
 from scheduler.api.clock import Clock
 from scheduler.api.transport import Transport
@@ -73,6 +74,7 @@ class NodeAgents:
         self._numbers = itertools.count(1)
         self._homes: dict[str, str] = {}  # pod uid → node name
         self._early: dict[str, dict[str, tuple[HeadMeta, bytes]]] = {}  # node name → pod uid → pod bound to it too soon
+        self._usage = UsageReports(transport, clock, self._writer, self._device_use)
         self._pods = Follower(
             transport, clock, PODS, {"fieldSelector": "spec.nodeName!="}, on_set=self._pod_set, on_gone=self._pod_gone
         )
@@ -89,11 +91,13 @@ class NodeAgents:
     def start(self) -> None:
         """Begin to watch."""
         self._follow_nodes.start()
+        self._usage.start()
 
     def stop(self) -> None:
         """Let go of everything; the API keeps what was written, and a new NodeAgents takes it up again."""
         self._follow_nodes.stop()
         self._pods.stop()
+        self._usage.stop()
         self._leases.close()
         self._writer.close()
         for node in self._nodes.values():
@@ -185,14 +189,18 @@ class NodeAgents:
         node.faults.close()
         node.agent.close()
 
+    def _device_use(self, name: str) -> NodeUse | None:
+        node = self._nodes.get(name)
+        return node.agent.device_use() if node is not None else None
+
     def _node_fault(self, agent: NodeAgent, verb: str, *, on: bool) -> None:
         if verb == "not_ready":
             agent.set_ready(not on)
         elif on:
-            agent.frozen = True
+            agent.freeze()
             self._leases.drop(agent.name)
         else:
-            agent.frozen = False
+            agent.thaw()
             self._leases.add(agent.name, agent.uid)
 
     # -- pods ---------------------------------------------------------------------------------------------------------

@@ -5,20 +5,24 @@ here together, through the API alone. How containers run is the runtime's busine
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
 from harness.devices.grants import DSMLU_ASSIGNED
 from harness.devices.provider import Device, Driver, Link
+from harness.errors import UsageError
+from harness.hami.protocol import SHIPPED, VERSION_LABEL, HamiHost
 from harness.nodes import devices as device_object
 from harness.nodes.admission import UNEXPECTED, Books, Refused
 from harness.nodes.capacity import Sized, capacity_and_allocatable, quantities
 from harness.nodes.pods import BoundPod, decode_pod, requests_of
 from harness.nodes.runtimes.protocol import ContainerState, Runtime, Work
 from harness.nodes.status import granted_before, phase_of, refused_status, running_status, seen_states
+from harness.nodes.usage import NodeUse, scripted_use
 from harness.nodes.writer import DEVICES, NODES, Writer, pod_path, then
+from scheduler.api import device as words
 from scheduler.api.clock import Clock
 from scheduler.api.core import HOSTNAME_LABEL
 from scheduler.api.quantity import QuantityError
@@ -62,12 +66,24 @@ class NodeAgent:
     """The agent of one node."""
 
     def __init__(
-        self, name: str, uid: str, number: int, hardware: Hardware, *, runtime: Runtime, writer: Writer, clock: Clock
+        self,
+        name: str,
+        uid: str,
+        number: int,
+        hardware: Hardware,
+        *,
+        runtime: Runtime,
+        writer: Writer,
+        clock: Clock,
+        address: str = "",
+        facts: Mapping[str, str] | None = None,
     ) -> None:
-        """`number` makes the node's addresses its own."""
+        """`number` makes the node's addresses its own. A real machine has an `address`, which its pods share, and
+        `facts` that take the place of what `nodeInfo` says of simulated ones."""
         self.name, self.uid = name, uid
         self.hardware = hardware
         self._number = number
+        self._address, self._facts = address, facts or {}
         self._runtime, self._writer, self._clock = runtime, writer, clock
         self._books = Books()
         self._runs: dict[str, _PodRun] = {}
@@ -76,6 +92,7 @@ class NodeAgent:
         self._devices: tuple[Device, ...] = ()
         self._published: list[Manifest] = []
         self._names: set[str] = set()  # resources last written to the node
+        self._missed: dict[str, tuple[bool, msgspec.Raw]] = {}  # pods that changed while frozen, by uid
         self.frozen = False
         self.ready = True
 
@@ -84,12 +101,13 @@ class NodeAgent:
     @property
     def host_ip(self) -> str:
         number = self._number
-        return f"172.{16 + (number >> 16) % 16}.{number >> 8 & 255}.{number & 255}"
+        return self._address or f"172.{16 + (number >> 16) % 16}.{number >> 8 & 255}.{number & 255}"
 
     def boot(self, labels: dict[str, str], taints: Sequence[Manifest], booted: Callable[[], object]) -> None:
         """Publish the Device object, then labels and taints, then a Ready status: whoever sees Ready sees the rest."""
         self._read_hardware()
         marks = self._labels(labels)
+        self._books.hami = self._hami(labels)
 
         def say_ready() -> None:
             self._write_status()
@@ -105,16 +123,42 @@ class NodeAgent:
 
     def refresh(self) -> None:
         """Look at the hardware again and publish what has changed."""
-        before = self._devices
+        if self.frozen:
+            return
+        before, labels = self._devices, self._device_labels()
         self._read_hardware()
         if self._devices != before:
             self._publish(None)
             self._write_status()
+            self._relabel(labels, self._device_labels())
+
+    def _relabel(self, before: dict[str, str], now: dict[str, str]) -> None:
+        """Koordinator's manager copies labels of the Device to the Node and never takes one away."""
+        changed = {name: value for name, value in now.items() if before.get(name) != value}
+        if changed:
+            self._writer.strategic(f"{NODES}/{self.name}", {"metadata": {"labels": changed}})
 
     def set_ready(self, ready: bool) -> None:
         """Say that the node is Ready, or that it is not."""
         self.ready = ready
         self._write_status()
+
+    def freeze(self) -> None:
+        """Hear and say nothing; containers go on."""
+        self.frozen = True
+
+    def thaw(self) -> None:
+        """Catch up with what has happened meanwhile, then say how the node and its pods are."""
+        self.frozen = False
+        missed, self._missed = self._missed, {}
+        for uid, (deleting, raw) in missed.items():
+            self.pod_set(uid, deleting, raw)
+        self._read_hardware()
+        self._publish(None)
+        self._write_status()
+        for run in self._runs.values():
+            if run.states:
+                self._write_pod(run)
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -127,7 +171,11 @@ class NodeAgent:
         self._books.set_hardware(allocatable, self._devices)
 
     def _labels(self, extra: dict[str, str]) -> dict[str, str]:
-        own = {HOSTNAME_LABEL: self.name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+        own = {
+            HOSTNAME_LABEL: self.name,
+            "kubernetes.io/os": "linux",
+            "kubernetes.io/arch": self._facts.get("architecture", "amd64"),
+        }
         if self.hardware.machine.server:
             own["node.kubernetes.io/instance-type"] = self.hardware.machine.server
         return {**own, **self._device_labels(), **extra}
@@ -136,6 +184,13 @@ class NodeAgent:
         shown = device_object.reported(self._devices)
         cards = [one for one in shown if one.kind == "gpu"]
         return device_object.labels(shown, self.hardware.driver(cards[0].vendor) if cards else None)
+
+    def _hami(self, labels: dict[str, str]) -> HamiHost:
+        """The fleet's own word on versions goes before the hardware's: a label can make a host an older one."""
+        driver = labels.get(words.GPU_DRIVER_LABEL, "")
+        if not driver and any(one.vendor == "nvidia" for one in self._devices):
+            driver = self.hardware.driver("nvidia").driver
+        return HamiHost(driver, labels.get(VERSION_LABEL, SHIPPED))
 
     def _publish(self, done: Callable[[Response], object] | None) -> None:
         """Create the Device object or change our part of it; labels and annotations of others stay."""
@@ -185,6 +240,7 @@ class NodeAgent:
                 "kubeProxyVersion": KUBELET_VERSION,
                 "operatingSystem": "linux",
                 "architecture": "amd64",
+                **self._facts,
             },
         }
         self._writer.strategic(f"{NODES}/{self.name}/status", {"status": status})
@@ -199,6 +255,7 @@ class NodeAgent:
     def pod_set(self, uid: str, deleting: bool, raw: msgspec.Raw) -> None:
         """A pod bound to this node is there, or has changed."""
         if self.frozen:
+            self._missed[uid] = (deleting, msgspec.Raw(bytes(raw)))
             return
         run = self._runs.get(uid)
         if run is not None:
@@ -214,6 +271,7 @@ class NodeAgent:
     def pod_gone(self, uid: str) -> None:
         """The object of a pod is gone; whatever is left of the pod goes too."""
         self._refused.discard(uid)
+        self._missed.pop(uid, None)
         run = self._runs.pop(uid, None)
         if run is not None:
             self._books.release(uid)
@@ -231,6 +289,19 @@ class NodeAgent:
     def pods_on(self, kind: str, minor: int) -> list[Work]:
         """The pods that hold a part of a device."""
         return [self._runs[uid].work for uid in self._books.holders((kind, minor)) if uid in self._runs]
+
+    def device_use(self) -> NodeUse | None:
+        """What the pods that run do with the cards; None while the node plays dead."""
+        if self.frozen:
+            return None
+        pods = []
+        for uid, run in self._runs.items():
+            if any(one.state == "running" for one in run.states):
+                try:
+                    pods.append(scripted_use(run.work.pod, self._books.shares(uid)))
+                except UsageError as error:
+                    log.warning("usage refused node=%s why=%s", self.name, error)
+        return NodeUse(self._devices, tuple(pods))
 
     def close(self) -> None:
         """End everything without telling the API: the node is gone."""
@@ -324,6 +395,8 @@ class NodeAgent:
         self._runtime.stop(run.work, float(grace), stopped)
 
     def _pod_ip(self) -> str:
+        if self._address:
+            return self._address
         self._next_host = self._next_host % _HOSTS_PER_NODE + 1
         return f"10.{self._number >> 8 & 255}.{self._number & 255}.{self._next_host + 1}"
 

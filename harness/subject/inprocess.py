@@ -4,19 +4,20 @@
 """
 
 import logging
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import msgspec
 
 from harness.clusters.protocol import Cluster
-from harness.errors import SubjectError
+from harness.errors import SubjectError, UsageError
 from harness.subject.protocol import IN_PROCESS, Subject
 from scheduler.api.clock import SimClock
 from scheduler.api.core import DEFAULT_SCHEDULER, Node, Pod, PodSpec
 from scheduler.api.device import Device
 from scheduler.api.wire import ObjectMeta
-from scheduler.app import Bind, build_core, build_shell, default_configuration
+from scheduler.app import Bind, ConfigError, build_core, build_shell, default_configuration, load
 
 LOG_LINES = 2000
 
@@ -40,9 +41,17 @@ class InProcess(Subject):
     name = IN_PROCESS
     version = "this checkout"
 
-    def __init__(self, cluster: Cluster, *, seed: int = 0) -> None:
+    def __init__(self, cluster: Cluster, *, seed: int = 0, config: Path | None = None) -> None:
+        """
+        Raises:
+            UsageError: `config` is no configuration that the scheduler can use.
+        """
         self._cluster = cluster
-        self._shell = build_shell(cluster.transport, cluster.clock, seed=seed)
+        try:
+            configuration = load(config) if config is not None else default_configuration()
+            self._shell = build_shell(cluster.transport, cluster.clock, configuration=configuration, seed=seed)
+        except ConfigError as error:
+            raise UsageError(f"--scheduler-config: {error}") from error
         self._kept = _Kept()
 
     def __enter__(self) -> Self:

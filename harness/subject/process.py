@@ -18,9 +18,10 @@ START_WITHIN = 60.0
 LAST_LINES = 30
 
 
-def our_command(kubeconfig: Path, seed: int) -> list[str]:
-    """Our own scheduler, by the interpreter we run on."""
-    return [sys.executable, "-m", "scheduler", "--kubeconfig", str(kubeconfig), "--seed", str(seed)]
+def our_command(kubeconfig: Path, seed: int, config: Path | None = None) -> list[str]:
+    """Our own scheduler, by the interpreter we run on; `config` is a KubeSchedulerConfiguration file."""
+    command = [sys.executable, "-m", "scheduler", "--kubeconfig", str(kubeconfig), "--seed", str(seed)]
+    return [*command, "--config", str(config)] if config is not None else command
 
 
 class ProcessSubject(Subject):

@@ -36,12 +36,14 @@ class Subject(ABC):
 
 @contextmanager
 def open_subject(
-    name: str, cluster: Cluster, *, seed: int = 0, log_file: Path | None = None
+    name: str, cluster: Cluster, *, seed: int = 0, log_file: Path | None = None, config: Path | None = None
 ) -> Iterator[Subject | None]:
     """Start the scheduler called `name` on `cluster`, and stop it in the end; None where there is nothing to start.
 
     `name` is `inprocess`, `seatrial`, `deployed`, `none`, or a command line whose first word is a path and in which
-    `{kubeconfig}` stands for the cluster's kubeconfig; without that word, `--kubeconfig FILE` is added.
+    `{kubeconfig}` stands for the cluster's kubeconfig and `{config}` for `config`; without these words
+    `--kubeconfig FILE` and, if there is a `config`, `--config FILE` are added. `config` is a KubeSchedulerConfiguration
+    file; one that somebody else started keeps its own.
 
     Raises:
         UsageError: no such subject, or one that cannot work on this cluster.
@@ -57,7 +59,7 @@ def open_subject(
             )
         from harness.subject.inprocess import InProcess
 
-        with InProcess(cluster, seed=seed) as subject:
+        with InProcess(cluster, seed=seed, config=config) as subject:
             yield subject
     else:
         from harness.subject.process import ProcessSubject, our_command
@@ -68,12 +70,13 @@ def open_subject(
                 f" use --backend embedded, or --subject {IN_PROCESS}"
             )
         kubeconfig = cluster.endpoint.kubeconfig
-        command = our_command(kubeconfig, seed) if name == OURS else foreign_command(name, kubeconfig)
+        ours = name == OURS
+        command = our_command(kubeconfig, seed, config) if ours else foreign_command(name, kubeconfig, config)
         with ProcessSubject(name, command, log_file=log_file) as subject:
             yield subject
 
 
-def foreign_command(text: str, kubeconfig: Path) -> list[str]:
+def foreign_command(text: str, kubeconfig: Path, config: Path | None = None) -> list[str]:
     """A command line given by the user as a list of words.
 
     Raises:
@@ -84,9 +87,12 @@ def foreign_command(text: str, kubeconfig: Path) -> list[str]:
         raise UsageError(
             f"no subject {text!r}: expected {IN_PROCESS}, {OURS}, {DEPLOYED}, {NONE}, or the path of a binary"
         )
-    if not any("{kubeconfig}" in word for word in words):
-        words += ["--kubeconfig", "{kubeconfig}"]
-    return [word.replace("{kubeconfig}", str(kubeconfig)) for word in words]
+    given = {"kubeconfig": kubeconfig} | ({"config": config} if config is not None else {})
+    for flag, path in given.items():
+        if not any(f"{{{flag}}}" in word for word in words):
+            words += [f"--{flag}", f"{{{flag}}}"]
+        words = [word.replace(f"{{{flag}}}", str(path)) for word in words]
+    return words
 
 
 __all__ = ["DEPLOYED", "IN_PROCESS", "NONE", "OURS", "Subject", "SubjectError", "foreign_command", "open_subject"]

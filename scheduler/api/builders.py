@@ -6,8 +6,11 @@ like anybody's YAML.
 
 from typing import Any, Self
 
+import msgspec
+
 from scheduler.api import device, extension
 from scheduler.api.quantity import Quantity
+from scheduler.api.wire import to_json
 
 Manifest = dict[str, Any]
 
@@ -43,6 +46,11 @@ class _Object:
     def annotation(self, key: str, value: str) -> Self:
         self.manifest["metadata"].setdefault("annotations", {})[key] = value
         return self
+
+    def _said(self, key: str) -> Manifest:
+        """An annotation that is JSON, as it stands so far."""
+        found: Manifest = msgspec.json.decode(self.manifest["metadata"].get("annotations", {}).get(key, "{}"))
+        return found
 
 
 class PodBuilder(_Object):
@@ -80,6 +88,27 @@ class PodBuilder(_Object):
         """A slice of one card by bytes of memory, and percent of its cores if given."""
         self.resources({device.GPU_MEMORY: memory})
         return self if core is None else self.resources({device.GPU_CORE: core})
+
+    def rdma(self, percent: int) -> Self:
+        """Of one NIC; multiples of 100 ask for as many whole ones."""
+        return self.resources({device.RDMA: percent})
+
+    def hint(self, device_type: device.DeviceType, **words: Any) -> Self:
+        """One type's part of `device-allocate-hint`, by its own field names: `hint("gpu", requiredTopologyScope=…)`."""
+        said = self._said(device.DEVICE_ALLOCATE_HINT)
+        return self.annotation(device.DEVICE_ALLOCATE_HINT, to_json({**said, device_type: words}).decode())
+
+    def jointly(self, *types: device.DeviceType, same_pcie: bool = False) -> Self:
+        """Devices of these types near each other, the first type leads; with `same_pcie` on the same PCIe switches."""
+        said = {"deviceTypes": types} | ({"requiredScope": "SamePCIe"} if same_pcie else {})
+        return self.annotation(device.DEVICE_JOINT_ALLOCATE, to_json(said).decode())
+
+    def partition(self, policy: str = "", *, bandwidth: str = "") -> Self:
+        """Cards from the node's partition table alone: `Restricted` or `BestEffort`, and a ring as fast as that."""
+        said = {"allocatePolicy": policy, "ringBusBandwidth": bandwidth}
+        return self.annotation(
+            device.GPU_PARTITION_SPEC, to_json({key: value for key, value in said.items() if value}).decode()
+        )
 
     def isolated(self) -> Self:
         """Ask for HAMi-core around the share."""

@@ -18,6 +18,7 @@ from scheduler.cache.classes import ClassBook, renamed
 from scheduler.cache.columns import NodeColumns
 from scheduler.cache.owners import Owners
 from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
+from scheduler.cache.volumes import Volumes
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import Listener
 
@@ -39,6 +40,7 @@ class Cache:
         self.stirs = 0  # grows when something changed that is counted over the cluster, as affinity between pods is
         self.namespaces: dict[str, dict[str, str]] = {}  # labels by name, as far as they are known
         self.owners = Owners()
+        self.volumes = Volumes()
         self.priorities: Counter[int] = Counter()  # of pods on nodes: whether preemption could find anybody at all
         self._placed: dict[str, _Placed] = {}  # by pod uid
         self._listeners: list[Listener] = []

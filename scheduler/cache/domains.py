@@ -13,6 +13,8 @@ class Domain:
     def __init__(self, cache: Cache, key: str) -> None:
         self._columns = cache.columns
         self._fact: NodeFact[str | None] = NodeFact(cache, lambda node: node.metadata.labels.get(key))
+        self._present: Bools = np.zeros(0, np.bool_)
+        self._as_of = (-1, -1)  # of which node objects and rows `_present` speaks
 
     def codes(self) -> Ints:
         """The value's number for each row in use; of rows that are no node it says nothing."""
@@ -25,10 +27,14 @@ class Domain:
         return len(self._fact.values)
 
     def present(self) -> Bools:
-        """Whether the row's node exists and has the label, for each row in use."""
-        codes = self.codes()  # may make new values known
-        has = np.array([value is not None for value in self._fact.values] or [False], np.bool_)
-        return has[codes] & self._columns.known[: self._columns.count]
+        """Whether the row's node exists and has the label, for each row in use. Not for the caller to change."""
+        columns = self._columns
+        now = (len(columns.static_log), columns.count)
+        if now != self._as_of:
+            codes = self.codes()  # may make new values known
+            has = np.array([value is not None for value in self._fact.values] or [False], np.bool_)
+            self._present, self._as_of = has[codes] & columns.known[: columns.count], now
+        return self._present
 
     def sums(self, counts: Ints, where: Bools) -> Ints:
         """Sum `counts` [row] over the rows of `where`, by number."""

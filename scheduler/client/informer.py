@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 PAGE = 5000
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
 _GONE = 410
+_NOT_SHOWN = frozenset({403, 404})  # the server has no such kind, or we may not look at it
 
 K = TypeVar("K")
 
@@ -58,10 +59,7 @@ class Informer(Generic[K]):
         selector: dict[str, str] | None = None,
         optional: bool = False,
     ) -> None:
-        """`on_batch` follows every event (and the whole of a list).
-
-        An `optional` kind counts as synced when there is none, or when it is not ours to see.
-        """
+        """`on_batch` follows every event (and the whole of a list); an `optional` kind need not be there or shown."""
         self._transport = transport
         self._clock = clock
         self._path = path
@@ -116,11 +114,11 @@ class Informer(Generic[K]):
         self._take_over(page.metadata)
 
     def _list_refused(self, response: Response) -> None:
-        if response.code in {403, 404} and self._optional and not self.synced:
+        if response.code in _NOT_SHOWN and self._optional and not self.synced:
             log.info("informer absent path=%s why=%s", self._path, refusal(response))
             self.synced = True
             self._on_synced()
-        elif response.code != 404:
+        elif not (self._optional and response.code in _NOT_SHOWN):
             log.warning("informer list-refused path=%s why=%s", self._path, refusal(response))
         self._again(lambda: self._list(""))
 

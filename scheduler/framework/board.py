@@ -39,6 +39,7 @@ NO_RAW = -(1 << 40)
 _FIRST_LINES = 32
 _LOG_LIMIT = 1 << 18
 ENOUGH_PATCHES = 8  # bounds judged one by one, before all are judged together: about what that costs
+FEW_BOUNDS = 4  # up to so many are made exact one by one
 MOST_FILLED = 256  # bounds get looser with every pod; after so many they are made exact in any case
 IDLE_VISITS = 8  # a line that is not asked for in so many visits for each line falls out of step
 PADDING = 40  # lines whose distance is a power of two would share the processor's cache sets: one column, all misses
@@ -438,11 +439,17 @@ class Board:
 
     def settle(self, verdicts: "ClassVerdicts") -> None:
         """Make every key of a line exact."""
-        if self.pending and not verdicts.faceted:
-            self.judge(verdicts, np.array(list(self._exact_for), np.intp))
-            bit = 1 << verdicts.line
-            for row, judged in self._exact_for.items():
-                self._exact_for[row] = judged | bit
+        if verdicts.faceted:
+            return
+        bit = 1 << verdicts.line
+        bounds = [row for row, judged in self._exact_for.items() if not judged & bit]
+        if len(bounds) <= FEW_BOUNDS and self._columns.known[bounds].all():
+            for row in bounds:
+                self.patch(verdicts, row, verdicts.node(row))
+            return
+        self.judge(verdicts, np.array(bounds, np.intp))
+        for row in bounds:
+            self._exact_for[row] |= bit
 
     def _is_exact(self, line: int, row: int) -> bool:
         judged = self._exact_for.get(row)

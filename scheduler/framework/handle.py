@@ -1,6 +1,7 @@
 """What plugins may ask of the scheduler around them."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from scheduler.api.clock import Clock
@@ -49,6 +50,18 @@ class Nominator:
         return self._by_node
 
 
+@dataclass(slots=True)
+class DebugFlags:
+    """What to log of every cycle beyond the usual; both cost far more than the cycle itself."""
+
+    top_scores: int = 0  # so many of the best nodes with their scores by plugin; 0 or less: none
+    filter_failures: bool = False  # each node that was rejected, and by whom
+
+    @property
+    def on(self) -> bool:
+        return self.top_scores > 0 or self.filter_failures
+
+
 class Handle:
     """Handed to every plugin at its construction."""
 
@@ -58,6 +71,7 @@ class Handle:
         self.seed = seed
         self.nominator = Nominator()
         self.budgets: dict[str, PodDisruptionBudget] = {}  # by namespace/name
+        self.debug = DebugFlags()
         self._runners: dict[str, Runner] = {}
         self._shared: dict[type[Any], Any] = {}
 

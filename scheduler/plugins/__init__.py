@@ -1,4 +1,7 @@
-"""The table of plugins: name → class. The order in it is the default order, the number the default score weight."""
+"""The table of plugins: name → class. The order in it is the default order, the number the default score weight.
+
+Plugins in `ON_REQUEST` run only where a profile names them.
+"""
 
 from scheduler.framework.points import Plugin
 from scheduler.plugins.binding import DefaultBinder
@@ -13,9 +16,13 @@ from scheduler.plugins.noderesources.balanced import (
     NodeResourcesBalancedAllocationArgs,
 )
 from scheduler.plugins.noderesources.fit import NodeResourcesFit, NodeResourcesFitArgs
-from scheduler.plugins.placement import NodeAffinity, NodeName, NodeUnschedulable, TaintToleration
+from scheduler.plugins.noderesources.fitplus import NodeResourcesFitPlus, NodeResourcesFitPlusArgs
+from scheduler.plugins.noderesources.scarce import ScarceResourceAvoidance, ScarceResourceAvoidanceArgs
+from scheduler.plugins.placement import NodeAffinity, NodeAffinityArgs, NodeName, NodeUnschedulable, TaintToleration
 from scheduler.plugins.podtopologyspread.plugin import PodTopologySpread, PodTopologySpreadArgs
 from scheduler.plugins.queueing import PrioritySort, SchedulingGates
+from scheduler.plugins.volumes.attaching import NodeVolumeLimits, VolumeRestrictions, VolumeZone
+from scheduler.plugins.volumes.binding import VolumeBinding, VolumeBindingArgs
 
 TABLE: dict[str, tuple[type[Plugin], int]] = {
     plugin.name: (plugin, weight)
@@ -28,6 +35,10 @@ TABLE: dict[str, tuple[type[Plugin], int]] = {
         (NodeAffinity, 2),
         (NodePorts, 0),
         (NodeResourcesFit, 1),
+        (VolumeRestrictions, 0),
+        (NodeVolumeLimits, 0),
+        (VolumeBinding, 0),
+        (VolumeZone, 0),
         (PodTopologySpread, 2),
         (InterPodAffinity, 2),
         (DeviceShare, 1),
@@ -35,14 +46,22 @@ TABLE: dict[str, tuple[type[Plugin], int]] = {
         (NodeResourcesBalancedAllocation, 1),
         (ImageLocality, 1),
         (DefaultBinder, 0),
+        (NodeResourcesFitPlus, 0),
+        (ScarceResourceAvoidance, 0),
     )
 }
+
+ON_REQUEST = frozenset({NodeResourcesFitPlus.name, ScarceResourceAvoidance.name})
 
 ARGS = {
     "DefaultPreemption": DefaultPreemptionArgs,
     "DeviceShare": DeviceShareArgs,
     "InterPodAffinity": InterPodAffinityArgs,
+    "NodeAffinity": NodeAffinityArgs,
     "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocationArgs,
     "NodeResourcesFit": NodeResourcesFitArgs,
+    "NodeResourcesFitPlus": NodeResourcesFitPlusArgs,
     "PodTopologySpread": PodTopologySpreadArgs,
+    "ScarceResourceAvoidance": ScarceResourceAvoidanceArgs,
+    "VolumeBinding": VolumeBindingArgs,
 }

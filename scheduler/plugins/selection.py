@@ -34,7 +34,7 @@ class Selection:
     def admits(self, name: str, labels: dict[str, str]) -> bool:
         if any(labels.get(key) != value for key, value in self.exact):
             return False
-        return self.terms is None or any(_term_holds(term, name, labels) for term in self.terms)
+        return self.terms is None or any(term_holds(term, name, labels) for term in self.terms)
 
     def liking(self, name: str, labels: dict[str, str]) -> int:
         return sum(item.weight for item in self.preferred if item.weight and _liked(item.preference, name, labels))
@@ -102,7 +102,7 @@ def _names(key: str, operator: str) -> bool:
     return key == "metadata.name" and operator == "In"
 
 
-def _term_holds(term: NodeSelectorTerm, name: str, labels: dict[str, str]) -> bool:
+def term_holds(term: NodeSelectorTerm, name: str, labels: dict[str, str]) -> bool:
     """An empty term holds nowhere."""
     if not term.match_expressions and not term.match_fields:
         return False

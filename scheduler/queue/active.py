@@ -2,6 +2,7 @@
 
 import heapq
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,9 @@ class ActiveQueue:
 
     def __len__(self) -> int:
         return len(self.members)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(list(self.members.values()))
 
     def get(self, uid: str) -> Entry | None:
         return self.members.get(uid)

@@ -1,6 +1,7 @@
 """What a miss costs: the longer a pod fails, the longer it stands back (R42)."""
 
 import heapq
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from scheduler.queue.active import Entry
@@ -28,6 +29,9 @@ class BackoffQueue:
 
     def __len__(self) -> int:
         return len(self._members)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(list(self._members.values()))
 
     def get(self, uid: str) -> Entry | None:
         return self._members.get(uid)

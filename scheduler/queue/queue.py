@@ -1,5 +1,7 @@
 """Where each pending pod stands: gated, ready, standing back after a failed binding, or waiting for a node."""
 
+from collections.abc import Iterator
+
 from scheduler.api.clock import Clock
 from scheduler.framework.nodeinfo import PodInfo
 from scheduler.framework.points import QueueSort
@@ -39,6 +41,13 @@ class SchedulingQueue:
             "unschedulable": len(self.waiting),
             "gated": len(self._gated),
         }
+
+    def entries(self) -> Iterator[tuple[str, Entry]]:
+        """Every entry with the place where it stands, by the names of `counts`."""
+        yield from (("active", entry) for entry in self._active)
+        yield from (("backoff", entry) for entry in self._backoff)
+        yield from (("unschedulable", entry) for entry in self.waiting)
+        yield from (("gated", entry) for entry in list(self._gated.values()))
 
     def find(self, uid: str) -> Entry | None:
         return self._active.get(uid) or self._backoff.get(uid) or self.waiting.get(uid) or self._gated.get(uid)

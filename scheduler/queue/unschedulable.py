@@ -54,6 +54,9 @@ class UnschedulablePods:
     def __len__(self) -> int:
         return len(self._class_of)
 
+    def __iter__(self) -> Iterator[Entry]:
+        return iter([entry for group in self._groups.values() for entry in group.members.values()])
+
     def classes(self) -> Iterator[ClassKey]:
         return iter(list(self._groups))
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler.cache.columns import Ints
+from scheduler.cache.tallies import Tallies
 from scheduler.cycle import Core
 from scheduler.framework.failure import histogram
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
@@ -17,6 +18,7 @@ from scheduler.framework.points import Scope, Score
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import SKIPPED, CycleState
 from scheduler.framework.status import Status
+from scheduler.plugins.interpodaffinity.terms import HeldTerms
 
 
 @dataclass(frozen=True)
@@ -27,12 +29,16 @@ class Verdict:
     message: str = ""
 
 
+COUNTED = frozenset({Tallies, HeldTerms})
+
+
 @contextmanager
 def counting_anew(core: Core) -> Iterator[None]:
     """Plugins find nothing counted that they share, and what they count now is forgotten afterwards."""
     handle, cache = core.handle, core.cache
     shared, listeners = handle._shared, cache._listeners
-    handle._shared, cache._listeners = {}, []
+    handle._shared = {kind: found for kind, found in shared.items() if kind not in COUNTED}
+    cache._listeners = []
     try:
         yield
     finally:

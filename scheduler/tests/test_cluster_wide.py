@@ -27,6 +27,7 @@ from scheduler.api.core import (
 )
 from scheduler.api.wire import LabelSelector, ObjectMeta, Requirement
 from scheduler.config import Configuration, ProfileConfig
+from scheduler.tests.oracle import judge
 from scheduler.tests.rig import profile
 from scheduler.tests.test_engine import Play
 
@@ -155,7 +156,7 @@ def events(draw: st.DrawFn) -> tuple[str, Any]:
 
 @pytest.mark.parametrize("name", PROFILES)
 @settings(
-    max_examples=150,
+    max_examples=100,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
@@ -170,3 +171,15 @@ def test_decisions_are_those_of_counting_everything_anew(
         play.act("node", item)
     for kind, what in story:
         play.act(kind, what)
+    assert_nobody_waits_in_vain(play)
+
+
+def assert_nobody_waits_in_vain(play: Play) -> None:
+    """Once backoffs are over, and long before everybody is tried again for good measure, those who can go have gone."""
+    for _ in range(3):
+        play.clock.advance(11)
+        play.decide()
+    core = play.core
+    for place, entry in core.queue.entries():
+        want = judge(core, core.runner_of(entry.info), entry.info)
+        assert not want.node, f"{entry.info.key} is {place} and could go to {want.node}"

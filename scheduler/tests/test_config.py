@@ -18,7 +18,8 @@ def test_without_plugins_the_defaults_run() -> None:
     profile = expanded({})
     assert profile.at["filter"] == [
         "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts",
-        "NodeResourcesFit", "PodTopologySpread", "InterPodAffinity", "DeviceShare",
+        "NodeResourcesFit", "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone",
+        "PodTopologySpread", "InterPodAffinity", "DeviceShare",
     ]  # fmt: skip
     assert profile.weights == {
         "TaintToleration": 3, "NodeAffinity": 2, "NodeResourcesFit": 1, "DeviceShare": 1,

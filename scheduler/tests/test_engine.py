@@ -212,7 +212,8 @@ class Play:
     """Feeds one core with events; asks the reference before each decision."""
 
     def __init__(self, settings: Configuration) -> None:
-        self.core: Core = build_core(settings, SimClock(), seed=3)
+        self.clock = SimClock()
+        self.core: Core = build_core(settings, self.clock, seed=3)
         self.runner = self.core.handle.runner_of  # by pod
         self.pods: dict[str, Pod] = {}
         self.bound: dict[str, tuple[Pod, str]] = {}

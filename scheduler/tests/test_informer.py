@@ -151,10 +151,10 @@ def test_a_refused_list_is_tried_again() -> None:
     "refusal",
     [
         pytest.param(refused(404, "NotFound", "the server could not find the requested resource"), id="absent"),
-        pytest.param(refused(403, "Forbidden", "nodes is forbidden"), id="not-ours-to-see"),
+        pytest.param(refused(403, "Forbidden", 'nodes is forbidden: User "x" cannot list resource'), id="not-shown"),
     ],
 )
-def test_a_kind_that_may_be_absent_does_not_hold_up_the_start_and_is_found_when_it_comes(refusal: Response) -> None:
+def test_an_optional_kind_does_not_hold_up_the_start_and_is_found_when_it_comes(refusal: Response) -> None:
     scene = Scene(optional=True)
     scene.lists(refusal, page([node("a", 1)], 5))
     scene.start()

@@ -7,7 +7,7 @@ from fixtures.trial import Trial
 from harness.clusters.protocol import Capability
 from scheduler.api.builders import node, pod
 from scheduler.api.core import Pod
-from scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, device_allocations
+from scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED, device_allocations
 from scheduler.api.quantity import units
 
 pytestmark = [pytest.mark.feature("DEV-1", "DEV-3"), pytest.mark.needs(Capability.NODES)]
@@ -197,3 +197,16 @@ def test_invalid_combinations_are_refused(
 
     cluster.submit(pod("whole").gpus(4))
     expect.bound("whole")
+
+
+@pytest.mark.case("DS-013", severity="normal")
+def test_slices_of_several_cards(cluster: Trial, expect: Expect) -> None:
+    """Two slices that make a whole card together are halves of two different cards."""
+    cluster.add(node("n1").gpus("a10", 2))
+    cluster.submit(pod("a").resources({GPU_SHARED: 2, GPU_CORE: 100, GPU_MEMORY_RATIO: 100}))
+
+    a = expect.running("a")
+
+    assert minors(a) == [0, 1]
+    assert given(a, GPU_CORE) == [50, 50]
+    assert len(cluster.visible_devices(a)) == 2

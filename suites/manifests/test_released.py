@@ -15,10 +15,14 @@ import orjson
 import pytest
 import yaml
 
+from fixtures.expect import Expect
+from fixtures.promises import amounts, minors
 from fixtures.trial import Trial
 from harness.clusters.protocol import Capability, Cluster
-from scheduler.api.builders import node
+from scheduler.api.builders import NodeBuilder, node, pod
 from scheduler.api.core import Pod
+from scheduler.api.device import GPU_MEMORY
+from scheduler.api.extension import KOORD_SCHEDULER
 from scheduler.api.transport import Request
 
 HERE = Path(__file__).parent
@@ -50,8 +54,7 @@ def kubectl(whole_cluster: Cluster) -> list[str]:
 def test_a_released_manifest(cluster: Trial, kubectl: list[str], row: dict[str, Any]) -> None:
     """kubectl applies the manifest, and its pods fare as the release post says."""
     path = HERE / row["file"]
-    for one in (node("gpu-0").gpus("h100-80g", 8).nics("connectx-7", 2).isolation(), node("cpu-0").cpu(64)):
-        cluster.add(one)
+    cluster.add(*standing(), *map(server, row.get("servers", ())))
     try:
         applied = run([*kubectl, "apply", "-f", str(path)])
         assert applied.returncode == 0, f"kubectl apply -f {row['file']}:\n{applied.stderr}"
@@ -63,6 +66,39 @@ def test_a_released_manifest(cluster: Trial, kubectl: list[str], row: dict[str, 
         run([*kubectl, "delete", "-f", str(path), "--ignore-not-found", "--grace-period=0", "--force"])
 
 
+def standing() -> list[NodeBuilder]:
+    """The nodes that every row finds."""
+    return [node("gpu-0").gpus("h100-80g", 8).nics("connectx-7", 2).isolation(), node("cpu-0").cpu(64)]
+
+
+def server(wanted: str | dict[str, Any]) -> NodeBuilder:
+    """A machine that a row names: by its model alone, or with a name and labels."""
+    told: dict[str, Any] = {"server": wanted} if isinstance(wanted, str) else wanted
+    built = node(told.get("name", f"{told['server']}-0")).server(told["server"])
+    for key, value in told.get("labels", {}).items():
+        built.label(key, value)
+    return built
+
+
+@pytest.mark.feature("DEV-2")
+@pytest.mark.case("RM-002", severity="critical")
+def test_the_released_device(cluster: Trial, expect: Expect, kubectl: list[str]) -> None:
+    """Of the two cards in the Device object of v0.7's post the healthy one is given out, in the old names, and once."""
+    cluster.add(server({"name": "node-1", "server": "a10-4"}))
+    applied = run([*kubectl, "apply", "-f", str(HERE / "v0.7/device.yaml")])
+    assert applied.returncode == 0, applied.stderr
+    old = {"kubernetes.io/gpu-core": 100, "kubernetes.io/gpu-memory-ratio": 100}
+    first, second = (pod(name).resources(dict(old)).scheduler(KOORD_SCHEDULER) for name in ("first", "second"))
+
+    cluster.submit(first)
+    given = expect.running("first")
+    cluster.submit(second)
+
+    assert minors(given) == [0]
+    assert amounts(given, GPU_MEMORY) == [16 << 30]
+    expect.pending("second")
+
+
 def check(cluster: Trial, name: str, fate: str) -> None:
     """The pod of that name, in whatever namespace the manifest puts it, fares so."""
 
@@ -71,6 +107,8 @@ def check(cluster: Trial, name: str, fate: str) -> None:
         if pod is None:
             return False
         refused = any(one.type == "PodScheduled" and one.status == "False" for one in pod.status.conditions)
+        if fate == "running":
+            return pod.status.phase == "Running"
         return bool(pod.spec.node_name) if fate == "bound" else refused and not pod.spec.node_name
 
     held = cluster.cluster.wait(holds, within=WITHIN)

@@ -8,6 +8,10 @@ from harness.apiserver.store import Change, CollectionKey
 
 NAMESPACES: CollectionKey = ("", "namespaces")
 FROM_THE_START = ("default", "kube-system", "kube-public", "kube-node-lease")
+_FURNITURE: dict[CollectionKey, tuple[str, ...]] = {
+    ("", "serviceaccounts"): ("default",),
+    ("", "configmaps"): ("kube-root-ca.crt",),
+}
 
 
 class Namespaces:
@@ -39,8 +43,11 @@ class Namespaces:
                     self._emptied.add(name)
             elif change.old is None:
                 self._new.add(name)
-        elif self._going and change.new is None and change.key[0] in self._going:
-            self._emptied.add(change.key[0])
+        elif change.new is None:
+            if change.key[0] in self._going:
+                self._emptied.add(change.key[0])
+            elif change.key[1] in _FURNITURE.get(collection, ()):
+                self._new.add(change.key[0])  # what everybody relies on comes back
 
     def _furnish(self, name: str) -> None:
         """The service account and the config map that pods expect to find."""

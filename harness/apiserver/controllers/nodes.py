@@ -22,7 +22,13 @@ NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unr
 LOOK_EVERY = 5.0  # seconds, upstream's --node-monitor-period
 GRACE = 50.0  # seconds without a renewal, upstream's --node-monitor-grace-period
 ORPHANS_AFTER = 40.0  # seconds that a pod may name a node that is not there
-_OURS = (NOT_READY, UNREACHABLE, UNSCHEDULABLE_TAINT)
+_PRESSURE = {  # condition → the taint that keeps pods away while it is True
+    "MemoryPressure": "node.kubernetes.io/memory-pressure",
+    "DiskPressure": "node.kubernetes.io/disk-pressure",
+    "PIDPressure": "node.kubernetes.io/pid-pressure",
+    "NetworkUnavailable": "node.kubernetes.io/network-unavailable",
+}
+_OURS = frozenset({NOT_READY, UNREACHABLE, UNSCHEDULABLE_TAINT, *_PRESSURE.values()})
 
 
 class Nodes:
@@ -80,6 +86,9 @@ class Nodes:
 
         if (node.get("spec") or {}).get("unschedulable"):
             add(UNSCHEDULABLE_TAINT, "NoSchedule")
+        for kind, taint_key in _PRESSURE.items():
+            if _condition(node, kind) == "True":
+                add(taint_key, "NoSchedule")
         if ready is None or ready == "False":
             add(NOT_READY, "NoSchedule")
             if ready == "False":
@@ -178,8 +187,12 @@ class Nodes:
 
 def _ready(node: Object) -> str | None:
     """Status of the Ready condition; None if there is none."""
+    return _condition(node, "Ready")
+
+
+def _condition(node: Object, kind: str) -> str | None:
     for one in (node.get("status") or {}).get("conditions") or ():
-        if one.get("type") == "Ready":
+        if one.get("type") == kind:
             return str(one.get("status"))
     return None
 

@@ -50,15 +50,22 @@ def selector_of(owner: Object) -> LabelSelector | None:
     return msgspec.convert(selector, LabelSelector)
 
 
+def _may_match(test: LabelSelector, labels: dict[str, str]) -> bool:
+    """A quick no for nearly everything that a selector does not mean."""
+    for key, value in test.match_labels.items():  # noqa: SIM110 each orphan passes here, and a generator costs more
+        if labels.get(key) != value:
+            return False
+    return True
+
+
 class _Followed:
     """The owners of one kind."""
 
-    __slots__ = ("fresh", "resource", "selectors", "waiting", "wakes")
+    __slots__ = ("fresh", "resource", "waiting", "wakes")
 
     def __init__(self, resource: Resource) -> None:
         self.resource = resource
         self.wakes: list[Wake] = []
-        self.selectors: dict[str, dict[str, LabelSelector]] = {}  # namespace → name → test
         self.fresh: set[Key] = set()  # owners that have not yet looked for orphans
         self.waiting: dict[Key, dict[Key, None]] = {}  # owner → orphans that have turned up since
 
@@ -71,7 +78,9 @@ class Dependents:
         self._collection = objects.store.collection(collection)
         self._by_owner: dict[str, dict[Key, None]] = {}
         self._kinds: dict[_Kind, _Followed] = {}
-        self._spaces: dict[str, int] = {}  # namespace → how many selectors there are in it
+        self._selectors: dict[
+            str, dict[tuple[str, str], tuple[_Followed, LabelSelector]]
+        ] = {}  # namespace → kind, name
         self._collection.listen(self._changed)
 
     def follow(self, resource: Resource, wake: Wake | None = None) -> None:
@@ -149,7 +158,7 @@ class Dependents:
         after = new.obj["metadata"].get("ownerReferences") if new is not None else None
         if before or after:
             self._owned(change)
-        elif change.key[0] in self._spaces and new is not None:
+        elif change.key[0] in self._selectors and new is not None:
             self._orphan(change, new)
 
     def _owned(self, change: Change) -> None:
@@ -164,7 +173,7 @@ class Dependents:
         if new is not None:
             self._by_owner.setdefault(new["uid"], {})[change.key] = None
             self._wake(new, change)
-        elif change.new is not None and change.key[0] in self._spaces:
+        elif change.new is not None and change.key[0] in self._selectors:
             self._orphan(change, change.new)
 
     def _wake(self, reference: Object, change: Change) -> None:
@@ -178,34 +187,31 @@ class Dependents:
         labels = metadata.get("labels")
         if not labels or "deletionTimestamp" in metadata:
             return
-        for followed in self._kinds.values():
-            for name, test in followed.selectors.get(change.key[0], {}).items():
-                if test.matches(labels):
-                    key = (change.key[0], name)
-                    followed.waiting.setdefault(key, {})[change.key] = None
-                    for wake in followed.wakes:
-                        wake(key, change)
+        old = change.old
+        if old is not None and old.obj["metadata"].get("labels") == labels and controller_of(old.obj) is None:
+            return  # whoever selects it knows it already
+        for (_, name), (followed, test) in self._selectors[change.key[0]].items():
+            if _may_match(test, labels) and test.matches(labels):
+                key = (change.key[0], name)
+                followed.waiting.setdefault(key, {})[change.key] = None
+                for wake in followed.wakes:
+                    wake(key, change)
 
     def _owner_changed(self, followed: _Followed, change: Change) -> None:
         namespace, name = change.key
-        names = followed.selectors.setdefault(namespace, {})
+        place = (followed.resource.kind, name)
         if change.new is None:
             followed.fresh.discard(change.key)
             followed.waiting.pop(change.key, None)
-            if names.pop(name, None) is not None:
-                self._count(namespace, -1)
-        elif change.old is None:
+            names = self._selectors.get(namespace, {})
+            names.pop(place, None)
+            if not names:
+                self._selectors.pop(namespace, None)
+            return
+        if change.old is None:
             followed.fresh.add(change.key)
-            test = selector_of(change.new.obj)
-            if test is not None:
-                names[name] = test
-                self._count(namespace, 1)
-        elif change.old.obj.get("spec") is not change.new.obj.get("spec") and name in names:
-            names[name] = selector_of(change.new.obj) or names[name]
-
-    def _count(self, namespace: str, step: int) -> None:
-        count = self._spaces.get(namespace, 0) + step
-        if count:
-            self._spaces[namespace] = count
-        else:
-            self._spaces.pop(namespace, None)
+        elif change.old.obj.get("spec") is change.new.obj.get("spec"):
+            return
+        test = selector_of(change.new.obj)
+        if test is not None:
+            self._selectors.setdefault(namespace, {})[place] = (followed, test)

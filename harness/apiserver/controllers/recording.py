@@ -56,7 +56,7 @@ class Recorder:
             "lastTimestamp": now,
             "count": 1,
             "type": kind,
-            "eventTime": None,
+            "eventTime": self._objects.clock.micro_timestamp(),  # typed clients insist on one
             "reportingComponent": component,
             "reportingInstance": "",
         }

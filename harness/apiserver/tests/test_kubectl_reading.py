@@ -66,12 +66,27 @@ DESCRIBE = [
     step("describe job once", "^Completions: +1$"),
     step("describe cm kube-root-ca.crt", "BEGIN CERTIFICATE"),
     step("describe namespace $NS", "^Status: +Active$", "No resource quota"),
-    step("events", "SuccessfulCreate +Job/once"),
+    step("events", "SuccessfulCreate +Job/once +Created pod: once-"),
     step("top node cpu-1", r"^cpu-1 +\d+m +\d+% +\d+Mi +\d+%"),
     step("top pod runs", r"^runs +1500m +1024Mi"),
     step("top pod --containers", r"^runs +main +1500m +1024Mi"),
     step("logs runs"),
     step("logs runs -c other", "container other is not valid for pod runs", fails=True),
+    step("debug runs --image=busybox:1 -c looker --profile=general"),
+    step("get pod runs -o jsonpath={.spec.ephemeralContainers[*].name}", "^looker$"),
+    step(
+        """patch pod runs --subresource=resize -p '{"spec":{"containers":[{"name":"main","resources":{"requests":
+         {"cpu":"1","memory":"1Gi"}}}]}}'""",
+        "^pod/runs patched$",
+    ),
+    step("get pod runs -o jsonpath={.spec.containers[0].resources.requests.cpu}", "^1$"),
+    step(
+        """patch pod runs --subresource=resize -p '{"spec":{"containers":[{"name":"main","resources":{"limits":
+         {"cpu":"1","memory":"1Gi"}}}]}}'""",
+        "Pod QOS Class may not change as a result of resizing",
+        fails=True,
+    ),
+    step("port-forward pod/runs 0:80", "simulates its containers", fails=True),
     step("exec runs -- true", "simulates its containers", fails=True),
     step("attach runs", "simulates its containers", fails=True),
     step("delete pod runs --timeout=20s", 'pod "runs" deleted'),

@@ -132,7 +132,7 @@ def test_lists_in_pages(core: client.CoreV1Api, namespace: str) -> None:
         pytest.param(lambda api: client.AutoscalingV1Api(api).list_horizontal_pod_autoscaler_for_all_namespaces(),
                      id="autoscaling"),
         pytest.param(lambda api: client.ApiextensionsV1Api(api).list_custom_resource_definition(), id="apiextensions"),
-        pytest.param(lambda api: client.EventsV1Api(api).list_event_for_all_namespaces(), id="events"),
+        pytest.param(lambda api: client.EventsV1Api(api).list_namespaced_event("kube-public"), id="events"),
         pytest.param(lambda api: client.CertificatesV1Api(api).list_certificate_signing_request(), id="certificates"),
         pytest.param(lambda api: client.DiscoveryV1Api(api).list_endpoint_slice_for_all_namespaces(), id="discovery"),
         pytest.param(lambda api: client.FlowcontrolApiserverV1Api(api).list_flow_schema(), id="flowcontrol"),
@@ -271,3 +271,32 @@ def test_leader_election(embedded: EmbeddedCluster, api: client.ApiClient, names
     stop.set()
     assert stopped.wait(WITHIN), "expected the leader to step down"
     candidate.join(WITHIN)
+
+
+# -- access -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_service_account_may_do_what_its_roles_say(
+    embedded: EmbeddedCluster, core: client.CoreV1Api, api: client.ApiClient, namespace: str
+) -> None:
+    core.create_namespaced_service_account(namespace, client.V1ServiceAccount(metadata={"name": "robot"}))
+    asked = client.AuthenticationV1TokenRequest(spec=client.V1TokenRequestSpec(audiences=[]))
+    token = core.create_namespaced_service_account_token("robot", namespace, asked).status.token
+    admin = api.configuration
+    robot = client.Configuration(host=admin.host, api_key={"authorization": token}, api_key_prefix={})
+    robot.api_key_prefix["authorization"] = "Bearer"
+    robot.ssl_ca_cert = admin.ssl_ca_cert
+    with client.ApiClient(robot) as mine:
+        own = client.CoreV1Api(mine)
+        assert refused(lambda: own.list_namespaced_pod(namespace)).status == 403
+        subject = {"kind": "ServiceAccount", "name": "robot", "namespace": namespace}
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}
+        client.RbacAuthorizationV1Api(api).create_namespaced_role_binding(
+            namespace, {"metadata": {"name": "see"}, "roleRef": role, "subjects": [subject]}
+        )
+        assert own.list_namespaced_pod(namespace).items == []
+        assert refused(lambda: own.list_namespaced_secret(namespace)).status == 403
+        assert refused(lambda: own.create_namespaced_pod(namespace, pod("a"))).status == 403
+    robot.api_key["authorization"] = token + "x"
+    with client.ApiClient(robot) as nobody:
+        assert refused(lambda: client.CoreV1Api(nobody).list_namespaced_pod(namespace)).status == 401

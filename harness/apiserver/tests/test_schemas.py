@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver.schemas import SchemaNode, builtin, knows_all, prune, schema_for, schema_of_crd, unknown_fields
+from harness.apiserver.schemas import SchemaNode, builtin, prune, schema_for, schema_of_crd, unknown_fields
 
 POD = ("", "v1", "Pod")
 CRD = {
@@ -178,23 +178,3 @@ def test_a_crds_list_keys_and_their_defaults() -> None:
     assert cards.list_map_keys == ("slot", "bus")
     assert cards.key_default("bus") == "pci"
     assert cards.key_default("slot") is None
-
-
-@pytest.mark.parametrize(
-    ("obj", "unknown"),
-    [
-        pytest.param({"metadata": {"name": "a", "labels": {"any": "b"}}}, [], id="a-map-takes-any-key"),
-        pytest.param({"colour": "blue"}, ["colour"], id="at-the-top"),
-        pytest.param(
-            {"spec": {"containers": [{"name": "a"}, {"nam": "b"}]}}, ["spec.containers[1].nam"], id="in-a-list"
-        ),
-        pytest.param({"spec": {"affinity": {"nodeAffinity": {"x": {}}}}}, ["spec.affinity.nodeAffinity.x"], id="deep"),
-        pytest.param({"spec": {"nodeSelector": {"x": {"y": 1}}}}, ["spec.nodeSelector.x.y"], id="in-a-map-of-strings"),
-        pytest.param({"spec": {"overhead": {"cpu": "1"}, "x": None}}, ["spec.x"], id="null-is-a-field-too"),
-    ],
-)
-def test_knowing_all_is_having_nothing_unknown(obj: dict[str, Any], unknown: list[str]) -> None:
-    pod = schema_for("", "v1", "Pod")
-    assert pod is not None
-    assert unknown_fields(pod, obj) == unknown
-    assert knows_all(pod, obj) is not bool(unknown)

@@ -9,7 +9,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import orjson
 import pytest
+
+from harness.clusters.local import LocalCluster
+from harness.nodes.runtimes.tests.rig import with_mark
+from scheduler.api.builders import pod
+from scheduler.api.transport import Request
 
 
 class Shell:
@@ -17,12 +23,19 @@ class Shell:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.env = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
+        state, nobody = str(folder / "state"), "unix:///no/such/socket"
+        self.env = {**os.environ, "XDG_STATE_HOME": state, "DOCKER_HOST": nobody}
 
     def seatrial(self, *words: str) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "harness", *words]
         return subprocess.run(  # noqa: S603
-            command, cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=60, check=False
+            command,
+            cwd=self.folder,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
 
 
@@ -83,6 +96,10 @@ def test_ctrl_c_leaves_nothing_behind(shell: Shell) -> None:
         pytest.param(["--subject", "/no/such/binary"], "no subject", id="no-such-binary"),
         pytest.param(["--kubeconfig", "."], "found a folder", id="a-folder-for-a-file"),
         pytest.param(["--port", "70000"], "70000", id="a-port-that-is-none"),
+        pytest.param(["--fake", "a10"], "for --backend local", id="a-fake-for-simulated-nodes"),
+        pytest.param(["--backend", "local", "--fleet", "large"], "takes no fleet", id="a-fleet-for-this-machine"),
+        pytest.param(["--backend", "local", "--fake", "abacus"], "--fake abacus", id="a-fake-that-nobody-knows"),
+        pytest.param(["--backend", "local-docker"], "no Docker engine answers", id="no-docker"),
     ],
 )
 def test_mistakes_are_told_in_a_sentence(shell: Shell, words: list[str], saying: str) -> None:
@@ -91,6 +108,26 @@ def test_mistakes_are_told_in_a_sentence(shell: Shell, words: list[str], saying:
     assert saying in done.stderr + done.stdout
     assert "Traceback" not in done.stderr
     assert not list(shell.folder.glob("*.kubeconfig"))
+
+
+def test_this_machine_as_a_cluster(shell: Shell) -> None:
+    up = shell.seatrial("up", "--detach", "--backend", "local", "--fake", "a10-4", "--kubeconfig", "K")
+    assert up.returncode == 0, up.stderr
+    assert "this machine, scheduler seatrial" in up.stdout
+    cluster = LocalCluster("local", shell.folder / "K", frozenset())
+    try:
+        cluster.wait_for_node()
+        marked = pod("marked").gpus(1).namespace("default")
+        cluster.call(Request("POST", "/api/v1/namespaces/default/pods", orjson.dumps(marked.manifest)))
+        assert cluster.wait(lambda: bool(with_mark("HOSTNAME=marked")), within=20)
+    finally:
+        cluster.close()
+    assert shell.seatrial("down").returncode == 0
+    deadline = time.monotonic() + 5
+    while with_mark("HOSTNAME=marked") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not with_mark("HOSTNAME=marked")
+    assert not list((shell.folder / "state" / "seatrial" / "pods").iterdir())
 
 
 def test_devices_of_a_simulated_machine(shell: Shell) -> None:

@@ -4,11 +4,12 @@ The node agent decides (admission, grants, phases, what the API hears); a runtim
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from harness.devices.provider import ContainerGrant
+from harness.errors import ClusterError
 from harness.nodes.pods import BoundPod, ContainerPlan
 
 State = Literal["waiting", "running", "terminated"]
@@ -76,6 +77,17 @@ class Runtime(ABC):
     @abstractmethod
     def logs(self, work: Work, container: str) -> bytes | None:
         """What the container has printed; None if there is no such container or none of its output."""
+
+    async def exec(self, work: Work, container: str, command: Sequence[str]) -> tuple[int, bytes]:
+        """Run a command inside a container that runs: its exit code, and what it printed on both outputs.
+
+        Raises:
+            ClusterError: there is no such container, it does not run, or this runtime runs no commands.
+        """
+        raise ClusterError(
+            f"runtime {self.name!r} runs no commands: expected one with containers,"
+            f" asked for {' '.join(command)!r} in {container!r} of {work.pod.key}"
+        )
 
     @abstractmethod
     def close(self) -> None:

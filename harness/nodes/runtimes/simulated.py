@@ -4,7 +4,6 @@ A container waits for ever, unless its command is one that can be told to end (`
 says so: annotations `seatrial.dev/runs-for` (seconds) and `seatrial.dev/exit-code`.
 """
 
-import math
 import re
 import shlex
 import zlib
@@ -18,6 +17,7 @@ import yaml
 
 from harness.errors import UsageError
 from harness.nodes.pods import ContainerPlan, resolve_env
+from harness.nodes.runtimes import restarts
 from harness.nodes.runtimes.protocol import ContainerState, Report, Runtime, Work
 from scheduler.api.builders import PROBE_COMMAND
 from scheduler.api.clock import Clock, Timer
@@ -203,10 +203,8 @@ class SimulatedRuntime(Runtime):
         )
         policy = running.work.pod.spec.restart_policy
         running.tell()
-        if policy == "Always" or (policy == "OnFailure" and code != 0):
-            first, longest = self._stages.restart
-            # The first end is started again at once, then the pause doubles up to the longest, as kubelet's does.
-            pause = 0.0 if state.restarts == 0 else min(longest, first * math.pow(2, min(state.restarts - 1, 16)))
+        if restarts.again(policy, code):
+            pause = restarts.pause(state.restarts, *self._stages.restart)
             running.timers.append(self._clock.call_later(pause, lambda: self._restarted(running, name)))
             if pause:
                 running.states[name] = replace(running.states[name], reason="CrashLoopBackOff", state="waiting")

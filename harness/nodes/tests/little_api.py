@@ -154,11 +154,17 @@ def _key(meta: Object) -> str:
 def _matcher(query: str) -> Callable[[Object], bool]:
     asked = parse_qs(query)
     label = asked.get("labelSelector", [""])[0]
-    bound = asked.get("fieldSelector", [""])[0] == "spec.nodeName!="
-    return lambda one: (
-        (not label or label in one["metadata"].get("labels", {}))
-        and (not bound or bool(one.get("spec", {}).get("nodeName")))
-    )
+    field = asked.get("fieldSelector", [""])[0]
+    negated = "!=" in field
+    path, _, wanted = field.replace("!=", "=").partition("=")
+
+    def chosen(one: Object) -> bool:
+        if label and label not in one["metadata"].get("labels", {}):
+            return False
+        part, _, name = path.partition(".")
+        return not field or (one.get(part, {}).get(name, "") == wanted) != negated
+
+    return chosen
 
 
 def _merged(old: Any, patch: Any, *, strategic: bool = False, name: str = "") -> Any:

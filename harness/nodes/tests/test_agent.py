@@ -363,3 +363,25 @@ def test_a_nic_gives_the_container_its_virtual_function_alone(rig: Rig) -> None:
     rig.clock.advance(1)
     verbs = [one for one in rig.printed("a") if one.startswith("device=/dev/infiniband/")]
     assert verbs == ["device=/dev/infiniband/rdma_cm", "device=/dev/infiniband/uverbs82"]
+
+
+def test_a_node_that_wakes_up_catches_up(rig: Rig) -> None:
+    """What happened to its pods and cards while it was frozen is done and said at once."""
+    rig.add(node("n1").gpus("a10", 1))
+    rig.bind(pod("a").request(cpu=1), "n1")
+    rig.clock.advance(5)
+    rig.fault("n1", {"verb": "frozen"}, {"verb": "lost", "device": 0})
+    rig.api.patch(f"{PODS}/a", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
+    rig.bind(pod("b").request(cpu=1), "n1")
+    rig.api.patch("/api/v1/nodes/n1", {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}})
+    rig.clock.advance(60)
+    assert rig.api.has(f"{PODS}/a")
+    assert "phase" not in rig.pod("b")["status"]
+    assert rig.device("n1")["spec"]["devices"][0]["health"] is True, "nobody has looked"
+
+    rig.fault("n1", {"verb": "lost", "device": 0})
+    assert condition(rig.node("n1"), "Ready")["status"] == "True"
+    assert rig.device("n1")["spec"]["devices"][0]["health"] is False
+    rig.clock.advance(40)
+    assert not rig.api.has(f"{PODS}/a")
+    assert rig.pod("b")["status"]["phase"] == "Running"

@@ -14,9 +14,10 @@ Object = dict[str, Any]
 _GROUPS = {
     "deployments": "/apis/apps/v1", "replicasets": "/apis/apps/v1", "statefulsets": "/apis/apps/v1",
     "daemonsets": "/apis/apps/v1", "controllerrevisions": "/apis/apps/v1", "jobs": "/apis/batch/v1",
+    "horizontalpodautoscalers": "/apis/autoscaling/v2", "nodemetrics": "/apis/slo.koordinator.sh/v1alpha1",
     "cronjobs": "/apis/batch/v1", "endpointslices": "/apis/discovery.k8s.io/v1",
 }  # fmt: skip
-_CLUSTER_WIDE = frozenset({"nodes", "namespaces"})
+_CLUSTER_WIDE = frozenset({"nodes", "namespaces", "nodemetrics"})
 
 
 class Bench:

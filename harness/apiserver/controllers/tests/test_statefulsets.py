@@ -175,3 +175,65 @@ def test_a_pod_of_a_lost_node_is_not_made_twice() -> None:
         assert "deletionTimestamp" in pod["metadata"]
         bench.delete("nodes", home)
         bench.wait(lambda: ready(bench, "db", 1) and bench.get("pods", "db-0")["spec"]["nodeName"] != home, within=120)
+
+
+def test_numbers_may_start_elsewhere() -> None:
+    with running() as bench:
+        bench.create("statefulsets", workload("db", 2, ordinals={"start": 5}))
+        bench.wait(lambda: ready(bench, "db", 2))
+        assert bench.names("pods") == ["db-5", "db-6"]
+        bench.patch("statefulsets", "db", {"spec": {"ordinals": {"start": 6}}})
+        bench.wait(lambda: bench.names("pods") == ["db-6", "db-7"] and ready(bench, "db", 2))
+
+
+def test_on_delete_waits_for_somebody_to_delete() -> None:
+    with running() as bench:
+        bench.create("statefulsets", workload("db", 2, updateStrategy={"type": "OnDelete"}))
+        bench.wait(lambda: ready(bench, "db", 2))
+        set_image(bench, "img:2")
+        bench.settle(30)
+        assert images(bench) == ["img:1", "img:1"]
+        bench.delete("pods", "db-1")
+        bench.wait(lambda: ready(bench, "db", 2) and images(bench) == ["img:1", "img:2"])
+
+
+def test_the_next_one_waits_until_the_last_has_been_ready_for_long_enough() -> None:
+    with running() as bench:
+        bench.create("statefulsets", workload("db", 2, minReadySeconds=30))
+        bench.settle(25)
+        assert bench.names("pods") == ["db-0"]
+        bench.settle(10)
+        assert bench.names("pods") == ["db-0", "db-1"]
+        bench.wait(lambda: bench.status("statefulsets", "db").get("availableReplicas") == 2)
+
+
+def test_several_at_once_where_the_strategy_allows_it() -> None:
+    with running() as bench:
+        strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}}
+        bench.create("statefulsets", workload("db", 4, updateStrategy=strategy, podManagementPolicy="Parallel"))
+        bench.wait(lambda: updated(bench))
+        set_image(bench, "img:2")
+        fewest = [4]
+
+        def done() -> bool:
+            serving = [
+                one
+                for one in bench.live_pods()
+                if any(
+                    each["type"] == "Ready" and each["status"] == "True" for each in one["status"].get("conditions", ())
+                )
+            ]
+            fewest.append(len(serving))
+            return updated(bench) and images(bench) == ["img:2"] * 4
+
+        bench.wait(done)
+        assert min(fewest) == 2
+
+
+def test_failed_pods_are_made_anew() -> None:
+    with running() as bench:
+        bench.create("statefulsets", workload("db", 1))
+        bench.wait(lambda: ready(bench, "db", 1))
+        before = bench.get("pods", "db-0")["metadata"]["uid"]
+        bench.patch("pods", "db-0", {"status": {"phase": "Failed"}}, "status")
+        bench.wait(lambda: ready(bench, "db", 1) and bench.get("pods", "db-0")["metadata"]["uid"] != before)

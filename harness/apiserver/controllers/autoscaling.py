@@ -1,0 +1,128 @@
+"""The arithmetic of horizontal autoscaling: from what pods use to how many there should be.
+
+Pure functions. Follow `pkg/controller/podautoscaler/{replica_calculator,horizontal}.go`. Amounts are thousandths.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+TOLERANCE = 0.1  # a tenth off the target is on it, upstream's default
+PERIOD = 15.0  # seconds between two looks, upstream's --horizontal-pod-autoscaler-sync-period
+_UP: dict[str, object] = {
+    "stabilizationWindowSeconds": 0,
+    "selectPolicy": "Max",
+    "policies": [
+        {"type": "Pods", "value": 4, "periodSeconds": 15},
+        {"type": "Percent", "value": 100, "periodSeconds": 15},
+    ],
+}
+_DOWN: dict[str, object] = {
+    "stabilizationWindowSeconds": 300,
+    "selectPolicy": "Max",
+    "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One pod: what it requests, and what it uses, which is None where nobody measured it."""
+
+    request: int
+    usage: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """How many pods one metric asks for, and what is told of it."""
+
+    replicas: int
+    average: int  # thousandths a pod
+    utilization: int | None = None  # percent of what is requested
+
+
+def by_utilization(readings: Sequence[Reading], target: int, current: int) -> Proposal:
+    """Replicas that bring the pods' use to `target` percent of what they request; something must be measured."""
+    measured = [(one.usage, one.request) for one in readings if one.usage is not None]
+    used, requested = sum(usage for usage, _ in measured), sum(request for _, request in measured)
+    utilization = used * 100 // requested if requested else 0
+    ratio = utilization / target
+    missing = [one.request for one in readings if one.usage is None]
+    if missing and ratio != 1:
+        assumed = sum(missing) * target // 100 if ratio < 1 else 0  # against what is about to be done
+        rebuilt = (used + assumed) * 100 / (requested + sum(missing)) / target
+    else:
+        rebuilt = ratio
+    replicas = _replicas(ratio, rebuilt, len(readings) if missing else len(measured), current)
+    return Proposal(replicas, used // len(measured), utilization)
+
+
+def by_average(readings: Sequence[Reading], target: int, current: int) -> Proposal:
+    """Replicas that bring the pods' average use to `target` thousandths; something must be measured."""
+    measured = [one.usage for one in readings if one.usage is not None]
+    used = sum(measured)
+    ratio = used / (target * len(measured))
+    missing = len(readings) - len(measured)
+    rebuilt = ratio
+    if missing and ratio != 1:
+        rebuilt = (used + (missing * target if ratio < 1 else 0)) / (target * len(readings))
+    replicas = _replicas(ratio, rebuilt, len(readings) if missing else len(measured), current)
+    return Proposal(replicas, used // len(measured))
+
+
+def _replicas(ratio: float, rebuilt: float, count: int, current: int) -> int:
+    """Nothing changes near the target, nor where the pods that nobody measured would turn the direction round."""
+    if abs(1 - rebuilt) <= TOLERANCE or (ratio < 1 < rebuilt) or (rebuilt < 1 < ratio):
+        return current
+    wanted = math.ceil(rebuilt * count)
+    if (rebuilt < 1 and wanted > current) or (rebuilt > 1 and wanted < current):
+        return current
+    return wanted
+
+
+# -- how fast ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """One change that was made: when (monotonic seconds) and by how many pods."""
+
+    at: float
+    by: int
+
+
+def rules_of(behavior: dict[str, object] | None, direction: str) -> dict[str, object]:
+    """`scaleUp` or `scaleDown` of a spec's behavior, completed."""
+    given = (behavior or {}).get(direction) or {}
+    assert isinstance(given, dict)  # noqa: S101
+    own = {name: value for name, value in given.items() if value is not None}
+    return {**(_UP if direction == "scaleUp" else _DOWN), **own}
+
+
+def most_now(rules: dict[str, object], current: int, changes: Sequence[Scaled], now: float) -> int:
+    """The most replicas that the policies of `scaleUp` let it have now."""
+    return _limit(rules, current, [one for one in changes if one.by > 0], now, up=True)
+
+
+def fewest_now(rules: dict[str, object], current: int, changes: Sequence[Scaled], now: float) -> int:
+    """The fewest replicas that the policies of `scaleDown` let it have now."""
+    return _limit(rules, current, [one for one in changes if one.by < 0], now, up=False)
+
+
+def _limit(rules: dict[str, object], current: int, changes: Sequence[Scaled], now: float, *, up: bool) -> int:
+    if rules["selectPolicy"] == "Disabled":
+        return current
+    policies = rules["policies"]
+    assert isinstance(policies, list)  # noqa: S101
+    found = []
+    for policy in policies:
+        before = current - sum(one.by for one in changes if one.at > now - policy["periodSeconds"])
+        if policy["type"] == "Pods":
+            found.append(before + policy["value"] if up else before - policy["value"])
+        elif up:
+            found.append(math.ceil(before * (1 + policy["value"] / 100)))
+        else:
+            found.append(int(before * (1 - policy["value"] / 100)))
+    boldest = (rules["selectPolicy"] == "Max") is up  # the most of a shrinking is the smallest number
+    chosen = max(found) if boldest else min(found)
+    return max(chosen, current) if up else min(max(chosen, 0), current)

@@ -1,0 +1,124 @@
+"""A server of its own on simulated time, and short ways to ask it things, for the tests beside this file."""
+
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+
+from harness.apiserver.assembly import build_server
+from harness.apiserver.errors import Refused
+from harness.apiserver.server import ApiServer
+from harness.apiserver.streaming import Closable, Streaming
+from scheduler.api.clock import Clock, SimClock
+from scheduler.api.transport import JSON, Request, Response
+
+Object = dict[str, Any]
+PODS = "/api/v1/namespaces/default/pods"
+CONFIGS = "/api/v1/namespaces/default/configmaps"
+
+
+def pod(name: str, *, labels: dict[str, str] | None = None, **spec: Any) -> Object:
+    """A pod of one container; `spec` adds to it."""
+    metadata: Object = {"name": name}
+    if labels:
+        metadata["labels"] = labels
+    return {"metadata": metadata, "spec": {"containers": [{"name": "main", "image": "busybox:1"}], **spec}}
+
+
+def config(name: str, *, labels: dict[str, str] | None = None, **data: str) -> Object:
+    return {"metadata": {"name": name, **({"labels": labels} if labels else {})}, "data": data}
+
+
+def bare_server(clock: Clock, *, history: int | None = None) -> ApiServer:
+    """A server without controllers: nothing is written but what a request writes."""
+    server = ApiServer(clock, history=history)
+    server.handle(Request("POST", "/api/v1/namespaces", orjson.dumps({"metadata": {"name": "default"}}), JSON))
+    return server
+
+
+class Lines:
+    """A reader that keeps what it was fed; told to, it says that it has fallen behind."""
+
+    def __init__(self) -> None:
+        self.data: list[bytes] = []
+        self.ended = False
+        self.refuses = False
+
+    def feed(self, data: bytes) -> bool:
+        if self.refuses:
+            return False
+        self.data.append(data)
+        return True
+
+    def end(self) -> None:
+        self.ended = True
+
+    def events(self) -> list[Object]:
+        return [orjson.loads(line) for line in b"".join(self.data).splitlines()]
+
+    def short(self) -> list[str]:
+        """`ADDED a`, `MODIFIED a`, `BOOKMARK`: the events in few words."""
+        return [
+            f"{one['type']} {one['object']['metadata'].get('name', '')}".strip()
+            if one["type"] != "ERROR"
+            else f"ERROR {one['object']['code']}"
+            for one in self.events()
+        ]
+
+
+class Watch:
+    """What a watch has seen so far."""
+
+    def __init__(self, clock: SimClock, reader: Lines, source: Closable) -> None:
+        self._clock, self.reader, self.source = clock, reader, source
+
+    def short(self) -> list[str]:
+        self._clock.settle()
+        return self.reader.short()
+
+    def events(self) -> list[Object]:
+        self._clock.settle()
+        return self.reader.events()
+
+
+class Api:
+    """Requests to one server."""
+
+    def __init__(self, *, history: int | None = None, bare: bool = False) -> None:
+        self.clock = SimClock()
+        make = bare_server if bare else build_server
+        self.server = make(self.clock, history=history)
+        self.clock.settle()
+
+    def ask(
+        self, method: str, path: str, body: Any = None, kind: str = JSON, headers: dict[str, str] | None = None
+    ) -> tuple[int, Any]:
+        """Code and decoded body; controllers have had their turn."""
+        data = body if isinstance(body, bytes) else b"" if body is None else orjson.dumps(body)
+        found = self.server.handle(Request(method, path, data, kind, headers or {}))
+        assert isinstance(found, Response)
+        self.clock.settle()
+        if not found.body:
+            return found.code, None
+        return found.code, orjson.loads(found.body)
+
+    def do(self, method: str, path: str, body: Any = None, kind: str = JSON) -> Any:
+        """The body of an answer that must be a success."""
+        code, found = self.ask(method, path, body, kind)
+        assert code < 300, found
+        return found
+
+    def watch(self, path: str, **query: str) -> Watch:
+        """Begin to watch; a refusal is raised."""
+        text = "&".join(f"{name}={quote(value)}" for name, value in {"watch": "1", **query}.items())
+        found = self.server.handle(Request("GET", f"{path}?{text}"))
+        if isinstance(found, Response):
+            status = orjson.loads(found.body)
+            raise Refused(status["code"], status["reason"], status["message"])
+        assert isinstance(found, Streaming)
+        reader = Lines()
+        return Watch(self.clock, reader, found.start(reader))
+
+    @property
+    def version(self) -> int:
+        return self.server.store.version

@@ -1,0 +1,97 @@
+"""`bench start`: from nothing to a cluster with ten Ready nodes that answers kubectl."""
+
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from harness.bench.core import Progress
+from harness.bench.measure import rounded, spread
+from harness.clusters.embedded import start_process
+from harness.clusters.kubeconfig import load_access
+from harness.errors import ClusterError
+from harness.processes import stop
+
+NODES = 10
+WITHIN = 30.0  # seconds
+_KUBECTL_WITHIN = 20.0
+FLEET = 'nodes:\n- {name: "node-[0-9]", server: dgx-h100}\n'
+
+
+def bench_start(repeat: int, progress: Progress) -> dict[str, Any]:
+    """The documented fields of `bench start`.
+
+    Raises:
+        ClusterError: the cluster did not come up.
+    """
+    kubectl = shutil.which("kubectl")
+    ready: list[float] = []
+    served: list[float] = []
+    answered: list[float] = []
+    for number in range(repeat):
+        first, all_ready, told = _once(kubectl)
+        served.append(first)
+        ready.append(all_ready)
+        if told:
+            answered.append(told)
+        progress(f"repetition {number + 1} of {repeat}: {NODES} nodes Ready after {ready[-1]:.2f} s")
+    figures: dict[str, Any] = {
+        "seconds": rounded(spread(answered or ready), 3),
+        "asked_by": "kubectl get nodes" if answered else "GET /api/v1/nodes",
+        "nodes": NODES,
+        "repeat": repeat,
+        "first_answer_seconds": rounded(spread(served), 3),
+        "nodes_ready_seconds": rounded(spread(ready), 3),
+    }
+    return figures
+
+
+def _once(kubectl: str | None) -> tuple[float, float, float]:
+    """Seconds until the server answers, its nodes are Ready, and kubectl has printed them (0: no kubectl)."""
+    with tempfile.TemporaryDirectory(prefix="seatrial-") as folder:
+        kubeconfig, fleet = Path(folder) / "kubeconfig", Path(folder) / "fleet.yaml"
+        fleet.write_text(FLEET)
+        begin = time.perf_counter()
+        process, url = start_process(kubeconfig, fleet=str(fleet), seed=0, port=0, log=Path(folder) / "log")
+        try:
+            first = time.perf_counter() - begin
+            told = _by_kubectl(kubectl, kubeconfig, begin) if kubectl else 0.0
+            ready = told or _by_requests(kubeconfig, url, begin)
+            return first, ready, told
+        finally:
+            stop(process)
+
+
+def _by_kubectl(kubectl: str, kubeconfig: Path, begin: float) -> float:
+    command = [kubectl, "--kubeconfig", str(kubeconfig), "get", "nodes", "--no-headers"]
+    lines: list[str] = []
+    while time.perf_counter() - begin < WITHIN:
+        done = subprocess.run(  # noqa: S603 kubectl, no shell
+            command, check=False, capture_output=True, text=True, timeout=_KUBECTL_WITHIN
+        )
+        lines = [line for line in done.stdout.splitlines() if line.split()[1:2] == ["Ready"]]
+        if len(lines) == NODES:
+            return time.perf_counter() - begin
+    raise ClusterError(f"kubectl get nodes: expected {NODES} Ready nodes within {WITHIN:.0f} s, found {len(lines)}")
+
+
+def _by_requests(kubeconfig: Path, url: str, begin: float) -> float:
+    access = load_access(kubeconfig)
+    ready = 0
+    with access.pool(connections=1) as pool:
+        while time.perf_counter() - begin < WITHIN:
+            answer = pool.request("GET", f"{url}/api/v1/nodes", headers=access.headers)
+            ready = sum(_is_ready(one) for one in orjson.loads(answer.data)["items"])
+            if ready == NODES:
+                return time.perf_counter() - begin
+            time.sleep(0.005)
+    raise ClusterError(f"GET /api/v1/nodes: expected {NODES} Ready nodes within {WITHIN:.0f} s, found {ready}")
+
+
+def _is_ready(node: dict[str, Any]) -> bool:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)

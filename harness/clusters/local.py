@@ -1,0 +1,118 @@
+"""Our own API server, and this very machine as the only node: pods really run, on the devices that are here.
+
+Needs no Kubernetes, and no root: without it limits are not enforced where control groups cannot be made.
+"""
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from harness.clusters.embedded import start_process
+from harness.clusters.kubeconfig import load_access
+from harness.clusters.local_node import LocalNode, RuntimeName, node_name
+from harness.clusters.protocol import Capability, ClusterBackend
+from harness.clusters.remote import RemoteCluster
+from harness.clusters.simulated import NODES, READY_WITHIN, expect, is_ready
+from harness.errors import ClusterError, UsageError
+from harness.processes import stop
+from scheduler.api.builders import NodeBuilder
+from scheduler.api.transport import Request
+
+_ONE_NODE = "backend 'local' has one node, this machine"
+
+
+class LocalCluster(RemoteCluster):
+    """A child process that serves the API and runs this machine's pods."""
+
+    def __init__(self, name: str, kubeconfig: Path, capabilities: frozenset[Capability]) -> None:
+        super().__init__(name, load_access(kubeconfig), kubeconfig)
+        self.capabilities = capabilities
+
+    @property
+    def node(self) -> str:
+        """What this machine is called as a node."""
+        return node_name()
+
+    def wait_for_node(self) -> None:
+        """
+        Raises:
+            ClusterError: this machine did not become Ready in time.
+        """
+
+        def ready() -> bool:
+            response = self.call(Request("GET", f"{NODES}/{self.node}"))
+            return response.code != 404 and is_ready(orjson.loads(expect(response, "read the node").body))
+
+        if not self.wait(ready, within=READY_WITHIN):
+            raise ClusterError(f"node {self.node!r} (this machine) was not Ready within {READY_WITHIN:.0f} s")
+
+    def add_nodes(self, nodes: Iterable[NodeBuilder | Mapping[str, Any]]) -> None:
+        wanted = len(list(nodes))
+        raise ClusterError(
+            f"{_ONE_NODE}, and adds none (asked for {wanted}); use --backend embedded for simulated ones"
+        )
+
+    def remove_node(self, name: str) -> None:
+        raise ClusterError(f"{_ONE_NODE}, and does not remove {name!r}")
+
+    def inject(self, fault: Mapping[str, Any]) -> None:
+        raise ClusterError(f"{_ONE_NODE}; nothing here can make it fail, asked for {dict(fault)}")
+
+
+class LocalBackend(ClusterBackend):
+    """Starts and stops the process."""
+
+    name = "local"
+    runtime: RuntimeName = "process"
+
+    def __init__(self, *, seed: int = 0, fake: str = "") -> None:
+        """`fake`: a machine or model of the catalogue in place of the real devices, through the vendors' boundaries."""
+        self._seed, self._fake = seed, fake
+
+    @cached_property
+    def capabilities(self) -> frozenset[Capability]:  # type: ignore[override]
+        """Looks for devices when first asked."""
+        from harness.devices.survey import survey
+
+        found = {Capability.CONTAINERS}
+        if not self._fake and survey()[0]:
+            found.add(Capability.REAL_DEVICES)
+        return frozenset(found)
+
+    def probe(self) -> str | None:
+        return None
+
+    @contextmanager
+    def start(self, *, fleet: Path | str | None = None) -> Iterator[LocalCluster]:
+        if fleet is not None:
+            raise UsageError(f"fleet {fleet}: {_ONE_NODE}, and takes no fleet")
+        with tempfile.TemporaryDirectory(prefix="seatrial-") as folder:
+            kubeconfig, log = Path(folder) / "kubeconfig", Path(folder) / "log"
+            local = LocalNode(self.runtime, self._fake)
+            process, _ = start_process(kubeconfig, fleet="", seed=self._seed, port=0, log=log, local=local)
+            try:
+                cluster = LocalCluster(self.name, kubeconfig, self.capabilities)
+                try:
+                    cluster.wait_for_node()
+                    yield cluster
+                finally:
+                    cluster.close()
+            finally:
+                stop(process)
+
+
+class LocalDockerBackend(LocalBackend):
+    """The same with Docker containers instead of processes."""
+
+    name = "local-docker"
+    runtime = "docker"
+
+    def probe(self) -> str | None:
+        from harness.nodes.runtimes.docker import unreachable
+
+        return unreachable()

@@ -1,0 +1,104 @@
+"""What the serving process puts beside its API when the cluster's one node is this machine."""
+
+import logging
+import os
+import platform
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+from harness.clusters.detached import state_folder
+from harness.errors import UsageError
+from harness.processes import started_at
+from scheduler.api.clock import Clock
+from scheduler.api.transport import Transport
+
+if TYPE_CHECKING:  # vendors' libraries and Docker are loaded by whoever has such a node
+    from harness.nodes.local import LocalHardware
+    from harness.nodes.local_agent import LocalAgent
+    from harness.nodes.runtimes.protocol import Runtime
+
+log = logging.getLogger(__name__)
+
+RuntimeName = Literal["process", "docker"]
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalNode:
+    """How this machine is a node."""
+
+    runtime: RuntimeName = "process"
+    fake: str = ""  # a machine or model of the catalogue instead of the real devices
+
+    def __post_init__(self) -> None:
+        if self.runtime not in get_args(RuntimeName):
+            raise UsageError(f"runtime {self.runtime!r}: expected one of: {', '.join(get_args(RuntimeName))}")
+
+
+@contextmanager
+def local_agent(wanted: LocalNode, transport: Transport, clock: Clock) -> Iterator["LocalAgent"]:
+    """The agent of this machine, not yet started; stopped in the end, with everything that it ran.
+
+    Raises:
+        UsageError: the devices or the runtime that were asked for are not to be had.
+    """
+    from harness.devices.survey import providers_of
+    from harness.nodes.local import LocalHardware
+    from harness.nodes.local_agent import LIMITS_ANNOTATION, LocalAgent, ThreadAside
+
+    with ExitStack() as stack:
+        providers = stack.enter_context(providers_of(wanted.fake or None))
+        hardware = stack.enter_context(LocalHardware(providers))
+        for vendor, why in hardware.missing.items():
+            log.info("devices absent vendor=%s why=%s", vendor, why)
+        aside = ThreadAside()
+        stack.callback(aside.close)
+        root = _pods_folder()
+        stack.callback(shutil.rmtree, root, ignore_errors=True)
+        runtime, limits = _runtime(wanted, clock, root, hardware)
+        agent = LocalAgent(
+            transport, clock, node_name(), hardware, runtime, aside=aside, annotations={LIMITS_ANNOTATION: limits}
+        )
+        stack.callback(agent.stop)
+        yield agent
+
+
+def node_name() -> str:
+    """This machine's name, as a node may be called."""
+    return _NOT_IN_NAMES.sub("-", platform.node().lower()).strip("-") or "this-machine"
+
+
+def _runtime(wanted: LocalNode, clock: Clock, root: Path, hardware: "LocalHardware") -> tuple["Runtime", str]:
+    """The runtime, and in words how it enforces limits."""
+    if wanted.runtime == "docker":
+        from harness.nodes.runtimes.docker import DockerRuntime
+
+        return DockerRuntime(clock, devices=not wanted.fake), "docker"
+    from harness.nodes.runtimes.process import ProcessRuntime
+
+    # The cards of a simulated machine are none that a library could open, so processes are told of none.
+    runtime = ProcessRuntime(clock, root, cards=tuple if wanted.fake else hardware.devices)
+    return runtime, runtime.limits
+
+
+def _pods_folder() -> Path:
+    """A folder for pods, named after this process, after those of processes that are gone have been cleared away."""
+    from harness.nodes.runtimes import cgroups
+    from harness.nodes.runtimes.kept import STATUS, end_leftovers, read_status
+
+    parent = state_folder().parent / "pods"
+    parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for folder in parent.iterdir():
+        pid, _, start = folder.name.partition("-")
+        if pid.isdigit() and start.isdigit() and started_at(int(pid)) != int(start):
+            # By pod, container and run; deeper down are the containers' own files.
+            for status in (*folder.glob(f"*/*/*/{STATUS}"), *folder.glob(f"*/*/*/exec-*/{STATUS}")):
+                end_leftovers(read_status(status))
+            cgroups.find(cgroups.name_for(folder)).clear()
+            shutil.rmtree(folder, ignore_errors=True)
+    return parent / f"{os.getpid()}-{started_at(os.getpid())}"

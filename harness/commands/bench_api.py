@@ -1,0 +1,64 @@
+"""`seatrial bench api`: what the API server does in a second, and what an object costs it."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter, validators
+
+from harness.bench.api import OPERATIONS, ApiSize, bench_api
+
+Positive = Annotated[int, Parameter(validator=validators.Number(gte=1))]
+NotNegative = Annotated[int, Parameter(validator=validators.Number(gte=0))]
+
+
+def api(
+    *,
+    seconds: Annotated[float, Parameter(validator=validators.Number(gt=0))] = 5.0,
+    pods: NotNegative = 100_000,
+    nodes: NotNegative = 10_000,
+    watchers: Positive = 100,
+    repeat: Positive = 3,
+    connections: Positive = 16,
+    compare_kubeconfig: Path | None = None,
+    json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> None:
+    """Create, get, list and patch pods of 1 kB by raw HTTPS; count what watchers and stored pods cost.
+
+    Args:
+        seconds: How long each kind of request is repeated.
+        pods: How many pods the server must hold for `bytes_per_pod`; 0 leaves that out.
+        nodes: How many nodes it must hold beside them.
+        watchers: How many watchers are compared with one.
+        repeat: How often; figures are medians with the lowest and the highest.
+        connections: Over how many connections, each with one request under way.
+        compare_kubeconfig: Run the same against this API server instead of the embedded one.
+        json_: Print figures as JSON.
+    """
+    size = ApiSize(seconds, pods, nodes, watchers, repeat, connections)
+    figures = bench_api(size, compare_kubeconfig, lambda text: print(text, file=sys.stderr))
+    if json_:
+        print(json.dumps(figures, indent=2))
+    else:
+        _print(figures)
+
+
+def _print(figures: dict[str, Any]) -> None:
+    for name in OPERATIONS:
+        rate, cost = figures[f"{name}_per_second"], figures["server_us"].get(name)
+        what = f"lists of {figures['list_of']}" if name == "lists" else name
+        kernel = figures["server_us_in_kernel"].get(name)
+        spent = f", {cost['median']} us of the server each ({kernel} in the kernel)" if cost else ""
+        print(f"{what:14} {rate['median']:>9,.0f}/s (lowest {rate['low']:,.0f}, highest {rate['high']:,.0f}){spent}")
+    ratio = figures["fanout_cost_ratio"]
+    print(f"{figures['watchers']} watchers cost {ratio['median']} times one ({ratio['low']} to {ratio['high']})")
+    if "bytes_per_pod" in figures:
+        print(
+            f"a pod costs {figures['bytes_per_pod']:,} bytes;"
+            f" {figures['pods']:,} pods and {figures['nodes']:,} nodes {figures['resident_mib']:,} MiB"
+        )
+    for name, why in (("client_was_the_limit_of", "the client was the limit of"),
+                      ("machine_was_shared_during", "other programs used the machine during")):  # fmt: skip
+        if figures[name]:
+            print(f"note: {why} {', '.join(figures[name])}")

@@ -1,0 +1,70 @@
+"""The manifests of the chart hami-daemon without Helm, for clusters and machines that have none.
+
+The chart keeps to a part of Helm's language that a few lines can follow: `{{ .Values.a.b }}`,
+`{{ .Release.Namespace }}` and `{{- if .Values.a }}` around a whole file. Anything else is refused, so that both ways
+mean the same.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.errors import UsageError
+
+CHART = Path(__file__).parent / "chart"
+Manifest = dict[str, Any]
+
+_WHOLE = re.compile(r"\A\{\{- if (\.[\w.]+) \}\}\n(.*)\{\{- end \}\}\n?\Z", re.DOTALL)
+_NAME = re.compile(r"\{\{ (\.[\w.]+) \}\}")
+
+
+def manifests(namespace: str, values: Mapping[str, Any] | None = None, chart: Path = CHART) -> list[Manifest]:
+    """Every object of the chart; `values` go over the chart's own, as in Helm.
+
+    Raises:
+        UsageError: a value that the chart does not know, or a template beyond what is followed here.
+    """
+    own = yaml.safe_load((chart / "values.yaml").read_text())
+    known = {"Values": _over(own, values or {}, "values"), "Release": {"Namespace": namespace}}
+    found: list[Manifest] = []
+    for path in sorted((chart / "templates").glob("*.yaml")):
+        found += [one for one in yaml.safe_load_all(_rendered(path, known)) if one]
+    return found
+
+
+def _rendered(path: Path, known: Mapping[str, Any]) -> str:
+    text = path.read_text()
+    whole = _WHOLE.match(text)
+    if whole is not None:
+        if not _value(path, whole[1], known):
+            return ""
+        text = whole[2]
+    text = _NAME.sub(lambda match: str(_value(path, match[1], known)), text)
+    if "{{" in text:
+        line = next(one for one in text.splitlines() if "{{" in one)
+        raise UsageError(f"chart {path}: expected only names and one `if` around the file, found {line.strip()!r}")
+    return text
+
+
+def _value(path: Path, name: str, known: Mapping[str, Any]) -> Any:
+    value: Any = known
+    for part in name.strip(".").split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            raise UsageError(f"chart {path}: expected a known name, found {name!r}")
+        value = value[part]
+    return value
+
+
+def _over(own: Mapping[str, Any], given: Mapping[str, Any], where: str) -> dict[str, Any]:
+    for name in given:
+        if name not in own:
+            raise UsageError(f"{where}: expected one of {', '.join(own)}, found {name!r}")
+    return {
+        name: _over(value, given.get(name, {}), f"{where}.{name}")
+        if isinstance(value, dict)
+        else given.get(name, value)
+        for name, value in own.items()
+    }

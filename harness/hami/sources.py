@@ -1,0 +1,57 @@
+"""Where the monitor gets names and cards from: pods of a node through the API, cards through NVIDIA's library."""
+
+from collections.abc import Callable, Mapping
+from urllib.parse import quote
+
+import msgspec
+
+from harness.devices.nvidia import NvidiaProvider
+from harness.devices.provider import ProviderError
+from harness.errors import ApiRefused
+from harness.hami.monitor import HostCard, Owner
+from scheduler.api.transport import Request, Response
+from scheduler.api.wire import Wire
+
+
+class _Meta(Wire, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+
+
+class _Pod(Wire, frozen=True):
+    metadata: _Meta = _Meta()
+
+
+class _Pods(Wire, frozen=True):
+    items: tuple[_Pod, ...] = ()
+
+
+_decode = msgspec.json.Decoder(_Pods).decode
+
+
+def pods_of_node(call: Callable[[Request], Response], node: str) -> Mapping[str, Owner]:
+    """The pods bound to a node, by uid.
+
+    Raises:
+        ApiRefused: the API server does not tell.
+        ClusterError: it does not answer.
+    """
+    response = call(Request("GET", f"/api/v1/pods?fieldSelector={quote(f'spec.nodeName={node}', safe='')}"))
+    if not response.ok:
+        text = response.body.decode(errors="replace")[:200]
+        raise ApiRefused(f"list pods of node {node!r}", code=response.code, reason="", message=text)
+    metas = [one.metadata for one in _decode(response.body).items]
+    return {one.uid: Owner(one.namespace, one.name) for one in metas}
+
+
+def nvidia_cards(provider: NvidiaProvider) -> tuple[HostCard, ...]:
+    """The cards of an open provider; one that does not answer is left out, as one that has no figures."""
+    found = []
+    for device in provider.devices():
+        try:
+            usage = provider.usage(device.uuid)
+        except ProviderError:
+            continue
+        found.append(HostCard(device.index, device.uuid, usage.memory, usage.core))
+    return tuple(found)

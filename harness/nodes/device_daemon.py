@@ -1,0 +1,141 @@
+"""koord-device-daemon: what it finds of NPUs and MLUs, as the file that koordlet reads.
+
+An array of JSON objects, replaced as a whole, written anew every quarter of an hour, and gone with the daemon unless it
+ran once. Simulated nodes build their Device object from the same devices directly (`harness.nodes.devices`); the file
+is for a real koordlet beside the fakes, or for a real daemon's file to be compared with.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.devices.provider import Device, Link
+from harness.nodes.devices import DAEMON_VENDORS, UNIT, device_id
+from scheduler.api import device as words
+from scheduler.api.clock import Clock, Timer
+from scheduler.api.quantity import text
+from scheduler.api.wire import to_json
+
+Info = dict[str, Any]
+Look = Callable[[], tuple[Sequence[Device], Sequence[Link]]]
+
+PERIOD = 900.0  # seconds
+INFOS_FILE = Path("/var/run/koordlet/xpu-device-infos/ic-device")
+
+
+def device_infos(devices: Sequence[Device], links: Sequence[Link] = ()) -> list[Info]:
+    """One entry for each NPU and MLU, by minor; other devices are none of the daemon's business."""
+    own = sorted((one for one in devices if one.vendor in DAEMON_VENDORS), key=lambda one: one.minor)
+    return [_info(one, _peers(one, own, links)) for one in own]
+
+
+def infos_json(devices: Sequence[Device], links: Sequence[Link] = ()) -> bytes:
+    """The file's content."""
+    return to_json(device_infos(devices, links))
+
+
+class DeviceDaemon:
+    """Keeps the file as the devices are."""
+
+    def __init__(
+        self,
+        path: Path,
+        clock: Clock,
+        look: Callable[[], tuple[Sequence[Device], Sequence[Link]]],
+        *,
+        once: bool = False,
+    ) -> None:
+        """`look` finds devices and links anew; `once` writes a single time and leaves the file when it stops."""
+        self._path, self._clock, self._look, self._once = path, clock, look, once
+        self._timer: Timer | None = None
+
+    def start(self) -> None:
+        """Write now, and from then on every period.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        self._turn()
+
+    def reload(self) -> None:
+        """Write now, as after SIGHUP; the next period counts from here."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._turn()
+
+    def stop(self) -> None:
+        """End it; stopping twice is fine."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._once:
+            self._path.unlink(missing_ok=True)
+
+    def _turn(self) -> None:
+        devices, links = self._look()
+        replace_file(self._path, infos_json(devices, links))
+        self._timer = None if self._once else self._clock.call_later(PERIOD, self._turn)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Readers find the old content or the new one, never a part; readable by everybody.
+
+    Raises:
+        OSError: it cannot be written; nothing is left beside the old file.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(content)
+        beside.chmod(0o644)
+        beside.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise
+
+
+def _info(device: Device, peers: Sequence[int]) -> Info:
+    node = str(device.numa if device.numa is not None else -1)
+    topology: Info = {"socketID": "-1", "nodeID": node, "pcieID": device.pcie_root, "busID": device.bus_id}
+    if device.vendor == "huawei":
+        topology["mustHonorPartition"] = False
+        topology["p2pLinks"] = [{"peerMinor": ",".join(map(str, peers)), "type": "HCCS"}] if peers else []
+    well = device.health.ok
+    return {
+        "vendor": device.vendor,
+        "model": device.label,
+        "uuid": device_id(device),
+        "minor": str(device.minor),
+        "resources": {name: text(name, value) for name, value in _resources(device).items()},
+        "topology": topology,
+        "status": {
+            "healthy": well,
+            "errCode": "" if well else device.health.code,
+            "errMessage": "" if well else device.health.message,
+        },
+    }
+
+
+def _resources(device: Device) -> dict[str, int]:
+    if device.vendor == "huawei":
+        return {
+            words.GPU_MEMORY: device.memory,
+            words.NPU_CORE: device.ai_cores,
+            words.NPU_CPU: device.ai_cpus,
+            words.NPU_DVPP: UNIT,
+        }
+    return {words.GPU_MEMORY: device.memory, words.GPU_CORE: UNIT}
+
+
+def _peers(device: Device, devices: Sequence[Device], links: Sequence[Link]) -> list[int]:
+    minors = {one.uuid: one.minor for one in devices}
+    found = set()
+    for link in links:
+        if link.kind == "hccs" and link.up and device.uuid in {link.a, link.b}:
+            other = link.b if link.a == device.uuid else link.a
+            if other in minors:
+                found.add(minors[other])
+    return sorted(found)

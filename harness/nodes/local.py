@@ -1,0 +1,168 @@
+"""This very machine as a node: what the vendors' libraries say of its devices, and the kernel of the rest.
+
+Providers block while a driver thinks, so `look` and `usage` are made to be called beside the event loop; everything
+else answers from what was seen last.
+"""
+
+import logging
+import os
+import platform
+import socket
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+from harness.devices.provider import Device, DeviceProvider, Driver, Link, ProviderError, Usage
+from harness.errors import DeviceError
+
+log = logging.getLogger(__name__)
+
+MOST_PODS = 110  # kubelet's own default
+LOOK_EVERY = 0.5  # seconds; a device that fails is seen within a second
+_ALL_EVERY = 60  # looks until everything is read again; between them only health is asked
+_NOWHERE = "192.0.2.1"  # an address for documentation: nothing is sent there
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+@dataclass(frozen=True, slots=True)
+class LocalMachine:
+    """Threads, bytes, pods."""
+
+    cpu: int
+    memory: int
+    pods: int = MOST_PODS
+    server: str = ""
+
+
+def this_machine(proc: Path = Path("/proc")) -> LocalMachine:
+    """The threads this process may use and the machine's memory.
+
+    Raises:
+        DeviceError: the kernel does not say how much memory there is.
+    """
+    try:
+        lines = (proc / "meminfo").read_text(encoding="ascii").splitlines()
+        total = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemTotal:"))
+    except (OSError, StopIteration, ValueError, IndexError) as error:
+        raise DeviceError(f"{proc / 'meminfo'}: expected a line `MemTotal: N kB`: {error}") from error
+    return LocalMachine(len(os.sched_getaffinity(0)), total)
+
+
+def address() -> str:
+    """The address that this machine speaks from; the loopback one where it has no route."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((_NOWHERE, 9))  # a datagram socket sends nothing for that
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])
+
+
+def facts() -> dict[str, str]:
+    """The fields of `nodeInfo` that only the machine itself knows."""
+    try:
+        system = platform.freedesktop_os_release().get("PRETTY_NAME", "Linux")
+    except OSError:
+        system = "Linux"
+    machine = platform.machine()
+    found = {"kernelVersion": platform.release(), "osImage": system,
+             "architecture": _ARCHITECTURES.get(machine, machine)}  # fmt: skip
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return {**found, "bootID": boot.read_text(encoding="ascii").strip()} if boot.exists() else found
+
+
+class LocalHardware:
+    """The devices behind some providers. Open it before the first look; a context manager does both ends."""
+
+    def __init__(self, providers: Sequence[DeviceProvider], machine: LocalMachine | None = None) -> None:
+        self.machine = machine or this_machine()
+        self.missing: dict[str, str] = {}  # vendor → why there is nothing of it
+        self._all = tuple(providers)
+        self._present: list[DeviceProvider] = []
+        self._stack = ExitStack()
+        self._devices: tuple[Device, ...] = ()
+        self._drivers: dict[str, Driver] = {}
+        self._links: tuple[Link, ...] = ()
+        self._owners: dict[str, DeviceProvider] = {}  # by uuid
+        self._looks = 0
+
+    def __enter__(self) -> Self:
+        for provider in self._all:
+            absent = provider.probe()
+            if absent is not None:
+                self.missing[provider.vendor] = absent.why
+                continue
+            try:
+                self._stack.enter_context(provider)
+            except DeviceError as error:
+                self.missing[provider.vendor] = str(error)
+                continue
+            self._present.append(provider)
+        self._read_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._present.clear()
+        self._stack.close()
+
+    # -- what was seen last -------------------------------------------------------------------------------------------
+
+    def devices(self) -> tuple[Device, ...]:
+        """All devices, cards first, each kind by its minor."""
+        return self._devices
+
+    def driver(self, vendor: str) -> Driver:
+        """Versions of a vendor's driver and library; empty if it did not say."""
+        return self._drivers.get(vendor, Driver("", ""))
+
+    def links(self) -> tuple[Link, ...]:
+        """What joins the cards."""
+        return self._links
+
+    # -- beside the loop ----------------------------------------------------------------------------------------------
+
+    def look(self) -> bool:
+        """Ask for health, and now and then for everything; whether anything is other than before."""
+        before = self._devices
+        self._looks += 1
+        if self._looks % _ALL_EVERY == 0:
+            self._read_all()
+        else:
+            self._devices = tuple(self._asked(one) for one in self._devices)
+        return self._devices != before
+
+    def usage(self) -> dict[str, Usage]:
+        """What the devices are doing, by uuid, without those that do not say."""
+        found: dict[str, Usage] = {}
+        for device in self._devices:
+            try:
+                found[device.uuid] = self._owners[device.uuid].usage(device.uuid)
+            except DeviceError as error:
+                log.info("usage unknown device=%s why=%s", device.uuid, error)
+        return found
+
+    def _asked(self, device: Device) -> Device:
+        try:
+            health = self._owners[device.uuid].health(device.uuid)
+        except DeviceError as error:
+            log.warning("health unknown device=%s why=%s", device.uuid, error)
+            return device
+        return device if health == device.health else replace(device, health=health)
+
+    def _read_all(self) -> None:
+        found: list[Device] = []
+        links: list[Link] = []
+        for provider in self._present:
+            try:
+                own = provider.devices()
+                self._drivers[provider.vendor] = provider.driver()
+                links += provider.links()
+            except ProviderError as error:
+                log.warning("devices unread vendor=%s why=%s", provider.vendor, error)
+                own = tuple(one for one in self._devices if one.vendor == provider.vendor)
+            found += own
+            self._owners.update((one.uuid, provider) for one in own)
+        self._devices = tuple(sorted(found, key=lambda one: (one.kind, one.minor)))
+        self._links = tuple(links)

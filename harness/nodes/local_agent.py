@@ -1,0 +1,171 @@
+"""The agent of this very machine: it registers the node, keeps an eye on its devices, and runs its pods.
+
+One node, one process, one client of the API; against the embedded server or any other. The simulated nodes' agents
+(agent.py) leave it alone, since its Node does not carry their label.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+
+from harness.nodes import local
+from harness.nodes.follow import Follower, HeadMeta
+from harness.nodes.leases import Leases
+from harness.nodes.local import LOOK_EVERY, LocalHardware
+from harness.nodes.node import NodeAgent
+from harness.nodes.runtimes.protocol import Runtime
+from harness.nodes.writer import NODES, PODS, Writer, then
+from scheduler.api.clock import Clock, Timer
+from scheduler.api.core import HOSTNAME_LABEL
+from scheduler.api.transport import Transport
+
+log = logging.getLogger(__name__)
+
+LOCAL_LABEL = "seatrial.dev/local"
+LIMITS_ANNOTATION = "seatrial.dev/limits"
+
+Aside = Callable[[Callable[[], bool], Callable[[bool], None]], None]
+
+
+class LocalAgent:
+    """Start it once the API answers; stop it before the API goes."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        clock: Clock,
+        name: str,
+        hardware: LocalHardware,
+        runtime: Runtime,
+        *,
+        aside: Aside,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        """`aside` runs its first argument where it may block and hands the answer to the second, on the loop."""
+        self.name = name
+        self._clock, self._hardware, self._runtime, self._aside = clock, hardware, runtime, aside
+        self._annotations = dict(annotations or {})
+        self._writer = Writer(transport, clock)
+        self._leases = Leases(self._writer, clock)
+        self._agent: NodeAgent | None = None
+        self._timer: Timer | None = None
+        self._stopped = False
+        self._pods = Follower(
+            transport, clock, PODS, {"fieldSelector": f"spec.nodeName={name}"},
+            on_set=self._pod_set, on_gone=self._pod_gone,
+        )  # fmt: skip
+        self._node = Follower(
+            transport, clock, NODES, {"fieldSelector": f"metadata.name={name}"},
+            on_set=self._node_set, on_gone=self._node_gone,
+        )  # fmt: skip
+
+    def start(self) -> None:
+        """Register the node, or take up the one that is there."""
+        labels = {HOSTNAME_LABEL: self.name, LOCAL_LABEL: "true"}
+        manifest: dict[str, Any] = {
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": self.name, "labels": labels, "annotations": self._annotations},
+        }  # fmt: skip
+        self._writer.create(NODES, manifest, then(self._node.start))
+
+    def stop(self) -> None:
+        """End the pods and let go of everything; the API keeps what was written."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._node.stop()
+        self._pods.stop()
+        self._leases.close()
+        self._writer.close()
+        self._runtime.close()
+
+    def logs(self, namespace: str, pod: str, container: str) -> bytes | None:
+        """What a container has printed; None if it is not here or has not started. No name: the pod's first one."""
+        work = self._agent.work(namespace, pod) if self._agent is not None else None
+        if work is None:
+            return None
+        return self._runtime.logs(work, container or work.pod.spec.containers[0].name)
+
+    async def exec(self, namespace: str, pod: str, container: str, command: list[str]) -> tuple[int, bytes] | None:
+        """Run a command in a container; None if the pod is not here.
+
+        Raises:
+            ClusterError: the container does not run.
+        """
+        work = self._agent.work(namespace, pod) if self._agent is not None else None
+        if work is None:
+            return None
+        return await self._runtime.exec(work, container or work.pod.spec.containers[0].name, command)
+
+    # -- the node -----------------------------------------------------------------------------------------------------
+
+    def _node_set(self, head: HeadMeta, _raw: msgspec.Raw) -> None:
+        if self._agent is not None:
+            return
+        agent = self._agent = NodeAgent(
+            self.name, head.uid, 1, self._hardware,
+            runtime=self._runtime, writer=self._writer, clock=self._clock, address=local.address(), facts=local.facts(),
+        )  # fmt: skip
+        agent.boot({LOCAL_LABEL: "true"}, (), self._booted)
+
+    def _booted(self) -> None:
+        if self._agent is not None and not self._stopped:
+            self._leases.add(self.name, self._agent.uid)
+            self._pods.start()
+            self._look_later()
+
+    def _node_gone(self, head: HeadMeta) -> None:
+        """Somebody deleted the Node: its pods end, as those of a machine that was taken away."""
+        if self._agent is not None and self._agent.uid == head.uid:
+            log.warning("node deleted node=%s", self.name)
+            self._leases.drop(self.name)
+            self._agent.close()
+            self._agent = None
+
+    def _look_later(self) -> None:
+        if not self._stopped:
+            self._timer = self._clock.call_later(LOOK_EVERY, lambda: self._aside(self._hardware.look, self._looked))
+
+    def _looked(self, changed: bool) -> None:
+        if changed and self._agent is not None and not self._stopped:
+            self._agent.refresh()
+        self._look_later()
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def _pod_set(self, head: HeadMeta, raw: msgspec.Raw) -> None:
+        if self._agent is not None:
+            self._agent.pod_set(head.uid, head.deletion_timestamp is not None, raw)
+
+    def _pod_gone(self, head: HeadMeta) -> None:
+        if self._agent is not None:
+            self._agent.pod_gone(head.uid)
+
+
+class ThreadAside:
+    """`Aside` in one thread of its own, so that a driver that hangs stops nothing but its own questions."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1, "devices")
+        self._loop = asyncio.get_running_loop()
+
+    def __call__(self, ask: Callable[[], bool], answer: Callable[[bool], None]) -> None:
+        future = self._loop.run_in_executor(self._pool, ask)
+
+        def answered(done: "asyncio.Future[bool]") -> None:
+            if done.cancelled():
+                return
+            error = done.exception()
+            if error is not None:
+                log.error("devices unread why=%s", error)
+            answer(False if error is not None else done.result())
+
+        future.add_done_callback(answered)
+
+    def close(self) -> None:
+        """Wait for no answer any more."""
+        self._pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,93 @@
+"""What a container runs, worked out once for every runtime that really runs it: words, environment, limits."""
+
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.devices.provider import Device
+from harness.nodes.pods import ContainerPlan, resolve_env
+from harness.nodes.runtimes.protocol import Work
+from scheduler.api.quantity import CPU, MEMORY, QuantityError, amount
+
+_REFERENCE = re.compile(r"\$(?:\$|\(([A-Za-z_.-][A-Za-z0-9_.-]*)\))")
+
+# What each vendor's own libraries read, for processes that no container runtime has put device nodes in front of.
+VISIBLE = {"nvidia": "CUDA_VISIBLE_DEVICES", "huawei": "ASCEND_RT_VISIBLE_DEVICES", "cambricon": "MLU_VISIBLE_DEVICES"}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """None: no limit. CPU in thousandths of a core, memory in bytes."""
+
+    cpu: int | None = None
+    memory: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.cpu is not None or self.memory is not None
+
+
+def environment(work: Work, container: ContainerPlan) -> dict[str, str]:
+    """The container's variables, the grant's included; `$(NAME)` of the pod's own is put in, in the pod's order."""
+    grant = work.grants.get(container.name)
+    resolved = resolve_env(work.pod, container, {}, ip=work.ip)
+    own = {variable.name for variable in container.env}
+    env = {name: value for name, value in resolved.items() if name not in own}
+    for variable in container.env:
+        value = resolved[variable.name]
+        env[variable.name] = value if variable.value_from else expanded(value, env)
+    return {**env, **(grant.env if grant else {})}
+
+
+def expanded(text: str, env: Mapping[str, str]) -> str:
+    """Kubernetes' own substitution: `$(NAME)` if the name is known, `$$` for a dollar; everything else stays."""
+
+    def one(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return "$"
+        return env.get(match[1], match[0])
+
+    return _REFERENCE.sub(one, text)
+
+
+def words(container: ContainerPlan, env: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """`command` and `args` as they are run."""
+    return [expanded(one, env) for one in container.command], [expanded(one, env) for one in container.args]
+
+
+def limits_of(container: ContainerPlan) -> Limits:
+    """What the container may use; an amount that is no quantity counts as none, admission has refused it before."""
+    found: dict[str, int] = {}
+    for name in (CPU, MEMORY):
+        given = container.resources.limits.get(name)
+        if given is not None:
+            try:
+                found[name] = amount(name, given)
+            except QuantityError:
+                continue
+    return Limits(found.get(CPU), found.get(MEMORY))
+
+
+def found_here(program: str, env: Mapping[str, str], folder: str) -> bool:
+    """Whether a program is on this machine, as `exec` would look for it from `folder`."""
+    if "/" in program:
+        return shutil.which(program if program.startswith("/") else f"{folder}/{program}") is not None
+    return shutil.which(program, path=env.get("PATH", "/usr/bin:/bin")) is not None
+
+
+def visible_cards(nodes: Sequence[str], cards: Sequence[Device]) -> dict[str, str]:
+    """What tells a vendor's libraries which cards a process may use: those whose device nodes were granted.
+
+    A vendor whose cards are in the machine and not in the grant gets an empty list, since the process could open them
+    all. NVIDIA's are named by UUID, the only name that does not depend on the order in which somebody counts.
+    """
+    granted = set(nodes)
+    env: dict[str, str] = {}
+    for vendor, variable in VISIBLE.items():
+        own = [one for one in cards if one.vendor == vendor and one.kind == "gpu"]
+        if own:
+            chosen = [one for one in own if granted.intersection(one.nodes)]
+            env[variable] = ",".join(one.uuid if vendor == "nvidia" else str(one.index) for one in chosen)
+    if env.get(VISIBLE["nvidia"]):
+        env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    return env

@@ -1,0 +1,455 @@
+"""Pods as Docker containers, through the engine's own API.
+
+Docker's restart policies are not used: when a container is started again is kubelet's rule (lifecycle.py). Containers
+share the machine's network, so that a pod's address is the node's. What is ours carries labels. Docker does not end
+containers with their agent, so a small process of ours waits for the agent's end and removes them then; should that one
+be killed too, the next agent to start removes what the dead have left.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import docker
+import msgspec
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+
+from harness.errors import ClusterError
+from harness.nodes.runtimes.commands import environment, limits_of, words
+from harness.nodes.runtimes.lifecycle import NO_IMAGE, NOT_CREATED, Blocked, LifecycleRuntime, RealContainer, RealPod
+from harness.nodes.runtimes.protocol import ContainerState, Report, Work
+from harness.nodes.runtimes.simulated import Stages
+from harness.processes import started_at
+from scheduler.api.clock import Clock, Timer, from_rfc3339
+
+log = logging.getLogger(__name__)
+
+OWNER, UID, CONTAINER, COUNT = (f"seatrial.dev/{one}" for one in ("owner", "pod-uid", "container", "restarts"))
+DEFAULT_URL = "unix:///var/run/docker.sock"
+POLL = 0.2  # seconds between two looks at what runs
+ANSWER_WITHIN = 60  # seconds that the engine may take over one request
+_RUNTIMES = {"NVIDIA_VISIBLE_DEVICES": "nvidia", "ASCEND_VISIBLE_DEVICES": "ascend"}  # the vendors' own, where they are
+_GONE = {404, 409}  # 409: its removal is in progress
+_SET_BY_IMAGE = ("PATH", "HOSTNAME")
+
+
+class DockerStatus(msgspec.Struct, frozen=True):
+    """How far a run is; see `RunStatus`."""
+
+    started: float = 0.0
+    running: bool = False
+    finished: float | None = None
+    code: int | None = None
+    error: str = ""
+    oom: bool = False
+
+
+class DockerRun:
+    """One container of the engine's. It is created and started beside the loop; `runtime` looks after it then."""
+
+    def __init__(self, runtime: "DockerRuntime", changed: Callable[[], object], id_: str = "") -> None:
+        self.id = id_
+        self.gone = False
+        self.blocked: Blocked | None = None
+        self.status = DockerStatus()
+        self._runtime, self._changed = runtime, changed
+        self._stop_asked: float | None = None
+        self._timer: Timer | None = None
+
+    def stop(self, grace: float) -> None:
+        """SIGTERM, and SIGKILL after `grace` seconds."""
+        self._stop_asked = grace if self._stop_asked is None else min(grace, self._stop_asked)
+        if not self.id:
+            return  # it is just being created; `created` comes back to this
+        if self._timer is not None:
+            self._timer.cancel()
+        if grace > 0:
+            self._runtime.send(self.id, signal.SIGTERM)
+            self._timer = self._runtime.clock.call_later(grace, lambda: self._runtime.send(self.id, signal.SIGKILL))
+        else:
+            self._runtime.send(self.id, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Nothing more is said; the runtime removes all containers at once."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.gone = True
+
+    def created(self, answer: str | Blocked) -> None:
+        """The engine has created and started the container, or has not."""
+        if self.gone:
+            return  # closed meanwhile
+        if isinstance(answer, Blocked):
+            self.gone, self.blocked = True, answer
+            self._changed()
+            return
+        self.id = answer
+        self._runtime.watch(self)
+        if self._stop_asked is not None:
+            self.stop(self._stop_asked)
+
+    def seen(self, state: dict[str, Any] | None) -> None:
+        """What the engine says of the container now; None if it has been removed behind our back."""
+        if self.gone:
+            return
+        before = self.status
+        if state is None:
+            self.status = DockerStatus(before.started, running=False, finished=self._runtime.clock.now(), code=137)
+        elif state["Status"] in {"exited", "dead"}:
+            self.status = DockerStatus(
+                _moment(state["StartedAt"]), running=False, finished=_moment(state["FinishedAt"]),
+                code=int(state["ExitCode"]), error=state.get("Error", ""), oom=bool(state.get("OOMKilled")),
+            )  # fmt: skip
+        elif state["Status"] == "running":
+            self.status = DockerStatus(_moment(state["StartedAt"]), running=True)
+        if self.status.finished is not None:
+            self.gone = True
+            if self._timer is not None:
+                self._timer.cancel()
+        if self.status != before:
+            self._changed()
+
+
+class DockerRuntime(LifecycleRuntime):
+    """Starting, stopping and looking happen in a pool of threads; `logs` and `resume` ask the engine where they are."""
+
+    name = "docker"
+
+    def __init__(
+        self, clock: Clock, *, url: str = "", owner: str = "", devices: bool = True, stages: Stages | None = None
+    ) -> None:
+        """
+        Args:
+            clock: Real time, over the loop that everything here runs on.
+            url: The engine; where `docker` would find it if empty.
+            owner: Whose containers these are. A name makes them outlive the agent, for a successor of that name;
+                empty means this process, and they are cleared away once it is gone.
+            devices: Whether granted device nodes are those of this machine; simulated ones are not there.
+            stages: The pauses between restarts.
+
+        Raises:
+            ClusterError: no engine answers.
+        """
+        super().__init__(clock, stages)
+        self.clock = clock
+        self._owner = owner or f"{os.getpid()}-{started_at(os.getpid())}"
+        self._devices = devices
+        self._loop = asyncio.get_running_loop()
+        self._pool = ThreadPoolExecutor(8, "docker")
+        self._runs: dict[str, DockerRun] = {}  # by container id
+        self._timer: Timer | None = None
+        try:
+            self._client = _client(url)
+            self.version = str(self._client.version()["Version"])
+            self._known_runtimes = set(self._client.info().get("Runtimes") or ())
+            self._clear_leftovers()
+            self._sweeper = _sweeper(url, self._owner) if not owner else None
+        except DockerException as error:
+            raise ClusterError(f"no Docker engine answers: {error}") from error
+
+    # -- Runtime ------------------------------------------------------------------------------------------------------
+
+    def resume(self, work: Work, states: tuple[ContainerState, ...], report: Report) -> bool:
+        try:
+            found = self._client.api.containers(
+                all=True, filters={"label": [f"{OWNER}={self._owner}", f"{UID}={work.uid}"]}
+            )
+        except DockerException as error:
+            log.warning("resume failed pod=%s why=%s", work.pod.key, error)
+            return False
+        if not found:
+            return False
+        pod = self._pods[work.uid] = RealPod(work, report)
+        known = {one.name: one for one in states}
+        for row in sorted(found, key=lambda each: int(each["Labels"][COUNT])):
+            one = next((each for each in pod.every if each.plan.name == row["Labels"][CONTAINER]), None)
+            if one is not None:
+                one.state = replace(known.get(one.plan.name, one.state), restarts=int(row["Labels"][COUNT]))
+                one.run = DockerRun(self, partial(self._changed, pod, one), row["Id"])
+        self._runs.update({one.run.id: one.run for one in pod.every if isinstance(one.run, DockerRun)})
+        self._clock.call_soon(self._look)
+        return True
+
+    def logs(self, work: Work, container: str) -> bytes | None:
+        found = self._found(work, container)
+        run = found[1].run if found else None
+        if not isinstance(run, DockerRun) or not run.id:
+            return None
+        try:
+            return bytes(self._client.api.logs(run.id, stdout=True, stderr=True))
+        except DockerException:
+            return None
+
+    async def exec(self, work: Work, container: str, command: Sequence[str]) -> tuple[int, bytes]:
+        found = self._found(work, container)
+        run = found[1].run if found else None
+        if not isinstance(run, DockerRun) or not run.status.running:
+            raise ClusterError(f"container {container!r} of pod {work.pod.key} is not running")
+
+        def ask() -> tuple[int, bytes]:
+            made = self._client.api.exec_create(run.id, list(command))
+            output = self._client.api.exec_start(made["Id"])
+            return int(self._client.api.exec_inspect(made["Id"])["ExitCode"]), bytes(output)
+
+        try:
+            return await self._loop.run_in_executor(self._pool, ask)
+        except DockerException as error:
+            raise ClusterError(f"container {container!r} of pod {work.pod.key}: {error}") from error
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        super().close()
+        self._runs.clear()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        remove_all(self._client, self._owner)
+        self._client.close()
+        if self._sweeper is not None:
+            self._sweeper.communicate()  # it sees its input close, finds nothing left, and ends
+
+    # -- for runs -----------------------------------------------------------------------------------------------------
+
+    def send(self, id_: str, number: signal.Signals) -> None:
+        """Send a signal to a container's first process; to none if it has ended."""
+
+        def ask() -> None:
+            with contextlib.suppress(APIError):
+                self._client.api.kill(id_, number.value)
+
+        self._loop.run_in_executor(self._pool, ask)
+
+    def watch(self, run: DockerRun) -> None:
+        """Look after a container from now on."""
+        self._runs[run.id] = run
+        self._look_soon(0.0)
+
+    # -- a run --------------------------------------------------------------------------------------------------------
+
+    def _begin(self, pod: RealPod, one: RealContainer, changed: Callable[[], object]) -> DockerRun:
+        run = DockerRun(self, changed)
+        old = one.run.id if isinstance(one.run, DockerRun) else ""
+        asked = self._asked(pod, one)
+
+        def ask() -> str | Blocked:
+            if old:
+                _remove(self._client, old)
+            return self._create(one.plan.image, asked)
+
+        def answered(done: "asyncio.Future[str | Blocked]") -> None:
+            if not done.cancelled():
+                error = done.exception()
+                run.created(Blocked(NOT_CREATED, str(error)) if error is not None else done.result())
+
+        self._loop.run_in_executor(self._pool, ask).add_done_callback(answered)
+        return run
+
+    def _create(self, image: str, asked: dict[str, Any]) -> str | Blocked:
+        """Get the image if it is not here, create the container and start it; beside the loop."""
+        try:
+            try:
+                self._client.images.get(image)
+            except ImageNotFound:
+                self._client.images.pull(image)
+        except DockerException as error:
+            return Blocked(NO_IMAGE, f"image {image!r}: {_said(error)}")
+        try:
+            _remove(self._client, asked["name"])
+            made = self._client.containers.create(image, **asked)
+        except DockerException as error:
+            return Blocked(NOT_CREATED, _said(error))
+        try:
+            made.start()
+        except DockerException as error:
+            _remove(self._client, str(made.id))
+            return Blocked("RunContainerError", _said(error))
+        return str(made.id)
+
+    def _asked(self, pod: RealPod, one: RealContainer) -> dict[str, Any]:
+        """The container as the engine is asked for it."""
+        plan = one.plan
+        env = environment(pod.work, plan)
+        own = {variable.name for variable in plan.env}
+        command, args = words(plan, env)
+        grant = pod.work.grants.get(plan.name)
+        limits = limits_of(plan)
+        asked: dict[str, Any] = {
+            "name": f"seatrial-{pod.work.uid}-{plan.name}-{one.state.restarts}",
+            "labels": {OWNER: self._owner, UID: pod.work.uid, CONTAINER: plan.name, COUNT: str(one.state.restarts)},
+            "environment": {key: value for key, value in env.items() if key in own or key not in _SET_BY_IMAGE},
+            "network_mode": "host",
+        }
+        if command:
+            asked["entrypoint"] = command
+        if args:
+            asked["command"] = args
+        if plan.working_dir:
+            asked["working_dir"] = plan.working_dir
+        if limits.memory is not None:
+            asked["mem_limit"] = asked["memswap_limit"] = limits.memory
+        if limits.cpu is not None:
+            asked["nano_cpus"] = limits.cpu * 1_000_000
+        if grant is not None and self._devices:
+            asked["devices"] = [f"{node}:{node}:rwm" for node in grant.nodes if Path(node).exists()]
+            asked["runtime"] = next(
+                (name for key, name in _RUNTIMES.items() if key in grant.env and name in self._known_runtimes), None
+            )
+        if grant is not None:
+            asked["volumes"] = {
+                mount.host: {"bind": mount.container, "mode": "ro" if mount.read_only else "rw"}
+                for mount in grant.mounts
+                if Path(mount.host).exists()
+            }
+        return asked
+
+    def _id(self, pod: RealPod, one: RealContainer) -> str:  # noqa: ARG002 the engine's own name says it all
+        return f"docker://{one.run.id}" if isinstance(one.run, DockerRun) else ""
+
+    def _over(self, pod: RealPod, one: RealContainer) -> None:
+        run = one.run
+        if isinstance(run, DockerRun) and pod.stopping and run.id:
+            self._runs.pop(run.id, None)
+            self._loop.run_in_executor(self._pool, _remove, self._client, run.id)
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    def _look_soon(self, delay: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._clock.call_later(delay, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        wanted = [run.id for run in self._runs.values() if not run.gone]
+        if wanted:
+            self._loop.run_in_executor(self._pool, self._states, wanted).add_done_callback(self._looked)
+
+    def _states(self, wanted: list[str]) -> dict[str, dict[str, Any] | None]:
+        """What the engine says of these containers; one that it does not know is None. Beside the loop."""
+        listed = self._client.api.containers(all=True, filters={"label": f"{OWNER}={self._owner}"})
+        found: dict[str, dict[str, Any] | None] = {}
+        there = {row["Id"]: row["State"] for row in listed}
+        for id_ in wanted:
+            run = self._runs.get(id_)
+            if run is not None and run.status.running and there.get(id_) == "running":
+                continue  # as before
+            try:
+                found[id_] = self._client.api.inspect_container(id_)["State"]
+            except NotFound:
+                found[id_] = None
+        return found
+
+    def _looked(self, done: "asyncio.Future[dict[str, dict[str, Any] | None]]") -> None:
+        if done.cancelled() or self._loop.is_closed():
+            return
+        error = done.exception()
+        if error is not None:
+            log.warning("engine silent why=%s", error)
+        else:
+            for id_, state in done.result().items():
+                run = self._runs.get(id_)
+                if run is not None:
+                    run.seen(state)
+                    if run.gone:
+                        self._runs.pop(id_, None)
+        if self._runs:
+            self._look_soon(POLL)
+
+    # -- clearing -----------------------------------------------------------------------------------------------------
+
+    def _clear_leftovers(self) -> None:
+        """Remove the containers of processes that are gone."""
+        for row in self._client.api.containers(all=True, filters={"label": OWNER}):
+            pid, _, start = row["Labels"][OWNER].partition("-")
+            if pid.isdigit() and start.isdigit() and started_at(int(pid)) != int(start):
+                log.info("leftover removed container=%s", row["Id"])
+                _remove(self._client, row["Id"])
+
+
+def remove_all(client: docker.DockerClient, owner: str) -> None:
+    """Remove every container of an owner, whatever it does."""
+    try:
+        for row in client.api.containers(all=True, filters={"label": f"{OWNER}={owner}"}):
+            _remove(client, row["Id"])
+    except DockerException as error:
+        log.warning("containers left owner=%s why=%s", owner, error)
+
+
+def sweep(url: str, owner: str) -> None:
+    """Wait until whoever started us is gone, and remove its containers."""
+    sys.stdin.buffer.read()  # nothing is ever written: it ends when the other end is closed, by whatever death
+    client = _client(url)
+    try:
+        remove_all(client, owner)
+    finally:
+        client.close()
+
+
+def _sweeper(url: str, owner: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(  # noqa: S603 our own interpreter
+        [sys.executable, "-m", __name__, url, owner],
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+
+
+def unreachable(url: str = "") -> str | None:
+    """Why no Docker engine can be used, in a sentence; None if one can."""
+    try:
+        client = _client(url)
+        try:
+            client.ping()
+        finally:
+            client.close()
+    except DockerException as error:
+        return f"no Docker engine answers ({_said(error)}); start one, or set DOCKER_HOST"
+    return None
+
+
+def _client(url: str) -> docker.DockerClient:
+    """
+    Raises:
+        DockerException: no engine answers.
+    """
+    url = url or os.environ.get("DOCKER_HOST", DEFAULT_URL)
+    if url.startswith("unix://"):
+        # The library loses its socket when nobody listens, so it is only asked where somebody does.
+        with socket.socket(socket.AF_UNIX) as probe:
+            try:
+                probe.connect(url.removeprefix("unix://"))
+            except OSError as error:
+                raise DockerException(f"{url}: {error.strerror}") from error
+        return docker.DockerClient(base_url=url, timeout=ANSWER_WITHIN)
+    return docker.from_env(timeout=ANSWER_WITHIN, environment={**os.environ, "DOCKER_HOST": url})
+
+
+def _remove(client: docker.DockerClient, id_: str) -> None:
+    """Remove a container, whatever it does; fine if it is gone or going."""
+    try:
+        client.api.remove_container(id_, force=True, v=True)
+    except APIError as error:
+        if error.status_code not in _GONE:
+            log.warning("container left id=%s why=%s", id_, error)
+
+
+def _said(error: DockerException) -> str:
+    return str(getattr(error, "explanation", "") or error)
+
+
+def _moment(text: str) -> float:
+    """The engine writes nanoseconds, which Python does not read; year 1 stands for never."""
+    whole, _, rest = text.rstrip("Z").partition(".")
+    return 0.0 if whole.startswith("0001-") else from_rfc3339(f"{whole}Z") + float(f"0.{rest[:6] or 0}")
+
+
+if __name__ == "__main__":
+    sweep(sys.argv[1], sys.argv[2])

@@ -1,0 +1,301 @@
+"""A pod's way from its first init container to its end, for every runtime whose containers really run.
+
+A runtime says how one run of one container is begun; when the next one is begun, what is reported, what a restart
+waits for and when a pod is over is decided here, by kubelet's rules.
+"""
+
+import logging
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from harness.nodes.pods import ContainerPlan
+from harness.nodes.runtimes import restarts
+from harness.nodes.runtimes.protocol import ContainerState, Report, Runtime, Work
+from harness.nodes.runtimes.simulated import KILLED, Stages, load_stages
+from scheduler.api.clock import Clock, Timer
+
+log = logging.getLogger(__name__)
+
+CANNOT_START = 128  # the exit code of what did not begin
+NO_IMAGE, NOT_CREATED = "ErrImagePull", "CreateContainerError"
+
+
+class RunStatus(Protocol):
+    """How far a run is. Moments in seconds since 1970."""
+
+    @property
+    def started(self) -> float: ...
+    @property
+    def running(self) -> bool: ...
+    @property
+    def finished(self) -> float | None: ...
+    @property
+    def code(self) -> int | None: ...
+    @property
+    def error(self) -> str: ...
+    @property
+    def oom(self) -> bool: ...
+
+
+class Run(Protocol):
+    """One run of one container. Whoever began it is told whenever `status` has changed, at last with `gone` set."""
+
+    @property
+    def gone(self) -> bool: ...
+    @property
+    def status(self) -> RunStatus: ...
+    @property
+    def blocked(self) -> "Blocked | None": ...
+    def stop(self, grace: float) -> None: ...
+    def close(self) -> None: ...
+
+
+class Blocked(Exception):
+    """A run cannot even begin; reason and message are what the container's status shows while it waits."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        self.reason, self.message = reason, message
+        super().__init__(f"{reason}: {message}")
+
+
+class RealContainer:
+    """One container of a pod, over all its runs."""
+
+    __slots__ = ("groups", "init", "plan", "pulls", "run", "side", "state", "timer")
+
+    def __init__(self, plan: ContainerPlan, *, init: bool = False) -> None:
+        self.plan = plan
+        self.init = init
+        self.state = ContainerState(plan.name, reason="ContainerCreating")
+        self.run: Run | None = None
+        self.side: list[Run] = []  # commands that were run inside it
+        self.timer: Timer | None = None
+        self.groups: tuple[Path, ...] = ()  # control groups of the run
+        self.pulls = 0  # attempts in a row that could not begin
+
+    @property
+    def lives(self) -> bool:
+        return self.run is not None and not self.run.gone
+
+
+class RealPod:
+    """A pod that was started. Init containers are run first, one after the other."""
+
+    def __init__(self, work: Work, report: Report) -> None:
+        self.work, self.report = work, report
+        self.containers = [RealContainer(one) for one in work.pod.spec.containers]
+        self.inits = [RealContainer(one, init=True) for one in work.pod.spec.init_containers]
+        self.timer: Timer | None = None
+        self.done: list[Callable[[], None]] = []
+        self.stopping = False
+
+    @property
+    def every(self) -> list[RealContainer]:
+        return [*self.inits, *self.containers]
+
+    @property
+    def lives(self) -> bool:
+        return any(one.lives or any(not side.gone for side in one.side) for one in self.every)
+
+    def tell(self) -> None:
+        if not self.stopping:
+            self.report(tuple(one.state for one in self.containers))
+
+    def cancel(self) -> None:
+        for timer in (self.timer, *(one.timer for one in self.every)):
+            if timer is not None:
+                timer.cancel()
+
+
+class LifecycleRuntime(Runtime):
+    """Runs on an event loop: the clock is a WallClock, and everything here is called from the loop."""
+
+    def __init__(self, clock: Clock, stages: Stages | None = None) -> None:
+        self._clock = clock
+        self._stages = stages or load_stages()
+        self._pods: dict[str, RealPod] = {}
+
+    # -- what a runtime adds ------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _begin(self, pod: RealPod, one: RealContainer, changed: Callable[[], object]) -> Run:
+        """Begin a run; `changed` is to be called on the loop whenever its status is another.
+
+        Raises:
+            Blocked: it cannot begin.
+        """
+
+    def _over(self, pod: RealPod, one: RealContainer) -> None:
+        """A run is gone."""
+
+    def _cleared(self, pod: RealPod) -> None:
+        """Nothing of a pod runs any more, and nothing of it will."""
+
+    def _id(self, pod: RealPod, one: RealContainer) -> str:
+        return f"{self.name}://{pod.work.uid}/{one.plan.name}/{one.state.restarts}"
+
+    # -- Runtime ------------------------------------------------------------------------------------------------------
+
+    def start(self, work: Work, report: Report) -> None:
+        pod = self._pods[work.uid] = RealPod(work, report)
+        self._cleared(pod)  # whatever an earlier pod of that identity has left
+        pod.timer = self._clock.call_later(work.delay, lambda: self._next(pod))
+
+    def stop(self, work: Work, grace: float, done: Callable[[], None]) -> None:
+        pod = self._pods.get(work.uid)
+        if pod is None:
+            self._clock.call_soon(done)
+            return
+        pod.stopping = True
+        pod.cancel()
+        pod.done.append(done)
+        for one in pod.every:
+            if one.run is not None and not one.run.gone:
+                one.run.stop(grace)
+            for side in one.side:
+                side.stop(0.0)
+        self._clock.call_soon(lambda: self._stopped(pod))
+
+    def close(self) -> None:
+        for pod in self._pods.values():
+            pod.stopping = True
+            pod.cancel()
+            for one in pod.every:
+                for run in (one.run, *one.side):
+                    if run is not None:
+                        run.close()
+                self._over(pod, one)
+            self._cleared(pod)
+        self._pods.clear()
+
+    def _found(self, work: Work, container: str) -> tuple[RealPod, RealContainer] | None:
+        pod = self._pods.get(work.uid)
+        one = next((each for each in pod.every if each.plan.name == container), None) if pod else None
+        return (pod, one) if pod is not None and one is not None else None
+
+    # -- a pod's way --------------------------------------------------------------------------------------------------
+
+    def _next(self, pod: RealPod) -> None:
+        """Start the init container whose turn it is; the containers themselves once all have ended well."""
+        pod.timer = None
+        for one in pod.inits:
+            if one.state.state == "terminated" and one.state.exit_code == 0:
+                continue
+            if one.plan.restart_policy == "Always":  # a sidecar runs beside what follows
+                if one.run is None and one.timer is None:
+                    self._launch(pod, one)
+                continue
+            if not one.lives:
+                self._launch(pod, one)
+            return
+        for one in pod.containers:
+            if one.run is None:
+                self._launch(pod, one)
+
+    def _launch(self, pod: RealPod, one: RealContainer) -> None:
+        one.timer = None
+        try:
+            one.run = self._begin(pod, one, partial(self._changed, pod, one))
+        except Blocked as why:
+            self._blocked(pod, one, why)
+
+    def _blocked(self, pod: RealPod, one: RealContainer, why: Blocked) -> None:
+        """It cannot even begin, and is tried again later. What an init container waits for, the others wait for."""
+        one.pulls += 1
+        pause = restarts.pause(one.pulls, *self._stages.restart)
+        for each in pod.containers if one.init else [one]:
+            each.state = replace(each.state, state="waiting", reason=why.reason, message=why.message)
+        pod.tell()
+        one.run = None
+        one.timer = self._clock.call_later(pause, lambda: self._launch(pod, one))
+
+    def _changed(self, pod: RealPod, one: RealContainer) -> None:
+        """A container's run has something to say."""
+        run = one.run
+        if run is None:
+            return
+        status = run.status
+        if run.gone:
+            self._over(pod, one)
+            for side in one.side:
+                side.stop(0.0)
+            if pod.stopping:
+                self._stopped(pod)
+            elif run.blocked is not None:
+                self._blocked(pod, one, run.blocked)
+            else:
+                self._ended(pod, one)
+        elif status.running and one.state.state != "running":
+            one.pulls = 0
+            one.state = self._running(pod, one, status.started)
+            pod.tell()
+
+    def _running(self, pod: RealPod, one: RealContainer, started: float) -> ContainerState:
+        count = one.state.restarts
+        return ContainerState(one.plan.name, "running", started=started, restarts=count, id=self._id(pod, one))
+
+    def _ended(self, pod: RealPod, one: RealContainer) -> None:
+        assert one.run is not None  # noqa: S101
+        status = one.run.status
+        code = KILLED if status.code is None else status.code
+        reason = (
+            "OOMKilled" if status.oom and code else
+            "StartError" if status.error and code == CANNOT_START else
+            "Completed" if code == 0 else "Error"
+        )  # fmt: skip
+        before = one.state.restarts
+        one.state = ContainerState(
+            one.plan.name, "terminated", reason, status.error,
+            started=status.started, finished=status.finished or self._clock.now(), exit_code=code, restarts=before,
+            id=self._id(pod, one),
+        )  # fmt: skip
+        policy = pod.work.pod.spec.restart_policy
+        if one.init and one.plan.restart_policy != "Always":
+            policy = "OnFailure" if policy != "Never" else policy  # one that has ended well is not started again
+        elif one.init:
+            policy = "Always"
+        pod.tell()
+        if restarts.again(policy, code):
+            self._plan_restart(pod, one)
+        elif one.init and code == 0:
+            self._next(pod)
+        elif one.init:
+            self._failed_init(pod, one, code)
+
+    def _plan_restart(self, pod: RealPod, one: RealContainer) -> None:
+        pause = restarts.pause(one.state.restarts, *self._stages.restart)
+        if pause:
+            last = one.state
+            why = f"back-off {pause:.0f}s restarting failed container={one.plan.name} pod={pod.work.pod.key}"
+            one.state = replace(last, state="waiting", reason="CrashLoopBackOff", message=why)
+            pod.tell()
+        one.timer = self._clock.call_later(pause, lambda: self._restart(pod, one))
+
+    def _restart(self, pod: RealPod, one: RealContainer) -> None:
+        one.state = replace(one.state, restarts=one.state.restarts + 1)
+        self._launch(pod, one)
+
+    def _failed_init(self, pod: RealPod, one: RealContainer, code: int) -> None:
+        """The pod fails with its init container; statuses of init containers are not written, so the others say it."""
+        why = f"init container {one.plan.name} ended with exit code {code}"
+        now = self._clock.now()
+        for other in pod.containers:
+            other.state = ContainerState(
+                other.plan.name, "terminated", "Error", why, started=now, finished=now, exit_code=code
+            )
+        pod.tell()
+
+    def _stopped(self, pod: RealPod) -> None:
+        """Once nothing of a pod that is to end runs any more, its folder goes, and whoever asked hears of it."""
+        if not pod.stopping or pod.lives or self._pods.get(pod.work.uid) is not pod:
+            return
+        del self._pods[pod.work.uid]
+        for one in pod.every:
+            self._over(pod, one)
+        self._cleared(pod)
+        for done in pod.done:
+            done()

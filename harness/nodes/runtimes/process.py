@@ -1,0 +1,210 @@
+"""Pods as processes of this machine: no image, no container engine, no root needed.
+
+A container's command is a program of this machine (`busybox:stable` with `sh` is this machine's `sh`). Each run has a
+folder of its own, which is its working directory and holds its log, and a keeper (keeper.py) that ends it when this
+agent is gone. What a process shares with the machine is everything else: files, network, process numbers, devices; the
+vendors' own variables (`CUDA_VISIBLE_DEVICES` and its kin) keep it to the cards that it was granted. Limits hold where
+control groups can be made; `limits` says whether they can.
+"""
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from harness.devices.provider import Device
+from harness.errors import ClusterError
+from harness.nodes.pods import ContainerPlan
+from harness.nodes.runtimes import cgroups
+from harness.nodes.runtimes.commands import environment, found_here, limits_of, visible_cards, words
+from harness.nodes.runtimes.kept import Kept, Plan
+from harness.nodes.runtimes.lifecycle import (
+    NO_IMAGE,
+    NOT_CREATED,
+    Blocked,
+    LifecycleRuntime,
+    RealContainer,
+    RealPod,
+    Run,
+)
+from harness.nodes.runtimes.protocol import ContainerState, Report, Work
+from harness.nodes.runtimes.simulated import KILLED, Stages
+from scheduler.api.clock import Clock
+
+log = logging.getLogger(__name__)
+
+MOST_LOG = 64 << 20  # bytes of a log that are read back, the last ones
+
+
+class ProcessRuntime(LifecycleRuntime):
+    """See the module; nothing of what it started outlives it by more than `linger` seconds."""
+
+    name = "process"
+    version = "1"
+
+    def __init__(
+        self,
+        clock: Clock,
+        root: Path,
+        *,
+        stages: Stages | None = None,
+        linger: float = 0.0,
+        groups: cgroups.Cgroups | None = None,
+        cards: Callable[[], Sequence[Device]] = tuple,
+    ) -> None:
+        """
+        Args:
+            clock: Real time, over the loop that everything here runs on.
+            root: The folder of all pods. One runtime at a time may use it.
+            stages: The pauses between restarts.
+            linger: Seconds that containers outlive an agent that died, so that its successor can take them up.
+            groups: Where to make control groups; looked for if not given.
+            cards: The cards of this machine.
+        """
+        super().__init__(clock, stages)
+        self._root, self._linger, self._cards = root, linger, cards
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._groups = cgroups.find(cgroups.name_for(root)) if groups is None else groups
+        self._said_unlimited = False
+
+    @property
+    def limits(self) -> str:
+        """How limits are enforced, or why they are not."""
+        return str(self._groups)
+
+    def resume(self, work: Work, states: tuple[ContainerState, ...], report: Report) -> bool:
+        pod = RealPod(work, report)
+        if not self._folder(pod).is_dir():
+            return False
+        self._pods[work.uid] = pod
+        known = {one.name: one for one in states}
+        for one in pod.every:
+            runs = self._runs(pod, one)
+            if runs:
+                one.state = replace(known.get(one.plan.name, one.state), restarts=runs[-1])
+                self._take_up(pod, one, self._run_folder(pod, one, runs[-1]))
+        if all(one.state.state == "terminated" or one.plan.restart_policy == "Always" for one in pod.inits):
+            self._clock.call_soon(lambda: self._next(pod))
+        return True
+
+    def logs(self, work: Work, container: str) -> bytes | None:
+        found = self._found(work, container)
+        runs = self._runs(*found) if found else []
+        if found is None or not runs:
+            return None
+        try:
+            with (self._run_folder(*found, runs[-1]) / "log").open("rb") as file:
+                file.seek(max(0, file.seek(0, 2) - MOST_LOG))
+                return file.read()
+        except OSError:
+            return None
+
+    async def exec(self, work: Work, container: str, command: Sequence[str]) -> tuple[int, bytes]:
+        found = self._found(work, container)
+        if found is None or not found[1].lives or not command:
+            raise ClusterError(f"container {container!r} of pod {work.pod.key} is not running")
+        pod, one = found
+        run = self._run_folder(pod, one, one.state.restarts)
+        folder = run / f"exec-{len(one.side)}"
+        plan = Plan(
+            list(command), self._environment(pod, one.plan), self._working_folder(one.plan, run), str(folder / "log"),
+            [str(group) for group in one.groups], owner=False,
+        )  # fmt: skip
+        over = asyncio.Event()
+        kept = Kept.launch(folder, plan, self._clock, lambda: over.set() if kept.gone else None)
+        one.side.append(kept)
+        output = b""
+        try:
+            await over.wait()
+            status = kept.status
+            if (folder / "log").exists():
+                output = (folder / "log").read_bytes()
+        finally:
+            kept.stop(0.0)
+            self._stopped(pod)
+        return KILLED if status.code is None else status.code, output + status.error.encode()
+
+    def close(self) -> None:
+        super().close()
+        self._groups.clear()
+
+    # -- a run --------------------------------------------------------------------------------------------------------
+
+    def _begin(self, pod: RealPod, one: RealContainer, changed: Callable[[], object]) -> Run:
+        env = self._environment(pod, one.plan)
+        command, args = words(one.plan, env)
+        count = one.state.restarts
+        folder = self._run_folder(pod, one, count)
+        working = self._working_folder(one.plan, folder)
+        _check(one.plan, command, env, working)
+        limits = limits_of(one.plan)
+        if limits and not self._groups and not self._said_unlimited:
+            self._said_unlimited = True
+            log.warning("limits not-enforced pod=%s why=%s", pod.work.pod.key, self._groups.why)
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(self._run_folder(pod, one, count - 2), ignore_errors=True)  # the last two are kept
+        try:
+            one.groups = self._groups.make(f"{pod.work.uid}-{one.plan.name}-{count}", limits)
+            groups = [str(group) for group in one.groups]
+            plan = Plan([*command, *args], env, working, str(folder / "log"), groups, linger=self._linger)
+            return Kept.launch(folder, plan, self._clock, changed)
+        except OSError as error:
+            raise Blocked(NOT_CREATED, f"{error.filename}: {error.strerror}") from error
+
+    def _take_up(self, pod: RealPod, one: RealContainer, run: Path) -> None:
+        """What an earlier agent's run is doing, or how it has ended meanwhile."""
+        changed = partial(self._changed, pod, one)
+        kept = one.run = Kept.take_up(run, self._clock, changed)
+        status = kept.status
+        if one.init and kept.gone and status.code == 0:
+            one.state = replace(one.state, state="terminated", reason="Completed", exit_code=0)
+        elif kept.gone:
+            self._clock.call_soon(changed)
+        elif status.running:
+            one.state = self._running(pod, one, status.started)
+
+    def _over(self, pod: RealPod, one: RealContainer) -> None:
+        if not cgroups.remove(one.groups):
+            log.info("group busy pod=%s container=%s", pod.work.pod.key, one.plan.name)
+
+    def _cleared(self, pod: RealPod) -> None:
+        shutil.rmtree(self._folder(pod), ignore_errors=True)
+
+    # -- names --------------------------------------------------------------------------------------------------------
+
+    def _environment(self, pod: RealPod, plan: ContainerPlan) -> dict[str, str]:
+        grant = pod.work.grants.get(plan.name)
+        return {**environment(pod.work, plan), **visible_cards(grant.nodes if grant else (), self._cards())}
+
+    def _folder(self, pod: RealPod) -> Path:
+        return self._root / pod.work.uid
+
+    def _run_folder(self, pod: RealPod, one: RealContainer, count: int) -> Path:
+        return self._folder(pod) / one.plan.name / str(count)
+
+    def _working_folder(self, plan: ContainerPlan, run: Path) -> str:
+        return plan.working_dir or str(run / "work")
+
+    def _runs(self, pod: RealPod, one: RealContainer) -> list[int]:
+        folder = self._folder(pod) / one.plan.name
+        return sorted(int(each.name) for each in folder.iterdir()) if folder.is_dir() else []
+
+
+def _check(plan: ContainerPlan, command: list[str], env: dict[str, str], working: str) -> None:
+    """
+    Raises:
+        Blocked: the container asks for what only an image could bring.
+    """
+    image = f"image {plan.image!r}"
+    if not command:
+        why = "the process runtime pulls no images, so a container needs a `command`; found none"
+    elif plan.working_dir and not Path(working).is_dir():
+        why = f"the process runtime pulls no images, and workingDir {working!r} is not on this machine"
+    elif not found_here(command[0], env, working):
+        why = f"the process runtime pulls no images, and there is no program {command[0]!r} on this machine"
+    else:
+        return
+    raise Blocked(NO_IMAGE, f"{image}: {why}")

@@ -1,0 +1,96 @@
+"""Where control groups are looked for, what is written into them, and that the kernel then means it."""
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from harness.nodes.runtimes import cgroups
+from harness.nodes.runtimes.cgroups import Cgroups
+from harness.nodes.runtimes.commands import Limits
+from harness.nodes.runtimes.process import ProcessRuntime
+from harness.nodes.runtimes.tests.rig import Reports, stopped, work
+from harness.nodes.runtimes.tests.test_process import on_loop
+
+LIMITED = {"limits": {"cpu": "250m", "memory": "32Mi"}}
+
+
+@pytest.mark.parametrize(
+    ("version", "limits", "files"),
+    [
+        pytest.param(
+            2, Limits(250, 1 << 25),
+            {"cpu.max": "25000 100000", "memory.max": "33554432", "memory.oom.group": "1"}, id="version-2",
+        ),
+        pytest.param(
+            1, Limits(1500, 4096),
+            {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "150000", "memory.limit_in_bytes": "4096"},
+            id="version-1",
+        ),
+        pytest.param(2, Limits(1, None), {"cpu.max": "1000 100000"}, id="the-least-quota-that-kernels-take"),
+        pytest.param(2, Limits(), {}, id="no-limits-no-settings"),
+    ],
+)  # fmt: skip
+def test_limits_become_settings(tmp_path: Path, version: int, limits: Limits, files: dict[str, str]) -> None:
+    groups = Cgroups(version, {"cpu": tmp_path, "memory": tmp_path})
+    (folder,) = groups.make("one", limits)
+    assert {each.name: each.read_text() for each in folder.iterdir()} == files
+
+
+@pytest.mark.parametrize(
+    ("mounts", "why"),
+    [
+        pytest.param("", "no control groups are mounted", id="nothing-mounted"),
+        pytest.param("cgroup2 {at}/none cgroup2 rw 0 0\n", "is not writable", id="not-writable"),
+        pytest.param("cgroup2 {at} cgroup2 rw 0 0\n", "does not hand its controllers cpu and memory", id="no-hand"),
+        pytest.param("cgroup {at} cgroup rw,cpu 0 0\n", "no control groups are mounted", id="half-of-version-1"),
+    ],
+)
+def test_a_place_without_groups_says_why(tmp_path: Path, mounts: str, why: str) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tmp_path / "mounts").write_text(mounts.format(at=tree))
+    (tmp_path / "own").write_text("0::/somewhere\n")
+    groups = cgroups.find("seatrial-test", mounts=tmp_path / "mounts", own=tmp_path / "own")
+    assert not groups
+    assert why in groups.why
+    assert str(groups) == f"not enforced: {groups.why}"
+
+
+@pytest.fixture
+def real() -> Cgroups:
+    groups = cgroups.find(f"seatrial-test-{uuid.uuid4().hex[:8]}")
+    if not groups:
+        pytest.skip(f"no control groups can be made here: {groups.why}")
+    return groups
+
+
+def test_the_kernel_enforces_memory(tmp_path: Path, real: Cgroups) -> None:
+    async def body(runtime: ProcessRuntime) -> None:
+        script = "head -c 200000000 /dev/zero | tail"  # tail keeps what has no line end
+        pod, reports = work(script, pod={"restartPolicy": "Never"}, resources=LIMITED), Reports()
+        runtime.start(pod, reports)
+        ended = await reports.state("terminated")
+        assert (ended.reason, ended.exit_code) == ("OOMKilled", 137)
+
+    on_loop(tmp_path, body, groups=real)
+
+
+def test_groups_come_and_go_with_the_container(tmp_path: Path, real: Cgroups) -> None:
+    async def body(runtime: ProcessRuntime) -> None:
+        pod, reports = work("cat /proc/self/cgroup; exec sleep 60", resources=LIMITED), Reports()
+        runtime.start(pod, reports)
+        await reports.state("running")
+        folder = real.parents["cpu"] / "uid-one-main-0"
+        quota = "cpu.max" if real.version == 2 else "cpu.cfs_quota_us"
+        assert (folder / quota).read_text().split()[0] == "25000"
+        assert (folder / "cgroup.procs").read_text().split()
+        assert runtime.limits == f"cgroup v{real.version}"
+        code, output = await runtime.exec(pod, "main", ["cat", "/proc/self/cgroup"])
+        assert code == 0
+        assert output.count(b"uid-one-main-0") == len(set(real.parents.values()))
+        await stopped(runtime, pod)
+        assert not folder.exists()
+
+    on_loop(tmp_path, body, groups=real)
+    assert not any(parent.exists() for parent in real.parents.values())

@@ -1,0 +1,196 @@
+"""Pods as containers of a real Docker engine: one that answers here, or one that is started for these tests."""
+
+import asyncio
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from harness.devices.provider import ContainerGrant, Mount
+from harness.errors import ClusterError
+from harness.nodes.runtimes.docker import OWNER, UID, DockerRuntime, unreachable
+from harness.nodes.runtimes.simulated import Stages
+from harness.nodes.runtimes.tests.engine import IMAGE, containers, engine_at
+from harness.nodes.runtimes.tests.rig import Reports, eventually, stopped, work
+from scheduler.api.clock import WallClock
+
+TINY = {"memory": "16Mi"}
+Body = Callable[[DockerRuntime], Awaitable[None]]
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with engine_at(tmp_path_factory.mktemp("engine")) as url:
+        yield url
+
+
+def on_loop(url: str, body: Body, **options: Any) -> None:
+    async def run() -> None:
+        runtime = DockerRuntime(WallClock(), url=url, stages=Stages(restart=(0.05, 0.1)), **options)
+        try:
+            await body(runtime)
+        finally:
+            runtime.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("script", "limits", "code", "reason", "printed"),
+    [
+        pytest.param("echo hello; echo again >&2", {}, 0, "Completed", b"hello\nagain\n", id="both-outputs"),
+        pytest.param("exit 3", {}, 3, "Error", b"", id="an-exit-code"),
+        pytest.param("head -c 99999999 /dev/zero | tail", TINY, 137, "OOMKilled", b"Killed\n", id="out-of-memory"),
+        pytest.param("echo $GRANTED $NODE; cat /given", {}, 0, "Completed", b"yes here\nmounted\n", id="grant-arrives"),
+    ],
+)
+def test_a_container_runs_to_its_end(  # noqa: PLR0917
+    engine: str, tmp_path: Path, script: str, limits: dict[str, str], code: int, reason: str, printed: bytes
+) -> None:
+    given = tmp_path / "given"
+    given.write_text("mounted\n")
+    mounts = (Mount(str(given), "/given"), Mount("/no/such/file", "/else"))
+    grant = ContainerGrant({"GRANTED": "yes"}, ("/dev/null", "/dev/no-such-card"), mounts)
+    env = [{"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
+
+    async def body(runtime: DockerRuntime) -> None:
+        pod = work(
+            script, name=f"ends-{uuid.uuid4().hex[:8]}", grant=grant, pod={"restartPolicy": "Never"},
+            resources={"limits": limits}, image=IMAGE, env=env,
+        )  # fmt: skip
+        reports = Reports()
+        runtime.start(pod, reports)
+        ended = await reports.state("terminated")
+        assert (ended.exit_code, ended.reason) == (code, reason)
+        assert ended.id.startswith("docker://")
+        assert sorted(runtime.logs(pod, "main") or b"") == sorted(printed)
+        await stopped(runtime, pod)
+
+    on_loop(engine, body)
+    assert not containers(engine)
+
+
+def test_exec_and_stop(engine: str) -> None:
+    name = f"stops-{uuid.uuid4().hex[:8]}"
+
+    async def body(runtime: DockerRuntime) -> None:
+        pod, reports = work("trap '' TERM; while :; do sleep 0.1; done", name=name, image=IMAGE), Reports()
+        runtime.start(pod, reports)
+        await reports.state("running")
+        assert await runtime.exec(pod, "main", ["sh", "-c", "echo inside; exit 4"]) == (4, b"inside\n")
+        with pytest.raises(ClusterError, match=r"'other' of pod .* is not running"):
+            await runtime.exec(pod, "other", ["sh"])
+        begun = time.monotonic()
+        await stopped(runtime, pod, grace=0.5)
+        assert 0.5 <= time.monotonic() - begun < 8
+        await eventually(lambda: not containers(engine, f"{UID}={pod.uid}"))
+
+    on_loop(engine, body)
+
+
+def test_the_restart_policy_is_ours(engine: str) -> None:
+    async def body(runtime: DockerRuntime) -> None:
+        pod, reports = work("exit 1", name=f"again-{uuid.uuid4().hex[:8]}", image=IMAGE), Reports()
+        runtime.start(pod, reports)
+        await reports.until(lambda one: one.restarts >= 2)
+        assert "CrashLoopBackOff" in {states[0].reason for states in reports.seen}
+
+    on_loop(engine, body)
+    assert not containers(engine)
+
+
+@pytest.mark.parametrize(
+    ("image", "command", "reason"),
+    [
+        pytest.param("localhost:9/no/such:image", ["sh"], "ErrImagePull", id="no-such-image"),
+        pytest.param(IMAGE, ["no-such-program"], "RunContainerError", id="no-such-program"),
+    ],
+)
+def test_what_cannot_begin_says_why(engine: str, image: str, command: list[str], reason: str) -> None:
+    async def body(runtime: DockerRuntime) -> None:
+        pod, reports = work(command, name=f"blocked-{uuid.uuid4().hex[:8]}", image=image), Reports()
+        runtime.start(pod, reports)
+        state = await reports.until(lambda one: one.reason == reason)
+        assert (image if reason == "ErrImagePull" else command[0]) in state.message
+        await stopped(runtime, pod)
+
+    on_loop(engine, body)
+    assert not containers(engine)
+
+
+def test_a_successor_of_the_same_name_takes_containers_up(engine: str) -> None:
+    name = f"kept-{uuid.uuid4().hex[:8]}"
+
+    async def body(runtime: DockerRuntime) -> None:
+        pod, reports = work(["sleep", "60"], name=name, image=IMAGE, pod={"restartPolicy": "Never"}), Reports()
+        runtime.start(pod, reports)
+        first = await reports.state("running")
+        successor = DockerRuntime(WallClock(), url=engine, owner=f"agent-{name}")
+        try:
+            again = Reports()
+            assert successor.resume(pod, (), again)
+            assert (await again.state("running")).id == first.id
+            assert not successor.resume(work("", name="nobody"), (), again)
+            await stopped(successor, pod)
+        finally:
+            successor.close()
+
+    on_loop(engine, body, owner=f"agent-{name}")
+
+
+AGENT = """
+import asyncio, sys
+from harness.nodes.runtimes.docker import DockerRuntime
+from harness.nodes.runtimes.tests.engine import IMAGE
+from harness.nodes.runtimes.tests.rig import Reports, work
+from scheduler.api.clock import WallClock
+
+async def main():
+    runtime, reports = DockerRuntime(WallClock(), url=sys.argv[1]), Reports()
+    runtime.start(work(["sleep", "60"], name=sys.argv[2], image=IMAGE), reports)
+    await reports.state("running")
+    print("running", flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+def test_no_container_outlives_an_agent_that_was_killed(engine: str) -> None:
+    name = f"orphan-{uuid.uuid4().hex[:8]}"
+    with subprocess.Popen([sys.executable, "-c", AGENT, engine, name], stdout=subprocess.PIPE) as agent:  # noqa: S603
+        assert agent.stdout is not None
+        assert agent.stdout.readline() == b"running\n"
+        assert len(containers(engine)) == 1
+        agent.kill()
+    asyncio.run(eventually(lambda: not containers(engine)))
+
+
+def test_containers_of_the_dead_are_removed_at_the_start(engine: str) -> None:
+    client = docker.DockerClient(base_url=engine)
+    try:
+        client.containers.run(IMAGE, ["sleep", "60"], detach=True, network_mode="none", labels={OWNER: "4194303-1"})
+    finally:
+        client.close()
+    assert len(containers(engine)) == 1
+
+    async def body(runtime: DockerRuntime) -> None:
+        assert not containers(engine)
+
+    on_loop(engine, body)
+
+
+def test_an_engine_that_is_not_there_is_said() -> None:
+    assert "no Docker engine answers" in (unreachable("unix:///no/such/socket") or "")
+
+    async def body(runtime: DockerRuntime) -> None:
+        raise AssertionError("it must not come to this")
+
+    with pytest.raises(ClusterError, match="no Docker engine answers"):
+        on_loop("unix:///no/such/socket", body)

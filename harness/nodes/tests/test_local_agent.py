@@ -1,0 +1,156 @@
+"""This machine as a node: what it reads of the kernel and of the vendors' boundaries, and what its agent says of it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fake_devices import faults
+from harness.devices.provider import Missing
+from harness.devices.rdma import RdmaProvider
+from harness.devices.tests.standins import Standin, nvml_object
+from harness.errors import DeviceError
+from harness.nodes.local import LocalHardware, LocalMachine, address, facts, this_machine
+from harness.nodes.local_agent import LocalAgent
+from harness.nodes.runtimes.simulated import SimulatedRuntime, Stages
+from harness.nodes.tests.little_api import LittleApi
+from scheduler.api.builders import pod
+from scheduler.api.clock import SimClock
+
+DEVICE = "/apis/scheduling.koordinator.sh/v1alpha1/devices/box"
+PODS = "/api/v1/namespaces/default/pods"
+SIZE = LocalMachine(cpu=16, memory=64 << 30)
+
+
+@pytest.fixture
+def standin(tmp_path: Path) -> Iterator[Standin]:
+    with nvml_object(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def hardware(standin: Standin, tmp_path: Path) -> Iterator[LocalHardware]:
+    with LocalHardware([standin.provider(), RdmaProvider(root=tmp_path / "empty")], SIZE) as opened:
+        yield opened
+
+
+class Rig:
+    """The agent of node `box`, with everything else simulated."""
+
+    def __init__(self, hardware: LocalHardware) -> None:
+        self.clock = SimClock()
+        self.api = LittleApi(self.clock)
+        runtime = SimulatedRuntime(self.clock, stages=Stages(start=(1.0, 1.0)))
+        self.agent = LocalAgent(
+            self.api, self.clock, "box", hardware, runtime,
+            aside=lambda ask, answer: answer(ask()), annotations={"seatrial.dev/limits": "cgroup v2"},
+        )  # fmt: skip
+        self.agent.start()
+        self.clock.settle()
+
+    def node(self) -> dict[str, Any]:
+        return self.api.get("/api/v1/nodes/box")
+
+    def healthy(self) -> list[bool]:
+        return [one["health"] for one in self.api.get(DEVICE)["spec"]["devices"] if one["type"] == "gpu"]
+
+
+@pytest.fixture
+def rig(hardware: LocalHardware) -> Iterator[Rig]:
+    made = Rig(hardware)
+    yield made
+    made.agent.stop()
+
+
+def test_the_node_says_what_the_machine_is(rig: Rig) -> None:
+    status = rig.node()["status"]
+    assert (status["capacity"]["cpu"], status["capacity"]["nvidia.com/gpu"]) == ("16", "8")
+    assert status["addresses"][0]["address"] == address()
+    assert status["nodeInfo"]["kernelVersion"] == facts()["kernelVersion"]
+    assert rig.node()["metadata"]["annotations"] == {"seatrial.dev/limits": "cgroup v2"}
+    assert "seatrial.dev/simulated" not in rig.node()["metadata"]["labels"]
+    assert len(rig.healthy()) == 8
+
+
+def test_a_card_that_fails_is_told_within_a_second(rig: Rig, standin: Standin) -> None:
+    at = standin.position(2)
+    faults.apply(standin.table, at, "critical", {"xid": 79}, now=1.0)
+    assert all(rig.healthy())
+    rig.clock.advance(1.0)
+    dead = [one for one in rig.api.get(DEVICE)["spec"]["devices"] if one["type"] == "gpu" and not one["health"]]
+    assert [one["minor"] for one in dead] == [standin.table.devices[at].minor]
+    assert rig.node()["status"]["allocatable"]["nvidia.com/gpu"] == "7"
+
+
+def test_pods_of_this_node_alone_are_run(rig: Rig) -> None:
+    for name, home in (("mine", "box"), ("other", "elsewhere")):
+        manifest = pod(name).node_name(home).namespace("default").manifest
+        manifest["status"] = {}
+        rig.api.put(PODS, manifest)
+    rig.clock.advance(2.0)
+    mine = rig.api.get(f"{PODS}/mine")["status"]
+    assert (mine["phase"], mine["podIP"]) == ("Running", address())
+    assert "phase" not in rig.api.get(f"{PODS}/other")["status"]
+    assert rig.agent.logs("default", "mine", "") is not None
+    assert rig.agent.logs("default", "other", "") is None
+
+
+def test_a_node_that_is_deleted_ends_its_pods(rig: Rig) -> None:
+    manifest = pod("mine").node_name("box").namespace("default").manifest
+    manifest["status"] = {}
+    rig.api.put(PODS, manifest)
+    rig.clock.advance(2.0)
+    rig.api.drop("/api/v1/nodes/box")
+    rig.clock.advance(2.0)
+    assert rig.agent.logs("default", "mine", "") is None
+
+
+def test_vendors_that_are_not_here_say_why(hardware: LocalHardware, standin: Standin) -> None:
+    assert set(hardware.missing) == {"mellanox"}
+    assert hardware.driver("nvidia").driver
+    assert hardware.driver("mellanox").driver == ""
+    assert hardware.links()
+
+
+def test_usage_comes_by_uuid(hardware: LocalHardware, standin: Standin) -> None:
+    with standin.table.writing(standin.table.devices[standin.position(0)]) as record:
+        record.core_use = 63
+    usage = hardware.usage()
+    first = next(one for one in hardware.devices() if one.index == 0)
+    assert usage[first.uuid].core == 63.0
+    assert len(usage) == 8
+
+
+def test_everything_is_read_again_now_and_then(hardware: LocalHardware, standin: Standin) -> None:
+    assert not any(hardware.look() for _ in range(3))
+    faults.apply(standin.table, standin.position(0), "critical", {"xid": 79}, now=1.0)
+    assert hardware.look()
+    assert not any(hardware.look() for _ in range(60))
+    assert [one.health.ok for one in hardware.devices()].count(False) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "memory"),
+    [
+        pytest.param("MemFree: 1 kB\nMemTotal:       16384 kB\n", 16 << 20, id="a-total-in-kib"),
+        pytest.param("MemFree: 1 kB\n", None, id="no-total"),
+        pytest.param("MemTotal: much\n", None, id="a-total-that-is-no-number"),
+    ],
+)
+def test_the_machines_size(tmp_path: Path, text: str, memory: int | None) -> None:
+    (tmp_path / "meminfo").write_text(text)
+    if memory is None:
+        with pytest.raises(DeviceError, match="expected a line `MemTotal"):
+            this_machine(tmp_path)
+    else:
+        assert this_machine(tmp_path).memory == memory
+        assert this_machine(tmp_path).cpu >= 1
+
+
+def test_a_provider_that_finds_nothing_is_never_opened(tmp_path: Path) -> None:
+    absent = RdmaProvider(root=tmp_path).probe()
+    assert isinstance(absent, Missing)
+    with LocalHardware([RdmaProvider(root=tmp_path)], SIZE) as opened:
+        assert opened.missing == {"mellanox": absent.why}
+        assert opened.devices() == ()

@@ -1,0 +1,245 @@
+"""What pods do with a node's cards, as NodeMetric: koordlet's device metrics.
+
+Nothing is sent for a node until its NodeMetric exists (Koordinator's manager makes it), and then once an interval. As
+in koordlet, these are NVIDIA cards only, a card's use is the sum over processes, and a silent card is left
+out. Simulated pods do what their annotation `seatrial.dev/device-usage` says, on each card that they hold; real cards
+are asked through their provider. CPU and memory of the node are not measured here.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import orjson
+
+from harness.devices.provider import Device, DeviceProvider, ProviderError, Share
+from harness.errors import UsageError
+from harness.nodes.follow import Follower, HeadMeta
+from harness.nodes.pods import BoundPod
+from harness.nodes.writer import Writer
+from scheduler.api import device as words
+from scheduler.api.clock import Clock, Timer
+from scheduler.api.quantity import QuantityError, units
+from scheduler.api.transport import Transport
+from scheduler.api.wire import Wire
+
+log = logging.getLogger(__name__)
+
+Manifest = dict[str, Any]
+
+NODE_METRICS = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
+USAGE_ANNOTATION = "seatrial.dev/device-usage"
+INTERVAL, SHORTEST = 60.0, 30.0  # seconds; Koordinator's default and its floor
+SILENT = frozenset({"GpuIsLost", "Xid79"})  # a card off the bus answers no question about its use
+
+
+@dataclass(frozen=True, slots=True)
+class CardUse:
+    """One pod's use of one card."""
+
+    uuid: str
+    memory: int  # bytes
+    core: float  # percent of time with a kernel
+
+
+@dataclass(frozen=True, slots=True)
+class PodUse:
+    """One pod's use of all its cards."""
+
+    namespace: str
+    name: str
+    cards: tuple[CardUse, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUse:
+    """What there is and who uses it."""
+
+    devices: tuple[Device, ...]
+    pods: tuple[PodUse, ...] = ()
+
+
+def metric_status(use: NodeUse, *, now: str) -> Manifest:
+    """The status of a NodeMetric. Cards by minor, pods by namespace and name.
+
+    Pods without a card are left out; what belongs to no pod (no name) counts for the node alone.
+    """
+    cards = {one.uuid: one for one in sorted(_measured(use.devices), key=lambda one: one.minor)}
+    idle = [CardUse(uuid, 0, 0.0) for uuid in cards]
+    everything = [one for pod in use.pods for one in pod.cards]
+    pods = [
+        {"namespace": pod.namespace, "name": pod.name, "podUsage": {"devices": _entries(cards, pod.cards)}}
+        for pod in sorted(use.pods, key=lambda pod: (pod.namespace, pod.name))
+        if pod.name and any(one.uuid in cards for one in pod.cards)
+    ]
+    return {
+        "updateTime": now,
+        "nodeMetric": {"nodeUsage": {"devices": _entries(cards, [*idle, *everything])}},
+        "podsMetric": pods,
+    }
+
+
+def scripted_use(pod: BoundPod, shares: Sequence[Share]) -> PodUse:
+    """A simulated pod's use: what its annotation says on each NVIDIA card it holds, nothing if it says nothing.
+
+    Raises:
+        UsageError: the annotation is not of the form {"core": percent, "memory": quantity}.
+    """
+    text = pod.metadata.annotations.get(USAGE_ANNOTATION, "")
+    memory, core = _script(pod.key, text) if text else (0, 0.0)
+    cards = {share.device.uuid: share.device for share in shares if share.device.vendor == "nvidia"}
+    found = tuple(CardUse(one.uuid, min(memory, one.memory), core) for one in cards.values())
+    return PodUse(pod.metadata.namespace, pod.metadata.name, found)
+
+
+def measured_use(provider: DeviceProvider, pod_of: Callable[[int], tuple[str, str] | None]) -> NodeUse:
+    """What a provider says of processes, by pod. `pod_of` finds namespace and name by process id, None for others.
+
+    As in koordlet a process counts only where both its memory and its cores are known, and a card that refuses one
+    question is left out of this round.
+    """
+    devices: list[Device] = []
+    found: dict[tuple[str, str], list[CardUse]] = {}
+    for device in provider.devices():
+        if device.kind != "gpu" or device.health.code in SILENT:
+            continue
+        try:
+            processes = provider.processes(device.uuid)
+        except ProviderError as error:
+            log.info("usage card-left-out uuid=%s why=%s", device.uuid, error)
+            continue
+        devices.append(device)
+        for one in processes:
+            if one.memory is not None and one.core is not None:
+                use = CardUse(device.uuid, one.memory, one.core)
+                found.setdefault(pod_of(one.pid) or ("", ""), []).append(use)
+    pods = tuple(PodUse(namespace, name, tuple(uses)) for (namespace, name), uses in found.items())
+    return NodeUse(tuple(devices), pods)
+
+
+class _Policy(Wire, frozen=True):
+    report_interval_seconds: int | None = None
+
+
+class _Spec(Wire, frozen=True):
+    metric_collect_policy: _Policy = _Policy()
+
+
+class _NodeMetric(Wire, frozen=True):
+    spec: _Spec = _Spec()
+
+
+_decode = msgspec.json.Decoder(_NodeMetric).decode
+
+
+class _Report:
+    """The reports of one node."""
+
+    __slots__ = ("interval", "timer", "uid")
+
+    def __init__(self, uid: str, interval: float) -> None:
+        self.uid, self.interval = uid, interval
+        self.timer: Timer | None = None
+
+
+class UsageReports:
+    """Follows NodeMetric objects and keeps the status of each one whose node is here."""
+
+    def __init__(
+        self, transport: Transport, clock: Clock, writer: Writer, look: Callable[[str], NodeUse | None]
+    ) -> None:
+        """`look` says what a node does now; None if it is not one of ours, or says nothing at the moment."""
+        self._clock, self._writer, self._look = clock, writer, look
+        self._reports: dict[str, _Report] = {}
+        self._follow = Follower(transport, clock, NODE_METRICS, {}, on_set=self._set, on_gone=self._gone)
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._follow.start()
+
+    def stop(self) -> None:
+        """No more reports."""
+        self._follow.stop()
+        for one in self._reports.values():
+            _cancel(one)
+        self._reports.clear()
+
+    def _set(self, head: HeadMeta, raw: msgspec.Raw) -> None:
+        interval = interval_of(_decode(raw).spec.metric_collect_policy.report_interval_seconds)
+        known = self._reports.get(head.name)
+        if known is not None and (known.uid, known.interval) == (head.uid, interval):
+            return  # our own report came back, or somebody changed what is none of our business
+        if known is not None:
+            _cancel(known)
+        report = self._reports[head.name] = _Report(head.uid, interval)
+        self._plan(head.name, report)
+
+    def _gone(self, head: HeadMeta) -> None:
+        known = self._reports.get(head.name)
+        if known is not None and known.uid == head.uid:
+            _cancel(self._reports.pop(head.name))
+
+    def _plan(self, node: str, report: _Report) -> None:
+        report.timer = self._clock.call_later(report.interval, lambda: self._send(node, report))
+
+    def _send(self, node: str, report: _Report) -> None:
+        use = self._look(node)
+        if use is not None:
+            status = metric_status(use, now=self._clock.timestamp())
+            self._writer.merge(f"{NODE_METRICS}/{node}/status", {"status": status})
+        self._plan(node, report)
+
+
+def interval_of(asked: int | None) -> float:
+    """Seconds between two reports, for what the spec asks."""
+    return max(SHORTEST, float(asked)) if asked else INTERVAL
+
+
+def _cancel(report: _Report) -> None:
+    if report.timer is not None:
+        report.timer.cancel()
+        report.timer = None
+
+
+def _measured(devices: Iterable[Device]) -> list[Device]:
+    return [one for one in devices if one.vendor == "nvidia" and one.health.code not in SILENT]
+
+
+def _entries(cards: Mapping[str, Device], uses: Iterable[CardUse]) -> list[Manifest]:
+    memory: dict[str, int] = {}
+    core: dict[str, float] = {}
+    for one in uses:
+        if one.uuid in cards:
+            memory[one.uuid] = memory.get(one.uuid, 0) + one.memory
+            core[one.uuid] = core.get(one.uuid, 0.0) + one.core
+    return [
+        {
+            "type": "gpu",
+            "id": uuid,
+            "minor": card.minor,
+            "health": card.health.ok,
+            "resources": {
+                words.GPU_CORE: str(round(core[uuid])),
+                words.GPU_MEMORY: str(memory[uuid]),
+                words.GPU_MEMORY_RATIO: str(memory[uuid] * 100 // card.memory),
+            },
+        }
+        for uuid, card in cards.items()
+        if uuid in memory
+    ]
+
+
+def _script(key: str, text: str) -> tuple[int, float]:
+    where = f"pod {key}: annotation {USAGE_ANNOTATION}"
+    try:
+        found = orjson.loads(text)
+        if not isinstance(found, dict) or found.keys() - {"core", "memory"}:
+            raise UsageError(f'{where}: expected {{"core": percent, "memory": quantity}}, found {text[:60]!r}')
+        memory, core = units(found.get("memory", 0)), float(found.get("core", 0))
+    except (orjson.JSONDecodeError, QuantityError, TypeError, ValueError) as error:
+        raise UsageError(f"{where}: {error}") from error
+    if memory < 0 or not 0 <= core <= 100:
+        raise UsageError(f"{where}: expected core of 0 to 100 and memory of 0 and more, found {text[:60]!r}")
+    return memory, core

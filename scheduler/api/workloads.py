@@ -1,0 +1,34 @@
+"""Namespaces, services and controllers: the little that scheduling reads of them."""
+
+from scheduler.api.wire import LabelSelector, ObjectMeta, Wire
+
+
+class Namespace(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class PlainSelector(Wire, frozen=True):
+    """`spec` of services and of replication controllers: labels that all have to hold."""
+
+    selector: dict[str, str] = {}
+
+
+class Service(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PlainSelector = PlainSelector()
+
+
+class ReplicationController(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PlainSelector = PlainSelector()
+
+
+class WorkloadSpec(Wire, frozen=True):
+    selector: LabelSelector | None = None
+
+
+class Workload(Wire, frozen=True):
+    """A ReplicaSet or a StatefulSet."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: WorkloadSpec = WorkloadSpec()

@@ -1,0 +1,132 @@
+"""What the routes of the plugin say of a node's devices."""
+
+from typing import Any
+
+import pytest
+
+from scheduler.api.builders import PodBuilder, pod
+from scheduler.api.device import DEVICE_ALLOCATED, Device, DeviceSpec
+from scheduler.api.wire import ObjectMeta, to_plain
+from scheduler.plugins.deviceshare.cache import DeviceCache
+from scheduler.plugins.deviceshare.summary import summaries, summary_of
+from scheduler.plugins.deviceshare.tests.machines import paired
+from scheduler.tests.rig import Rig
+
+CORE, MEMORY, RATIO = (f"koordinator.sh/gpu-{name}" for name in ("core", "memory", "memory-ratio"))
+CARD = {CORE: "100", MEMORY: "80Gi", RATIO: "100"}
+HALF = {CORE: "50", MEMORY: "40Gi", RATIO: "50"}
+NOTHING = {CORE: "0", MEMORY: "0", RATIO: "0"}
+
+
+def told(rig: Rig, name: str = "n") -> dict[str, Any]:
+    found = summary_of(DeviceCache.of(rig.core.handle), rig.core.cache, name)
+    assert found is not None
+    plain: dict[str, Any] = to_plain(found)
+    return plain
+
+
+def placed(rig: Rig, *asked: PodBuilder) -> None:
+    for one in asked:
+        rig.submit(one)
+        rig.run()
+
+
+def test_a_node_that_nobody_uses() -> None:
+    rig = Rig()
+    rig.node("n", gpus=2)
+    assert told(rig) == {
+        "deviceTotal": {CORE: "200", MEMORY: "160Gi", RATIO: "200"},
+        "deviceFree": {CORE: "200", MEMORY: "160Gi", RATIO: "200"},
+        "deviceUsed": {},
+        "deviceTotalDetail": {"gpu": {"0": CARD, "1": CARD}},
+        "deviceFreeDetail": {"gpu": {"0": CARD, "1": CARD}},
+        "deviceUsedDetail": {},
+        "allocateSet": {},
+    }
+
+
+def test_who_has_what() -> None:
+    rig = Rig()
+    rig.node("n", gpus=2)
+    placed(rig, pod("whole").gpus(1), pod("half").gpu_share(50))
+    found = told(rig)
+    assert found["allocateSet"] == {"gpu": {"default/whole": {"0": CARD}, "default/half": {"1": HALF}}}
+    assert found["deviceUsed"] == {CORE: "150", MEMORY: "120Gi", RATIO: "150"}
+    assert found["deviceFree"] == HALF
+    assert found["deviceUsedDetail"] == {"gpu": {"0": CARD, "1": HALF}}
+    assert found["deviceFreeDetail"] == {"gpu": {"0": NOTHING, "1": HALF}}
+
+
+def test_two_pods_on_one_card_add_up() -> None:
+    rig = Rig()
+    rig.node("n", gpus=1)
+    placed(rig, pod("a").gpu_share(50), pod("b").gpu_share(50))
+    found = told(rig)
+    assert found["allocateSet"]["gpu"] == {"default/a": {"0": HALF}, "default/b": {"0": HALF}}
+    assert found["deviceUsedDetail"] == {"gpu": {"0": CARD}}
+    rig.delete("a")
+    assert told(rig)["deviceUsedDetail"] == {"gpu": {"0": HALF}}
+    rig.delete("b")
+    assert told(rig)["allocateSet"] == {}
+
+
+def test_types_are_kept_apart_and_summed_together() -> None:
+    rig = Rig()
+    rig.node("n", gpus=8, more={"koordinator.sh/rdma": 400})
+    rig.core.set_device("n", Device(ObjectMeta(name="n"), DeviceSpec(tuple(paired()))))
+    placed(rig, pod("a").gpus(2).rdma(100).jointly("gpu", "rdma"))
+    found = told(rig)
+    assert found["deviceTotal"]["koordinator.sh/rdma"] == "400"
+    assert found["deviceUsed"] == {CORE: "200", MEMORY: "160Gi", RATIO: "200", "koordinator.sh/rdma": "100"}
+    assert list(found["deviceTotalDetail"]["rdma"]) == ["1", "2", "3", "4"]
+    assert found["allocateSet"]["rdma"] == {"default/a": {"1": {"koordinator.sh/rdma": "100"}}}
+
+
+def test_a_sick_card_is_listed_with_nothing_in_it() -> None:
+    rig = Rig()
+    rig.node("n", gpus=2)
+    placed(rig, pod("a").gpus(1))
+    rig.device("n", 2, sick=(0,))
+    found = told(rig)
+    assert found["deviceTotalDetail"] == {"gpu": {"0": {}, "1": CARD}}
+    assert found["deviceFreeDetail"] == {"gpu": {"0": {}, "1": CARD}}
+    assert found["deviceUsedDetail"] == {"gpu": {"0": CARD}}, "its pod still has it"
+
+
+@pytest.mark.parametrize(
+    "cards",
+    [pytest.param(1, id="a-card-that-is-listed-no-more"), pytest.param(None, id="a-device-object-that-went")],
+)
+def test_what_is_used_outlives_the_object(cards: int | None) -> None:
+    rig = Rig()
+    rig.node("n", gpus=2)
+    placed(rig, pod("a").gpus(2))
+    if cards is None:
+        rig.core.set_device("n", None)
+    else:
+        rig.device("n", cards)
+    found = told(rig)
+    assert found["deviceUsedDetail"] == {"gpu": {"0": CARD, "1": CARD}}
+    assert found["deviceTotalDetail"]["gpu"]["1"] == {}
+    assert found["deviceFreeDetail"]["gpu"]["1"] == {}
+    assert found["allocateSet"]["gpu"]["default/a"].keys() == {"0", "1"}
+
+
+def test_minors_in_order_of_their_numbers() -> None:
+    rig = Rig()
+    rig.node("n", gpus=12)
+    assert list(told(rig)["deviceTotalDetail"]["gpu"]) == [str(number) for number in range(12)]
+
+
+def test_all_nodes_by_name_and_none_that_is_not_there() -> None:
+    rig = Rig()
+    for name in ("n2", "n1"):
+        rig.node(name, gpus=1)
+    rig.node("plain")
+    share = '{"gpu":[{"minor":3,"resources":{"koordinator.sh/gpu-core":"50","koordinator.sh/gpu-memory-ratio":"50"}}]}'
+    rig.running(pod("a").gpu_share(50).annotation(DEVICE_ALLOCATED, share), "early")
+    devices = DeviceCache.of(rig.core.handle)
+    found = summaries(devices, rig.core.cache)
+    assert list(found) == ["early", "n1", "n2"]
+    assert found["early"].allocate_set == {"gpu": {"default/a": {"3": {CORE: "50", RATIO: "50"}}}}
+    assert summary_of(devices, rig.core.cache, "plain") is None

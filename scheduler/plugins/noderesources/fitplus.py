@@ -1,0 +1,114 @@
+"""NodeResourcesFitPlus: fill some resources up and spread others, each with its own weight (Koordinator; rule R64)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from scheduler.api.core import Pod
+from scheduler.api.wire import Wire
+from scheduler.cache.columns import Batch, Ints
+from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
+from scheduler.framework.handle import Handle
+from scheduler.framework.nodeinfo import NodeInfo
+from scheduler.framework.points import MAX_NODE_SCORE, Args, Scope, ScoreColumns
+from scheduler.framework.state import CycleState, StateKey
+
+MOST, LEAST = "MostAllocated", "LeastAllocated"
+
+
+class ResourceType(Wire, frozen=True, forbid_unknown_fields=True):
+    """How one resource is scored; a type that nobody knows scores 0 and still weighs, as in Koordinator."""
+
+    type: str = ""
+    weight: int = 0
+
+
+class NodeResourcesFitPlusArgs(Args, frozen=True):
+    resources: dict[str, ResourceType] = msgspec.field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    column: int
+    amount: int  # what the pod asks, as scores count it
+    type: str
+    weight: int
+
+
+PARTS: StateKey[tuple[_Part, ...]] = StateKey("NodeResourcesFitPlus/parts")
+
+
+class NodeResourcesFitPlus(ScoreColumns):
+    """Looks at those configured resources that the pod asks for; a pod that asks for none scores 100 everywhere."""
+
+    name = "NodeResourcesFitPlus"
+    scope = Scope.NODE_PODS
+
+    def __init__(self, handle: Handle, args: NodeResourcesFitPlusArgs | None = None) -> None:
+        self._handle = handle
+        self._resources = (args or NodeResourcesFitPlusArgs()).resources
+
+    def pre_score(self, state: CycleState, pod: Pod) -> bool:
+        shape = self._handle.cache.classes.of(pod)
+        index = self._handle.columns.resources
+        parts = []
+        for name, wanted in self._resources.items():
+            if not shape.requests.get(name):
+                continue
+            column = index.column(name)
+            native = column in {CPU_COLUMN, MEMORY_COLUMN}
+            amount = shape.nonzero[column - CPU_COLUMN] if native else shape.requests[name]
+            parts.append(_Part(column, amount, wanted.type, wanted.weight))
+        state[PARTS] = tuple(parts)
+        return sum(part.weight for part in parts) > 0  # else it says the same of every node
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return _score(state[PARTS], node)
+
+    def scores_on(self, stacked: Sequence[tuple[_Part, ...]], node: NodeInfo) -> Ints:
+        return np.array([_score(parts, node) for parts in stacked], np.int64)
+
+    def stack_scores(self, states: Sequence[CycleState]) -> Sequence[tuple[_Part, ...]]:
+        return [state[PARTS] for state in states]
+
+    def scores(self, stacked: Sequence[tuple[_Part, ...]], batch: Batch) -> Ints | None:
+        batch.columns.ensure_width()
+        return np.stack([_scores(parts, batch) for parts in stacked])
+
+
+def _score(parts: tuple[_Part, ...], node: NodeInfo) -> int:
+    total = 0
+    for part in parts:
+        capacity = node.allocatable[part.column] if part.column < len(node.allocatable) else 0
+        if capacity <= 0:
+            continue
+        used = _used(node, part.column) + part.amount
+        if part.type == LEAST:
+            total += max(capacity - used, 0) * MAX_NODE_SCORE // capacity * part.weight
+        elif part.type == MOST:
+            total += min(used, capacity) * MAX_NODE_SCORE // capacity * part.weight
+    return total // sum(part.weight for part in parts)
+
+
+def _used(node: NodeInfo, column: int) -> int:
+    if column in {CPU_COLUMN, MEMORY_COLUMN}:
+        return node.nonzero[column - CPU_COLUMN]
+    return node.requested[column] if column < len(node.requested) else 0
+
+
+def _scores(parts: tuple[_Part, ...], batch: Batch) -> Ints:
+    total = np.zeros(batch.size, np.int64)
+    for part in parts:
+        capacity = batch.allocatable[part.column]
+        native = part.column in {CPU_COLUMN, MEMORY_COLUMN}
+        left = (batch.room[part.column - CPU_COLUMN] if native else batch.free[part.column]) - part.amount
+        if part.type == LEAST:
+            points = np.maximum(left, 0)
+        elif part.type == MOST:
+            points = np.minimum(capacity - left, capacity)
+        else:
+            continue
+        total += np.where(capacity > 0, points * MAX_NODE_SCORE // np.maximum(capacity, 1), 0) * part.weight
+    return total // sum(part.weight for part in parts)

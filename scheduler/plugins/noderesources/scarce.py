@@ -1,0 +1,57 @@
+"""ScarceResourceAvoidance: keep pods off nodes whose scarce resources they would only block (Koordinator; rule R65)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from scheduler.api.core import Pod
+from scheduler.cache.columns import Batch, Bools, Ints
+from scheduler.cache.resources import PODS_COLUMN
+from scheduler.framework.handle import Handle
+from scheduler.framework.nodeinfo import NodeInfo
+from scheduler.framework.points import MAX_NODE_SCORE, Args, Scope, ScoreColumns
+from scheduler.framework.state import CycleState, StateKey
+
+
+class ScarceResourceAvoidanceArgs(Args, frozen=True):
+    resources: tuple[str, ...] = ()
+
+
+ASKED: StateKey[frozenset[int]] = StateKey("ScarceResourceAvoidance/asked")  # columns that the pod asks of
+
+
+class ScarceResourceAvoidance(ScoreColumns):
+    """Of the kinds of resource that a node has and the pod does not ask for, the percentage that is not scarce."""
+
+    name = "ScarceResourceAvoidance"
+    scope = Scope.NODE
+
+    def __init__(self, handle: Handle, args: ScarceResourceAvoidanceArgs | None = None) -> None:
+        self._handle = handle
+        index = handle.columns.resources
+        self._scarce = frozenset(index.column(name) for name in (args or ScarceResourceAvoidanceArgs()).resources)
+
+    def pre_score(self, state: CycleState, pod: Pod) -> bool:
+        shape = self._handle.cache.classes.of(pod)
+        state[ASKED] = frozenset(column for column, _ in shape.vector)  # the pod itself counts as one of "pods"
+        return bool(self._scarce)
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        unasked = {
+            column
+            for column, amount in enumerate(node.allocatable)
+            if amount > 0 and column != PODS_COLUMN and column not in state[ASKED]
+        }
+        scarce = unasked & self._scarce
+        return (len(unasked) - len(scarce)) * MAX_NODE_SCORE // len(unasked) if scarce else MAX_NODE_SCORE
+
+    def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
+        batch.columns.ensure_width()
+        has = batch.allocatable > 0
+        return np.stack([self._scores(state[ASKED] | {PODS_COLUMN}, has) for state in stacked])
+
+    def _scores(self, asked: frozenset[int], has: Bools) -> Ints:
+        unasked = np.array([column not in asked for column in range(len(has))])
+        scarce = np.array([column in self._scarce for column in range(len(has))]) & unasked
+        kinds, blocked = has[unasked].sum(axis=0), has[scarce].sum(axis=0)
+        return np.where(blocked > 0, (kinds - blocked) * MAX_NODE_SCORE // np.maximum(kinds, 1), MAX_NODE_SCORE)

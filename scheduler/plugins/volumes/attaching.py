@@ -1,0 +1,170 @@
+"""What else keeps a pod with claims off nodes: a claim for one pod alone, the volume's zone, the node's limit.
+
+VolumeRestrictions, VolumeZone and NodeVolumeLimits (kubernetes pkg/scheduler/framework/plugins/<name>).
+"""
+
+from dataclasses import dataclass
+
+from scheduler.api.core import Pod
+from scheduler.api.storage import READ_WRITE_ONCE_POD
+from scheduler.cache.volumes import ClaimKey, Volumes, claim_keys
+from scheduler.framework.handle import Handle
+from scheduler.framework.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.points import Filter, PreFilter, Scope, VictimAware
+from scheduler.framework.state import CycleState, StateKey
+from scheduler.framework.status import SUCCESS, Status
+
+IN_USE = Status.unschedulable(
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+)
+WRONG_ZONE = Status.unresolvable("node(s) had no available volume zone")
+TOO_MANY = Status.unschedulable("node(s) exceed max volume count")
+
+ZONE_LABELS = (
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+)
+_NOW_CALLED = dict(zip(ZONE_LABELS[2:], ZONE_LABELS[:2], strict=True))  # old labels by their present names
+_BETWEEN_ZONES = "__"  # a volume in several zones names them all in one label
+
+
+def _has_claims(pod: Pod) -> bool:
+    return bool(pod.spec.volumes) and any(True for _ in claim_keys(pod))
+
+
+@dataclass(frozen=True, slots=True)
+class _Exclusive:
+    claims: frozenset[ClaimKey]
+    users: int  # pods on nodes that use one of them
+
+
+EXCLUSIVE: StateKey[_Exclusive] = StateKey("VolumeRestrictions/exclusive")
+
+
+class VolumeRestrictions(PreFilter, Filter, VictimAware):
+    """A claim that is for one pod alone is taken wherever the other pod is."""
+
+    name = "VolumeRestrictions"
+    scope = Scope.CLUSTER
+
+    def __init__(self, handle: Handle) -> None:
+        self._cache = handle.cache
+
+    def concerns(self, pod: Pod) -> bool:
+        return _has_claims(pod)
+
+    def pre_filter(self, state: CycleState, pod: Pod) -> Status:
+        claims = self._cache.volumes.claims
+        exclusive = frozenset(
+            key for key in claim_keys(pod) if key in claims and READ_WRITE_ONCE_POD in claims[key].spec.access_modes
+        )
+        if not exclusive:
+            return Status.skip()
+        placed = (info.pod for node in self._cache for info in node.pods.values() if info.pod.spec.volumes)
+        state[EXCLUSIVE] = _Exclusive(exclusive, sum(_uses(one, exclusive) for one in placed))
+        return SUCCESS
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return IN_USE if state[EXCLUSIVE].users else SUCCESS
+
+    def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
+        self._imagine(state, victim, -1)
+
+    def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
+        self._imagine(state, victim, 1)
+
+    def _imagine(self, state: CycleState, victim: PodInfo, change: int) -> None:
+        found = state.get(EXCLUSIVE)
+        if found is not None and _uses(victim.pod, found.claims):
+            state[EXCLUSIVE] = _Exclusive(found.claims, found.users + change)
+
+
+def _uses(pod: Pod, claims: frozenset[ClaimKey]) -> bool:
+    return not claims.isdisjoint(claim_keys(pod))
+
+
+ZONES: StateKey[tuple[tuple[str, frozenset[str]], ...]] = StateKey("VolumeZone/zones")
+
+
+class VolumeZone(PreFilter, Filter):
+    """A volume that says in labels where it is can be used there alone; nodes that say nothing are let pass."""
+
+    name = "VolumeZone"
+    scope = Scope.CLUSTER
+
+    def __init__(self, handle: Handle) -> None:
+        self._volumes = handle.cache.volumes
+
+    def concerns(self, pod: Pod) -> bool:
+        return _has_claims(pod)
+
+    def pre_filter(self, state: CycleState, pod: Pod) -> Status:
+        zones: list[tuple[str, frozenset[str]]] = []
+        for key in claim_keys(pod):
+            claim = self._volumes.claims.get(key)
+            volume = self._volumes.bound(claim) if claim is not None else None
+            if volume is not None:
+                labels = volume.metadata.labels
+                zones += [
+                    (label, frozenset(labels[label].split(_BETWEEN_ZONES))) for label in ZONE_LABELS if label in labels
+                ]
+        if not zones:
+            return Status.skip()
+        state[ZONES] = tuple(zones)
+        return SUCCESS
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        labels = node.known.metadata.labels
+        if not any(label in labels for label in ZONE_LABELS):
+            return SUCCESS
+        here = {label: labels.get(label) or labels.get(_NOW_CALLED.get(label, "")) for label in ZONE_LABELS}
+        return SUCCESS if all(here[label] in values for label, values in state[ZONES]) else WRONG_ZONE
+
+
+ATTACHED: StateKey[frozenset[tuple[str, str]]] = StateKey("NodeVolumeLimits/attached")  # CSI driver, handle
+
+
+class NodeVolumeLimits(PreFilter, Filter):
+    """A node takes so many volumes of a CSI driver; one that several of its pods use counts once."""
+
+    name = "NodeVolumeLimits"
+    scope = Scope.CLUSTER
+
+    def __init__(self, handle: Handle) -> None:
+        self._volumes = handle.cache.volumes
+
+    def concerns(self, pod: Pod) -> bool:
+        return _has_claims(pod)
+
+    def pre_filter(self, state: CycleState, pod: Pod) -> Status:
+        wanted = attached(self._volumes, pod)
+        if not wanted:
+            return Status.skip()
+        state[ATTACHED] = wanted
+        return SUCCESS
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        limits = self._volumes.limits(node.name)
+        if not limits:
+            return SUCCESS
+        there = frozenset[tuple[str, str]]().union(
+            *(attached(self._volumes, info.pod) for info in node.pods.values() if info.pod.spec.volumes)
+        )
+        new = state[ATTACHED] - there
+        for driver in {driver for driver, _ in new} & limits.keys():
+            if sum(one == driver for one, _ in there | new) > limits[driver]:
+                return TOO_MANY
+        return SUCCESS
+
+
+def attached(volumes: Volumes, pod: Pod) -> frozenset[tuple[str, str]]:
+    """The volumes of CSI drivers that a pod has, or will have, attached: those of its bound claims."""
+    found = set()
+    for key in claim_keys(pod):
+        claim = volumes.claims.get(key)
+        volume = volumes.bound(claim) if claim is not None else None
+        if volume is not None and volume.spec.csi is not None:
+            found.add((volume.spec.csi.driver, volume.spec.csi.volume_handle))
+    return frozenset(found)

@@ -1,0 +1,86 @@
+"""`/debug/flags`: what is logged, changed while the scheduler runs, in the words of Koordinator's (rules R32 to R34).
+
+A body counts as it came: a line's end behind the value makes it another value, and a wrong one.
+"""
+
+import html
+import logging
+from collections.abc import Callable
+
+from scheduler.framework.handle import DebugFlags
+from scheduler.services.routes import HTML, Answer, Asked, Routes, text
+
+BASE = "/debug/flags"
+VERBOSITY, TOP_SCORES, FAILURES = "klog.logging.verbosity", "debugTopNScores", "debugFilterFailure"
+
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+
+
+class FlagRefused(ValueError):
+    """The value is not one."""
+
+
+def level_of(verbosity: int) -> int:
+    """The level of Python's logging that stands for a verbosity: 0 warnings, 1 what happens, 2 and more everything."""
+    return {0: logging.WARNING, 1: logging.INFO}.get(max(verbosity, 0), logging.DEBUG)
+
+
+class Flags:
+    """The flags of one scheduler."""
+
+    def __init__(self, debug: DebugFlags, logger: logging.Logger) -> None:
+        self._debug = debug
+        self._logger = logger
+        self._flags: dict[str, tuple[str, Callable[[str], str]]] = {
+            "f": (FAILURES, self._set_failures),
+            "s": (TOP_SCORES, self._set_top_scores),
+            "v": (VERBOSITY, self._set_verbosity),
+        }
+
+    def install(self, routes: Routes) -> None:
+        for name in self._flags:
+            routes.add("*", f"{BASE}/{name}", self._answer)
+        routes.add("*", BASE, self._index)
+        routes.add("*", f"{BASE}/", self._index)
+        routes.add("*", f"{BASE}/:flag", self._index)
+
+    def _answer(self, asked: Asked) -> Answer:
+        if asked.method != "PUT":
+            return text("unsupported http method", 406)
+        title, change = self._flags[asked.path.rpartition("/")[2]]
+        value = asked.body.decode(errors="replace")
+        try:
+            shown = change(value)
+        except FlagRefused as error:
+            return text(f"failed set {title} {value}: {error}", 400)
+        return text(f"successfully set {title} to {shown}")
+
+    def _index(self, _: Asked) -> Answer:
+        links = "".join(
+            f'<a href="{BASE}/{name}">{name}</a> {html.escape(title)}<br>' for name, (title, _) in self._flags.items()
+        )
+        page = f"<html><head><title>{BASE}/</title></head><body>{BASE}/<br><br>flags:<br>{links}</body></html>"
+        return Answer(200, page.encode(), HTML)
+
+    def _set_verbosity(self, value: str) -> str:
+        self._logger.setLevel(level_of(_integer(value, "ParseInt")))
+        return value
+
+    def _set_top_scores(self, value: str) -> str:
+        self._debug.top_scores = _integer(value, "Atoi")
+        return value
+
+    def _set_failures(self, value: str) -> str:
+        if value not in _TRUE | _FALSE:
+            raise FlagRefused(f'strconv.ParseBool: parsing "{value}": invalid syntax')
+        self._debug.filter_failures = value in _TRUE
+        return str(value in _TRUE).lower()
+
+
+def _integer(value: str, function: str) -> int:
+    digits = value[1:] if value[:1] in {"+", "-"} else value
+    if not (digits.isascii() and digits.isdigit()):
+        shown = value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+        raise FlagRefused(f'strconv.{function}: parsing "{shown}": invalid syntax')
+    return int(value)

@@ -1,0 +1,102 @@
+"""A small HTTP/1.1 server on an asyncio loop: requests of people and of Prometheus, a few a minute."""
+
+import asyncio
+import logging
+from http import HTTPStatus
+from typing import cast
+
+import httptools
+
+from scheduler.services.routes import Answer, Routes, text
+
+log = logging.getLogger(__name__)
+
+LARGEST_BODY = 1 << 20  # bytes
+IDLE_SECONDS = 60.0
+
+
+class _Connection(asyncio.Protocol):
+    """Answers one request after the other until the other side hangs up or says nothing for a while."""
+
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+        self._parser = httptools.HttpRequestParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._target = b""
+        self._body: list[bytes] = []
+        self._idle: asyncio.TimerHandle | None = None
+
+    # asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's does not inherit from it
+        self._wait()
+
+    def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002
+        self._transport = None
+        if self._idle is not None:
+            self._idle.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        self._wait()
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._send(text("400 upgrades are not served here", 400), keep=False)
+        except httptools.HttpParserError as error:
+            self._send(text(f"400 not HTTP: {error}", 400), keep=False)
+
+    def _wait(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+        self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._hang_up)
+
+    def _hang_up(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    # the parser's side
+
+    def on_message_begin(self) -> None:
+        self._target, self._body = b"", []
+
+    def on_url(self, part: bytes) -> None:
+        self._target += part
+
+    def on_body(self, part: bytes) -> None:
+        self._body.append(part)
+        if sum(map(len, self._body)) > LARGEST_BODY:
+            self._send(text("413 request entity too large", 413), keep=False)
+
+    def on_message_complete(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        method, target = self._parser.get_method().decode(), self._target.decode("latin-1")
+        try:
+            answer = self._routes.answer(method, target, b"".join(self._body))
+        except Exception:  # a fault in one page must not end the scheduler
+            log.exception("services failed method=%s target=%s", method, target)
+            answer = text("500 internal server error", 500)
+        self._send(answer, keep=self._parser.should_keep_alive(), head=method == "HEAD")
+
+    def _send(self, answer: Answer, *, keep: bool, head: bool = False) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        lines = [
+            f"HTTP/1.1 {answer.code} {HTTPStatus(answer.code).phrase}",
+            f"Content-Type: {answer.content_type}",
+            f"Content-Length: {len(answer.body)}",
+            *([] if keep else ["Connection: close"]),
+        ]
+        self._transport.write("\r\n".join([*lines, "", ""]).encode() + (b"" if head else answer.body))
+        if not keep:
+            self._transport.close()
+
+
+async def serve(routes: Routes, address: str, port: int) -> asyncio.Server:
+    """Listen from now on; port 0 takes any that is free.
+
+    Raises:
+        OSError: the address cannot be had, because something else has it or it is not this machine's.
+    """
+    return await asyncio.get_running_loop().create_server(lambda: _Connection(routes), address, port)

@@ -1,0 +1,253 @@
+"""Routes of the scheduler's process: what they answer, and over a real connection."""
+
+import asyncio
+import json
+import logging
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+import uvloop
+
+from scheduler.__main__ import listen
+from scheduler.api.builders import pod
+from scheduler.framework.events import Bind, Reject
+from scheduler.framework.explaining import explain
+from scheduler.services.http import LARGEST_BODY, serve
+from scheduler.services.metrics import Metrics
+from scheduler.services.routes import Answer, Routes, text
+from scheduler.services.views import routes_of
+from scheduler.tests.rig import Rig
+
+
+class Served:
+    """A rig and what its process would answer."""
+
+    def __init__(self, *, ready: bool = True) -> None:
+        self.rig = Rig()
+        self.metrics = Metrics(self.rig.core)
+        self.routes = routes_of(self.rig.core, self.metrics, lambda: ready, logging.getLogger("scheduler.test"))
+
+    def get(self, path: str) -> Answer:
+        return self.routes.answer("GET", path)
+
+    def json(self, path: str, code: int = 200) -> Any:
+        answer = self.get(path)
+        assert answer.code == code
+        assert answer.content_type.startswith("application/json")
+        return json.loads(answer.body)
+
+    def figures(self) -> dict[str, float]:
+        """Every sample of /metrics by its name and labels."""
+        lines = self.get("/metrics").body.decode().splitlines()
+        return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
+
+
+@pytest.mark.parametrize(
+    ("path", "ready", "code"),
+    [
+        pytest.param("/healthz", False, 200, id="alive-before-it-is-ready"),
+        pytest.param("/livez", False, 200, id="livez"),
+        pytest.param("/readyz", False, 500, id="not-ready-before-it-has-seen-the-cluster"),
+        pytest.param("/readyz", True, 200, id="ready"),
+        pytest.param("/nowhere", True, 404, id="no-such-page"),
+        pytest.param("/apis/v1/nodes/", True, 404, id="no-node-named"),
+    ],
+)
+def test_health_and_pages_that_are_not_there(path: str, ready: bool, code: int) -> None:
+    assert Served(ready=ready).get(path).code == code
+
+
+def test_a_route_for_other_methods_alone_says_so() -> None:
+    assert Served().routes.answer("POST", "/healthz").code == 405
+
+
+def test_services_list_themselves() -> None:
+    listed = Served().json("/apis/v1/__services__")
+    assert listed == {
+        "GET": [
+            "/apis/v1/__services__",
+            "/apis/v1/explain/:namespace/:name",
+            "/apis/v1/nodes/:nodeName",
+            "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries",
+            "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries/:name",
+        ]
+    }
+
+
+def test_the_first_of_two_answers() -> None:
+    routes = Routes()
+    routes.add("GET", "/x", lambda _: text("first"))
+    routes.add("GET", "/x", lambda _: text("second"))
+    assert routes.answer("GET", "/x?y=1").body == b"first\n"
+
+
+def test_a_node_as_the_scheduler_counts_it() -> None:
+    served = Served()
+    served.rig.node("n", cpu="8", memory="16Gi")
+    placed = pod("p").request(cpu="1500m")
+    placed.manifest["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080}]
+    served.rig.running(placed, "n")
+    view = served.json("/apis/v1/nodes/n")
+    assert view["node"]["metadata"]["name"] == "n"
+    assert view["pods"] == [{"namespace": "default", "name": "p", "uid": "uid-p"}]
+    assert view["requested"] == {"cpu": 1500, "pods": 1}
+    assert view["remaining"]["cpu"] == 6500
+    assert view["nonZeroRequested"] == {"cpu": 1500, "memory": 200 << 20}
+    assert view["usedPorts"] == [{"ip": "0.0.0.0", "protocol": "TCP", "port": 8080}]  # noqa: S104
+    assert served.json("/apis/v1/nodes/m", 404) == {"message": "cannot find node m"}
+
+
+def test_devices_of_nodes() -> None:
+    served = Served()
+    served.rig.node("n", gpus=2)
+    served.rig.submit(pod("p").gpus(1))
+    served.rig.run()
+    one = served.json("/apis/v1/plugins/DeviceShare/nodeDeviceSummaries/n")
+    assert served.json("/apis/v1/plugins/DeviceShare/nodeDeviceSummaries") == {"n": one}
+    assert one["deviceTotal"]["koordinator.sh/gpu-core"] == "200"
+    assert one["deviceFree"]["koordinator.sh/gpu-core"] == "100"
+    assert list(one["allocateSet"]["gpu"]) == ["default/p"]
+    missing = served.json("/apis/v1/plugins/DeviceShare/nodeDeviceSummaries/m", 404)
+    assert missing == {"message": "cannot find node m"}
+
+
+def test_why_a_pod_waits() -> None:
+    served = Served()
+    served.rig.node("full", cpu="1")
+    served.rig.node("cordoned", unschedulable=True)
+    served.rig.submit(pod("p").request(cpu="4"))
+    served.rig.run()
+    found = served.json("/apis/v1/explain/default/p")
+    assert found["queue"] == "unschedulable"
+    assert found["feasible"] == []
+    assert {
+        item["node"]: (item["plugin"], item["reasons"], item["preemptionMightHelp"]) for item in found["rejected"]
+    } == {
+        "full": ("NodeResourcesFit", ["Insufficient cpu"], False),
+        "cordoned": ("NodeUnschedulable", ["node(s) were unschedulable"], False),
+    }
+    assert served.json("/apis/v1/explain/default/q", 404) == {"message": "cannot find pod default/q"}
+
+
+def test_an_explanation_names_the_node_that_is_then_taken() -> None:
+    served = Served()
+    for number in range(5):
+        served.rig.node(f"n{number}", cpu=str(8 + number), memory="64Gi")
+    served.rig.submit(pod("p").request(cpu="4", memory="1Gi"))
+    info = served.rig.core.find("default/p")
+    assert info is not None
+    explanation = explain(served.rig.core.runner_of(info), info)
+    served.rig.run()
+    assert explanation.feasible[0].node == served.rig.where("p")
+    assert explanation.feasible[0].total > explanation.feasible[1].total
+
+
+def test_metrics_follow_what_happens() -> None:
+    served = Served()
+    served.rig.node("n", cpu="2")
+    served.rig.submit(pod("p").request(cpu="1"), pod("q").request(cpu="4"))
+    while served.rig.core.busy:
+        decisions = served.rig.core.decide()
+        served.metrics.decided(decisions, 0.0003)
+        assert all(isinstance(decision, Bind | Reject) for decision in decisions)
+    figures = served.figures()
+    name, labels = "scheduler_scheduling_attempt_duration_seconds", 'profile="default-scheduler",result="scheduled"'
+    assert figures[f"scheduler_schedule_attempts_total{{{labels}}}"] == 1
+    assert figures['scheduler_schedule_attempts_total{profile="default-scheduler",result="unschedulable"}'] == 1
+    assert figures['scheduler_pending_pods{queue="unschedulable"}'] == 1
+    assert figures['scheduler_scheduler_cache_size{type="pods"}'] == 1
+    assert figures[f"{name}_count{{{labels}}}"] == 1
+    assert figures[f"{name}_sum{{{labels}}}"] == pytest.approx(0.0003)
+    assert figures[f'{name}_bucket{{{labels},le="0.0002"}}'] == 0
+    assert figures[f'{name}_bucket{{{labels},le="0.0004"}}'] == 1
+    assert figures[f'{name}_bucket{{{labels},le="+Inf"}}'] == 1
+
+
+def ask(method: str, url: str, body: bytes | None = None) -> tuple[int, bytes]:
+    request = urllib.request.Request(url, data=body, method=method)  # noqa: S310 our own server
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read()
+
+
+LOOPS = [pytest.param(asyncio.run, id="asyncio"), pytest.param(uvloop.run, id="uvloop")]
+
+
+@pytest.mark.parametrize("run", LOOPS)
+def test_over_a_connection(run: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+    served = Served()
+    served.routes.add("GET", "/broken", lambda _: Answer(200, b"%d" % (1 // 0)))
+
+    async def converse() -> list[tuple[int, bytes]]:
+        server = await serve(served.routes, "127.0.0.1", 0)
+        base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        asked = [
+            await asyncio.to_thread(ask, *words)
+            for words in (
+                ("GET", f"{base}/healthz"),
+                ("PUT", f"{base}/debug/flags/s", b"7"),
+                ("GET", f"{base}/broken"),
+                ("GET", f"{base}/healthz"),
+            )
+        ]
+        server.close()
+        await server.wait_closed()
+        return asked
+
+    assert run(converse()) == [
+        (200, b"ok"),
+        (200, b"successfully set debugTopNScores to 7\n"),
+        (500, b"500 internal server error\n"),
+        (200, b"ok"),
+    ]
+    assert served.rig.core.handle.debug.top_scores == 7
+
+
+@pytest.mark.parametrize(
+    ("sent", "first_line"),
+    [
+        pytest.param(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"HTTP/1.1 200 OK", id="plain"),
+        pytest.param(b"nonsense\r\n\r\n", b"HTTP/1.1 400 Bad Request", id="not-http"),
+        pytest.param(
+            b"PUT /debug/flags/s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (LARGEST_BODY + 1)
+            + b"1" * (LARGEST_BODY + 1),
+            b"HTTP/1.1 413 Request Entity Too Large", id="too-much",
+        ),
+    ],
+)  # fmt: skip
+def test_bytes_on_the_wire(sent: bytes, first_line: bytes) -> None:
+    async def exchange() -> bytes:
+        server = await serve(Served().routes, "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(sent)
+        received = await asyncio.wait_for(reader.readline(), 10)
+        writer.close()
+        server.close()
+        return received
+
+    assert asyncio.run(exchange()).rstrip() == first_line
+
+
+def test_a_port_that_is_asked_for_must_be_had_and_the_usual_ones_need_not(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def crowd() -> tuple[int, list[asyncio.Server]]:
+        routes = Served().routes
+        (first,) = await listen(routes, "127.0.0.1", None)
+        with pytest.raises(OSError, match="address already in use"):
+            await listen(routes, "127.0.0.1", first.sockets[0].getsockname()[1])
+        monkeypatch.setattr("scheduler.__main__.USUAL_PORTS", (first.sockets[0].getsockname()[1],))
+        second = await listen(routes, "127.0.0.1", None)
+        none = await listen(routes, "127.0.0.1", 0)
+        first.close()
+        return len(none), second
+
+    monkeypatch.setattr("scheduler.__main__.USUAL_PORTS", (0,))
+    assert asyncio.run(crowd()) == (0, [])
+    assert "services not-served address=127.0.0.1" in caplog.text

@@ -1,0 +1,124 @@
+"""Routes of the scheduler's process: health, metrics, and what it holds of nodes and pods (section 6 of the API).
+
+Koordinator's routes for nodes and for DeviceShare and, of our own, `/apis/v1/explain/:namespace/:name`.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from scheduler.api.core import Pod
+from scheduler.api.wire import to_plain
+from scheduler.cache.volumes import claim_keys
+from scheduler.cycle import Core
+from scheduler.framework.explaining import explain
+from scheduler.framework.nodeinfo import NodeInfo
+from scheduler.plugins.deviceshare.cache import DeviceCache
+from scheduler.plugins.deviceshare.plugin import DeviceShare
+from scheduler.plugins.deviceshare.summary import summaries, summary_of
+from scheduler.plugins.nodeports import ports_of
+from scheduler.services.flags import Flags
+from scheduler.services.metrics import CONTENT_TYPE, Metrics
+from scheduler.services.routes import Answer, Asked, Routes, json, missing, text
+
+BASE = "/apis/v1"
+
+
+def routes_of(core: Core, metrics: Metrics, ready: Callable[[], bool], logger: logging.Logger) -> Routes:
+    """All routes; `ready` says whether the cluster has been seen and pods are scheduled."""
+    routes = Routes()
+    for name in ("healthz", "livez"):
+        routes.add("GET", f"/{name}", lambda _: Answer(200, b"ok"))
+    routes.add("GET", "/readyz", lambda _: Answer(200, b"ok") if ready() else text("informers are not synced", 500))
+    routes.add("GET", "/metrics", lambda _: Answer(200, metrics.render(), CONTENT_TYPE))
+    routes.add("GET", f"{BASE}/__services__", lambda _: json(routes.patterns(BASE)))
+    routes.add("GET", f"{BASE}/nodes/:nodeName", lambda asked: _node(core, asked))
+    for pattern, handler in (("", _device_summaries), ("/:name", _device_summary)):
+        path = f"{BASE}/plugins/{DeviceShare.name}/nodeDeviceSummaries{pattern}"
+        routes.add("GET", path, partial(handler, core))
+    routes.add("GET", f"{BASE}/explain/:namespace/:name", lambda asked: _explain(core, asked))
+    Flags(core.handle.debug, logger).install(routes)
+    return routes
+
+
+def _device_summaries(core: Core, _: Asked) -> Answer:
+    return json(summaries(DeviceCache.of(core.handle), core.cache))
+
+
+def _device_summary(core: Core, asked: Asked) -> Answer:
+    name = asked.parameters["name"]
+    found = summary_of(DeviceCache.of(core.handle), core.cache, name)
+    return missing(f"cannot find node {name}") if found is None else json(found)
+
+
+def _node(core: Core, asked: Asked) -> Answer:
+    name = asked.parameters["nodeName"]
+    node = core.cache.find(name)
+    return missing(f"cannot find node {name}") if node is None else json(node_view(core, node))
+
+
+def node_view(core: Core, node: NodeInfo) -> dict[str, Any]:
+    """What the scheduler counts on one node; cpu in milli, everything else in whole units."""
+    names = core.cache.columns.resources.names
+    allocatable = _amounts(names, node.allocatable)
+    requested = _amounts(names, node.requested)
+    infos = sorted(node.pods.values(), key=lambda info: info.key)
+    claims = Counter("/".join(key) for info in infos for key in claim_keys(info.pod))
+    ports = [port for info in infos for port in ports_of(info.shape)]
+    return {
+        "node": to_plain(node.known),
+        "pods": [_reference(info.pod) for info in infos],
+        "podsWithAffinity": [_reference(info.pod) for info in infos if _says(info.pod, required_far=False)],
+        "podsWithRequiredAntiAffinity": [_reference(info.pod) for info in infos if _says(info.pod, required_far=True)],
+        "usedPorts": [{"ip": one.address, "protocol": one.protocol, "port": one.number} for one in sorted(ports)],
+        "requested": requested,
+        "nonZeroRequested": {"cpu": node.nonzero[0], "memory": node.nonzero[1]},
+        "remaining": {name: amount - requested.get(name, 0) for name, amount in allocatable.items()},
+        "allocatable": allocatable,
+        "imageStates": {name: image.size_bytes for image in node.known.status.images for name in image.names},
+        "pvcRefCounts": dict(claims),
+    }
+
+
+def _amounts(names: list[str], vector: list[int]) -> dict[str, int]:
+    return {name: amount for name, amount in zip(names, vector, strict=False) if amount}
+
+
+def _reference(pod: Pod) -> dict[str, str]:
+    return {"namespace": pod.metadata.namespace, "name": pod.metadata.name, "uid": pod.metadata.uid}
+
+
+def _says(pod: Pod, *, required_far: bool) -> bool:
+    """Whether a pod has terms about other pods; or such as keep others off."""
+    affinity = pod.spec.affinity
+    if affinity is None:
+        return False
+    far = affinity.pod_anti_affinity
+    if required_far:
+        return far is not None and bool(far.required)
+    return affinity.pod_affinity is not None or far is not None
+
+
+def _explain(core: Core, asked: Asked) -> Answer:
+    key = f"{asked.parameters['namespace']}/{asked.parameters['name']}"
+    info = core.find(key)
+    if info is None or info.pod.spec.scheduler_name not in core.profiles:
+        return missing(f"cannot find pod {key}")
+    explanation = explain(core.runner_of(info), info)
+    places = {entry.info.uid: place for place, entry in core.queue.entries()}
+    return json({
+        "pod": _reference(info.pod),
+        "node": info.node_name,
+        "queue": places.get(info.uid, ""),
+        "feasible": [
+            {"node": scored.node, "score": scored.total, "byPlugin": scored.by_plugin}
+            for scored in explanation.feasible
+        ],
+        "rejected": [
+            {"node": node, "plugin": status.plugin, "reasons": status.reasons,
+             "preemptionMightHelp": status.code.name == "UNSCHEDULABLE"}
+            for node, status in sorted(explanation.rejected.items())
+        ],
+    })  # fmt: skip

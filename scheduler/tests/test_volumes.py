@@ -1,0 +1,197 @@
+"""Pods with claims: which nodes their volumes leave them, what they are told, and when they are tried again."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.api.builders import PodBuilder, pod
+from scheduler.api.storage import CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from scheduler.tests.rig import Rig
+
+ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+
+
+class Storage(Rig):
+    """A cluster of nodes a (zone a), b (zone b) and x (no zone) with things to be stored on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.node("a", labels={"kubernetes.io/hostname": "a", ZONE: "a"})
+        self.node("b", labels={"kubernetes.io/hostname": "b", ZONE: "b"})
+        self.node("x", labels={"kubernetes.io/hostname": "x"})
+
+    def claim(
+        self, name: str, volume: str = "", *, of: str = "", phase: str = "Bound", mode: str = "", **meta: Any
+    ) -> None:
+        modes = (mode,) if mode else ()
+        spec = {"volumeName": volume, "storageClassName": of, "accessModes": modes}
+        found = {"metadata": {"name": name, "namespace": "default", **meta}, "spec": spec, "status": {"phase": phase}}
+        self.core.cache.volumes.set_claim(msgspec.convert(found, PersistentVolumeClaim))
+        self.core.storage_changed()
+
+    def volume(
+        self, name: str, *, host: str = "", labels: dict[str, str] | None = None, csi: str = "", **spec: Any
+    ) -> None:
+        if host:
+            expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": [host]}
+            spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
+        if csi:
+            spec["csi"] = {"driver": csi, "volumeHandle": name}
+        found = {"metadata": {"name": name, "labels": labels or {}}, "spec": spec}
+        self.core.cache.volumes.set_volume(msgspec.convert(found, PersistentVolume))
+        self.core.storage_changed()
+
+    def storage_class(self, name: str, mode: str, provisioner: str = "example.com/disks", zone: str = "") -> None:
+        found: dict[str, Any] = {"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": mode}
+        if zone:
+            found["allowedTopologies"] = [{"matchLabelExpressions": [{"key": ZONE, "values": [zone]}]}]
+        self.core.cache.volumes.set_class(msgspec.convert(found, StorageClass))
+        self.core.storage_changed()
+
+    def limit(self, node: str, driver: str, count: int) -> None:
+        drivers = [{"name": driver, "nodeID": node, "allocatable": {"count": count}}]
+        found = {"metadata": {"name": node}, "spec": {"drivers": drivers}}
+        self.core.cache.volumes.set_csi_node(msgspec.convert(found, CsiNode))
+
+    def outcome(self, builder: PodBuilder) -> str:
+        self.submit(builder)
+        self.run()
+        return self.where(builder.name) or self.message(builder.name)
+
+
+def using(name: str, *claims: str) -> PodBuilder:
+    builder = pod(name).request(cpu="1")
+    builder.manifest["spec"]["volumes"] = [
+        {"name": f"v{number}", "persistentVolumeClaim": {"claimName": claim}} for number, claim in enumerate(claims)
+    ]
+    return builder
+
+
+@pytest.mark.parametrize(
+    ("claim", "message"),
+    [
+        pytest.param(None, 'persistentvolumeclaim "c" not found', id="missing"),
+        pytest.param(
+            {"volume": "v", "deletion_timestamp": "2026-01-01T00:00:00Z"},
+            'persistentvolumeclaim "c" is being deleted', id="going",
+        ),
+        pytest.param(
+            {"volume": "v", "phase": "Lost"},
+            'persistentvolumeclaim "c" bound to non-existent persistentvolume "v"', id="lost",
+        ),
+        pytest.param({"of": "now"}, "pod has unbound immediate PersistentVolumeClaims", id="unbound"),
+        pytest.param({"of": "unknown"}, "pod has unbound immediate PersistentVolumeClaims", id="unknown-class"),
+        pytest.param(
+            {"volume": "nowhere"},
+            "3 node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)", id="unknown-volume",
+        ),
+        pytest.param({"volume": "v"}, "", id="bound"),
+    ],
+)  # fmt: skip
+def test_claims_that_keep_a_pod_waiting(claim: dict[str, Any] | None, message: str) -> None:
+    rig = Storage()
+    rig.volume("v")
+    rig.storage_class("now", "Immediate")
+    if claim is not None:
+        rig.claim("c", **{"deletionTimestamp" if key.startswith("del") else key: value for key, value in claim.items()})
+    found = rig.outcome(using("p", "c"))
+    if message:
+        assert found.startswith(f"0/3 nodes are available: {message}."), found
+    else:
+        assert found in {"a", "b", "x"}
+
+
+@pytest.mark.parametrize(
+    ("volume", "where"),
+    [
+        pytest.param({"host": "b"}, {"b"}, id="a-local-volume"),
+        pytest.param({"labels": {ZONE: "a"}}, {"a", "x"}, id="a-volume-of-one-zone"),
+        pytest.param({"labels": {ZONE: "b__c"}}, {"b", "x"}, id="a-volume-of-several-zones"),
+        pytest.param({"labels": {"failure-domain.beta.kubernetes.io/zone": "a"}}, {"a", "x"}, id="the-labels-old-name"),
+        pytest.param({"labels": {ZONE: "a", REGION: "r"}}, {"x"}, id="zone-and-region-must-both-fit"),
+        pytest.param({}, {"a", "b", "x"}, id="a-volume-that-is-everywhere"),
+    ],
+)
+def test_nodes_that_a_bound_volume_leaves(volume: dict[str, Any], where: set[str]) -> None:
+    for node in ("a", "b", "x"):
+        rig = Storage()
+        rig.volume("v", **volume)
+        rig.claim("c", "v")
+        builder = using("p", "c").select({"kubernetes.io/hostname": node})
+        assert (rig.outcome(builder) == node) is (node in where), node
+
+
+def test_messages_count_nodes_by_what_is_wrong_there() -> None:
+    rig = Storage()
+    rig.volume("v", host="b", labels={ZONE: "a"})
+    rig.claim("c", "v")
+    assert rig.outcome(using("p", "c")).startswith(
+        "0/3 nodes are available: 1 node(s) had no available volume zone, "
+        "2 node(s) didn't match PersistentVolume's node affinity. "
+    )
+
+
+@pytest.mark.parametrize(
+    ("setup", "where"),
+    [
+        pytest.param({"zone": "b"}, "b", id="where-the-class-may-provide"),
+        pytest.param({"provisioner": "kubernetes.io/no-provisioner"}, "a", id="where-a-free-volume-is"),
+    ],
+)
+def test_claims_that_wait_for_their_pod(setup: dict[str, str], where: str) -> None:
+    rig = Storage()
+    rig.storage_class("later", "WaitForFirstConsumer", **setup)
+    if "provisioner" in setup:
+        rig.volume("free", host="a", storageClassName="later")
+        rig.volume("taken", host="b", storageClassName="later", claimRef={"namespace": "default", "name": "other"})
+    rig.claim("c", of="later", phase="Pending")
+    assert rig.outcome(using("p", "c")) == where
+
+
+def test_a_pod_goes_once_its_claim_is_bound() -> None:
+    rig = Storage()
+    rig.storage_class("later", "WaitForFirstConsumer", "kubernetes.io/no-provisioner")
+    rig.claim("c", of="later", phase="Pending")
+    assert "3 node(s) didn't find available persistent volumes to bind." in rig.outcome(using("p", "c"))
+    rig.clock.advance(30)
+    assert not rig.run(), "nothing has changed"
+    rig.volume("v", host="x", storageClassName="later")
+    rig.run()
+    assert rig.where("p") == "x"
+
+
+def test_a_claim_for_one_pod_is_for_one_pod() -> None:
+    rig = Storage()
+    rig.volume("v")
+    rig.claim("c", "v", mode="ReadWriteOncePod")
+    assert rig.outcome(using("first", "c")) in {"a", "b", "x"}
+    assert "3 node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode" in rig.outcome(
+        using("second", "c")
+    )
+    rig.delete("first")
+    rig.clock.advance(30)
+    rig.run()
+    assert rig.where("second")
+
+
+def test_a_more_important_pod_takes_the_claim() -> None:
+    rig = Storage()
+    rig.volume("v")
+    rig.claim("c", "v", mode="ReadWriteOncePod")
+    rig.outcome(using("first", "c"))
+    rig.outcome(using("second", "c").priority(10))
+    assert rig.victims() == ["first"]
+
+
+def test_a_node_takes_so_many_volumes_of_a_driver() -> None:
+    rig = Storage()
+    for node in ("a", "b", "x"):
+        rig.limit(node, "disks.example.com", 2 if node == "a" else 0)
+    for number in range(3):
+        rig.volume(f"v{number}", csi="disks.example.com")
+        rig.claim(f"c{number}", f"v{number}")
+    assert rig.outcome(using("one", "c0")) == "a"
+    assert rig.outcome(using("same-volume", "c0")) == "a"
+    assert "3 node(s) exceed max volume count" in rig.outcome(using("two-more", "c1", "c2"))
+    assert rig.outcome(using("another", "c1")) == "a"

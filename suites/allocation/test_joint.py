@@ -1,0 +1,253 @@
+"""GPUs and RDMA NICs together: near each other, virtual functions one by one, and never split where that is required.
+
+DGX H100 has a GPU and a NIC on each PCIe switch; HGX A100 two GPUs and a NIC. Every NIC has eight virtual functions.
+"""
+
+import random
+
+import pytest
+
+from fixtures.expect import Expect
+from fixtures.promises import amounts, check_arrival, functions, minors, parts, switches
+from fixtures.trial import Trial
+from harness.clusters.protocol import Capability
+from scheduler.api.builders import PodBuilder, node, pod, pods
+from scheduler.api.core import Pod
+from scheduler.api.device import RDMA
+from scheduler.api.quantity import units
+
+ONE_EACH, TWO_TO_ONE = "dgx-h100", "hgx-a100"  # servers by GPUs to a NIC
+FUNCTIONS = 8  # of a NIC
+
+pytestmark = [pytest.mark.feature("DEV-7"), pytest.mark.needs(Capability.NODES)]
+
+
+def joint(name: str, gpus: int, rdma: int = 100, *, same: bool = False, virtual: bool = False) -> PodBuilder:
+    """GPUs that lead, and NICs with them."""
+    one = pod(name).gpus(gpus).rdma(rdma).jointly("gpu", "rdma", same_pcie=same)
+    return one.hint("rdma", vfSelector={}) if virtual else one
+
+
+def together(cluster: Trial, one: Pod) -> bool:
+    return switches(cluster, one, "gpu") == switches(cluster, one, "rdma")
+
+
+@pytest.mark.case("DS-050", severity="blocker")
+@pytest.mark.parametrize("same", [pytest.param(False, id="best-effort"), pytest.param(True, id="same-pcie")])
+@pytest.mark.parametrize("cards", [1, 2, 4, 8])
+def test_a_nic_for_each_gpu(cluster: Trial, expect: Expect, cards: int, same: bool) -> None:
+    """Where each switch has a GPU and a NIC, so many GPUs bring so many NICs, switch by switch, each of them whole."""
+    cluster.add(node("n1").server(ONE_EACH))
+    cluster.submit(joint("a", cards, same=same))
+
+    a = expect.running("a")
+
+    assert len(minors(a)) == len(minors(a, "rdma")) == cards
+    assert amounts(a, RDMA, "rdma") == [100] * cards
+    assert together(cluster, a)
+    check_arrival(cluster, a)
+
+
+@pytest.mark.case("DS-051", severity="critical")
+@pytest.mark.parametrize(("cards", "nics"), [(1, 1), (2, 1), (3, 2), (4, 2), (8, 4)])
+def test_a_nic_for_each_switch(cluster: Trial, expect: Expect, cards: int, nics: int) -> None:
+    """Where two GPUs share a switch, they share its NIC."""
+    cluster.add(node("n1").server(TWO_TO_ONE))
+    cluster.submit(joint("a", cards, same=True))
+
+    a = expect.running("a")
+
+    assert (len(minors(a)), len(minors(a, "rdma"))) == (cards, nics)
+    assert together(cluster, a)
+    check_arrival(cluster, a)
+
+
+@pytest.mark.case("DS-052", severity="blocker")
+@pytest.mark.parametrize("cards", [1, 2, 4])
+def test_virtual_functions(cluster: Trial, expect: Expect, cards: int) -> None:
+    """A pod that asks for virtual functions gets one of each NIC, and its container that and not the NIC."""
+    cluster.add(node("n1").server(ONE_EACH))
+    cluster.submit(joint("a", cards, 1, virtual=True))
+
+    a = expect.running("a")
+
+    assert len(functions(a)) == len(minors(a, "rdma")) == cards
+    assert together(cluster, a)
+    seen = check_arrival(cluster, a).devices
+    assert not [one for one in seen if one in {f"/dev/infiniband/uverbs{nic}" for nic in range(8)}], seen
+
+
+@pytest.mark.case("DS-053", severity="critical")
+def test_functions_of_a_nic_one_by_one(cluster: Trial, expect: Expect) -> None:
+    """Tenants of one NIC get functions of their own until there are no more; one given back is given out again."""
+    cluster.add(node("n1").devices("a10", 1).nics("connectx-7", 1))
+    tenants = [
+        one.gpu_share(10).rdma(1).jointly("gpu", "rdma").hint("rdma", vfSelector={})
+        for one in pods("tenant", FUNCTIONS + 1)
+    ]
+    cluster.submit(*tenants[:FUNCTIONS])
+    names = [one.name for one in tenants]
+    bound = expect.running(names[0], names[1], *names[2:FUNCTIONS])
+    given = [function for one in bound for function in functions(one)]
+    assert len(set(given)) == FUNCTIONS
+    nodes = [one for pod in bound for one in check_arrival(cluster, pod).devices if "uverbs" in one]
+    assert len(set(nodes)) == FUNCTIONS
+
+    cluster.submit(tenants[FUNCTIONS])
+    expect.pending(names[FUNCTIONS], saying="Insufficient rdma devices")
+    cluster.delete(names[3])
+
+    assert functions(expect.running(names[FUNCTIONS])) == functions(bound[3])
+
+
+@pytest.mark.case("DS-054", severity="critical")
+def test_a_whole_nic_is_nobody_elses(cluster: Trial, expect: Expect) -> None:
+    """A NIC that was given whole has no function left for others, and one with a tenant cannot be given whole."""
+    cluster.add(node("n1").devices("a10", 1).nics("connectx-7", 1))
+    cluster.submit(pod("whole").rdma(100))
+    expect.running("whole")
+    cluster.submit(pod("tenant").rdma(1).hint("rdma", vfSelector={}))
+    expect.pending("tenant", saying="Insufficient")
+
+    cluster.delete("whole")
+
+    expect.running("tenant")
+    cluster.submit(pod("again").rdma(100))
+    expect.pending("again", saying="Insufficient")
+
+
+@pytest.mark.case("DS-055", severity="blocker")
+def test_a_joint_pod_waits_for_its_nic(cluster: Trial, expect: Expect) -> None:
+    """With the only NIC taken by another, a joint pod waits for it, and has it when it comes free."""
+    cluster.add(node("n1").gpus("a10", 2).nics("connectx-7", 1))
+    cluster.submit(pod("taker").rdma(100))
+    expect.running("taker")
+
+    cluster.submit(joint("strict", 1, same=True))
+
+    expect.pending("strict")
+    expect.stable(seconds=2)
+    cluster.delete("taker")
+    strict = expect.running("strict")
+    assert together(cluster, strict)
+    check_arrival(cluster, strict)
+
+
+@pytest.mark.case("DS-056", severity="blocker")
+@pytest.mark.parametrize("same", [pytest.param(False, id="best-effort"), pytest.param(True, id="same-pcie")])
+def test_when_the_near_nic_is_taken(cluster: Trial, expect: Expect, same: bool) -> None:
+    """Best effort gets another NIC of the node; a pod that requires the same switch is never split, it waits."""
+    cluster.add(node("n1").server(ONE_EACH))
+    cluster.submit(joint("pilot", 1))
+    pilot = expect.running("pilot")
+    near = minors(pilot, "rdma")
+    cluster.delete("pilot")  # what a first pod got is what the next one would get
+    holders = [one.rdma(100) for one in pods("holder", 8)]
+    cluster.submit(*holders)
+    names = [one.name for one in holders]
+    by_nic = {minors(one, "rdma")[0]: one.metadata.name for one in expect.running(names[0], names[1], *names[2:])}
+    kept = by_nic.pop(near[0])
+    cluster.delete(*by_nic.values())
+
+    cluster.submit(joint("a", 1, same=same))
+
+    if same:
+        expect.pending("a")
+        expect.stable(seconds=2)
+        cluster.delete(kept)
+    a = expect.running("a")
+    assert minors(a) == minors(pilot), "the GPU is chosen by its own lights"
+    assert (minors(a, "rdma") == near) == same, f"NIC {near} is {kept}'s"
+    assert together(cluster, a) == same
+    check_arrival(cluster, a)
+
+
+@pytest.mark.case("DS-057", severity="normal")
+@pytest.mark.parametrize(
+    ("rdma", "hint", "nics", "each"),
+    [
+        pytest.param(300, {}, 3, 100, id="hundreds-are-nics"),
+        pytest.param(4, {"allocateStrategy": "RequestsAsCount"}, 4, 1, id="requests-as-count"),
+        pytest.param(2, {"allocateStrategy": "RequestsAsCount", "exclusivePolicy": "DeviceLevel"}, 2, 100,
+                     id="requests-as-count-of-whole-nics"),
+        pytest.param(5, {"allocateStrategy": "ApplyForAll"}, 8, 5, id="apply-for-all"),
+        pytest.param(30, {}, 1, 30, id="a-share-of-one"),
+    ],
+)  # fmt: skip
+def test_how_many_nics(cluster: Trial, expect: Expect, rdma: int, hint: dict[str, str], nics: int, each: int) -> None:  # noqa: PLR0917
+    """What a number of `koordinator.sh/rdma` means is said by the hint."""
+    cluster.add(node("n1").server(ONE_EACH))
+    cluster.submit(pod("a").rdma(rdma).hint("rdma", **hint))
+
+    a = expect.running("a")
+
+    assert amounts(a, RDMA, "rdma") == [each] * nics
+    check_arrival(cluster, a)
+
+
+@pytest.mark.case("DS-058", severity="normal")
+@pytest.mark.parametrize(
+    ("asked", "saying"),
+    [
+        pytest.param(joint("a", 1), "Insufficient", id="a-node-without-nics"),
+        pytest.param(pod("a").gpus(1).annotation("scheduling.koordinator.sh/device-joint-allocate", "{"),
+                     "invalid DeviceJointAllocate annotation", id="an-annotation-that-is-no-json"),
+        pytest.param(pod("a").rdma(150), "invalid resource unit koordinator.sh/rdma", id="one-nic-and-a-half"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_had_is_said(cluster: Trial, expect: Expect, asked: PodBuilder, saying: str) -> None:
+    """A request that no node can meet is refused with the reason."""
+    cluster.add(node("n1").gpus("a10", 2))
+    cluster.submit(asked)
+
+    expect.pending("a", saying=saying)
+
+
+@pytest.mark.case("DS-059", severity="blocker")
+def test_churn_never_splits_a_joint_request(cluster: Trial, seed: int) -> None:
+    """Joint pods of all shapes come and go: where required GPUs and NICs share switches, and nothing is given twice."""
+    cluster.add(node("one-each").server(ONE_EACH), node("two-to-one").server(TWO_TO_ONE))
+    draw = random.Random(seed)  # noqa: S311 a churn that can be repeated
+    alive: list[str] = []
+    judged = 0
+    for step in range(40):
+        if alive and draw.random() < 0.4:
+            cluster.delete(alive.pop(draw.randrange(len(alive))))
+        else:
+            virtual, same = draw.random() < 0.5, draw.random() < 0.7
+            asking = joint(f"p{step}", draw.choice([1, 1, 2, 4]), 1 if virtual else 100, same=same, virtual=virtual)
+            cluster.submit(asking.label("same", str(same)))
+            alive.append(asking.name)
+        cluster.cluster.wait(lambda: False, within=0.1)
+        bound = [one for one in cluster.pods() if one.spec.node_name and not one.terminated]
+        judged += sum(check_joint(cluster, one) for one in bound)
+        check_nothing_twice(bound)
+    assert judged >= 40, "the churn bound too little to prove anything"
+    for one in cluster.pods():
+        if one.status.phase == "Running" and not one.deleting:
+            check_arrival(cluster, one)
+
+
+def check_joint(cluster: Trial, one: Pod) -> bool:
+    """Whether the pod had something to be judged by."""
+    gpu, rdma = minors(one), minors(one, "rdma")
+    assert gpu, f"{one.metadata.name} has no GPU"
+    assert rdma, f"{one.metadata.name} has no NIC"
+    if one.metadata.labels["same"] == "True":
+        assert together(cluster, one), f"{one.metadata.name}: GPUs {gpu} and NICs {rdma} are on different switches"
+        return True
+    return False
+
+
+def check_nothing_twice(bound: list[Pod]) -> None:
+    """No GPU, no function has two owners; no NIC has more given out than it has."""
+    gpus = [(one.spec.node_name, minor) for one in bound for minor in minors(one)]
+    assert len(set(gpus)) == len(gpus), f"a GPU has two owners: {sorted(gpus)}"
+    given = [(one.spec.node_name, function) for one in bound for function in functions(one)]
+    assert len(set(given)) == len(given), f"a function has two owners: {sorted(given)}"
+    used: dict[tuple[str, int], int] = {}
+    for one in bound:
+        for part in parts(one, "rdma"):
+            where = one.spec.node_name, part.minor
+            used[where] = used.get(where, 0) + units(part.resources[RDMA])
+    assert max(used.values(), default=0) <= 100, f"a NIC is given out beyond what it has: {used}"

@@ -1,0 +1,174 @@
+"""Cambricon MLUs: whole cards, and dynamic sMLU slices, asked for in Koordinator's words beside the plugin's own.
+
+The plugin's own names (cambricon.com/*) are what makes kubelet call it; which card it is, is settled by Koordinator's.
+"""
+
+import random
+
+import pytest
+
+from fixtures.expect import Expect
+from fixtures.promises import amounts, check_arrival, minors, numa_nodes
+from fixtures.trial import Trial
+from harness.clusters.protocol import Capability
+from scheduler.api.builders import PodBuilder, node, pod, pods
+from scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED
+
+SERVER, CARD = "mlu370-x8-8", "mlu370-x8"
+CARD_MEMORY = 48 << 30
+UNIT = 256 << 20  # bytes that one unit of vmemory stands for
+MLU, VCORE, VMEMORY = "cambricon.com/mlu", "cambricon.com/mlu.smlu.vcore", "cambricon.com/mlu.smlu.vmemory"
+PLUGINS = "vendor-plugins"
+ASSIGNED, PROFILE = "CAMBRICON_DSMLU_ASSIGHED", "CAMBRICON_DSMLU_PROFILE"  # the plugin's spelling
+LOCK = "cambricon.com/dsmlu.lock"
+
+pytestmark = [pytest.mark.feature("DEV-12"), pytest.mark.needs(Capability.NODES)]
+
+
+def whole(name: str, cards: int) -> PodBuilder:
+    return pod(name).resources({GPU_CORE: 100 * cards, GPU_MEMORY_RATIO: 100 * cards, MLU: cards})
+
+
+def slice_of(name: str, core: int, memory: int) -> PodBuilder:
+    """A dynamic sMLU of so many percent and bytes, in both spellings."""
+    return pod(name).resources(
+        {GPU_SHARED: 1, GPU_CORE: core, GPU_MEMORY: memory, VCORE: core, VMEMORY: memory // UNIT}
+    )
+
+
+@pytest.mark.case("DS-070", severity="blocker")
+@pytest.mark.parametrize("cards", [1, 2, 4, 8])
+def test_full_cards(cluster: Trial, expect: Expect, cards: int) -> None:
+    """Whole MLUs, on one NUMA node as long as it has so many, with their control nodes in the container."""
+    cluster.add(node("n1").server(SERVER))
+    cluster.submit(whole("a", cards))
+
+    a = expect.running("a")
+
+    assert amounts(a, GPU_CORE) == [100] * cards
+    assert amounts(a, GPU_MEMORY) == [CARD_MEMORY] * cards
+    assert len(numa_nodes(cluster, a)) == (2 if cards == 8 else 1)
+    seen = check_arrival(cluster, a).devices
+    assert {f"/dev/cambricon_ipcm{minor}" for minor in minors(a)} <= set(seen)
+    assert "/dev/cambricon_ctl" in seen
+
+
+@pytest.mark.case("DS-071", severity="critical")
+def test_a_full_node_takes_nothing_more(cluster: Trial, expect: Expect) -> None:
+    """Cards that are taken are taken, in either spelling; one that comes free is given out again."""
+    cluster.add(node("n1").gpus(CARD, 2))
+    cluster.submit(whole("first", 1), whole("second", 1))
+    first, second = expect.running("first", "second")
+    assert minors(first) != minors(second)
+
+    cluster.submit(slice_of("slice", 10, 1 << 30))
+    expect.pending("slice", saying="Insufficient")
+    cluster.delete("first")
+
+    assert minors(expect.running("slice")) == minors(first)
+
+
+@pytest.mark.profile(PLUGINS)
+@pytest.mark.case("DS-072", severity="blocker")
+@pytest.mark.parametrize(
+    ("core", "memory", "profile"),
+    [
+        pytest.param(10, 1 << 30, "10_4", id="the-pod-of-the-release-post"),
+        pytest.param(50, 24 << 30, "50_96", id="half-a-card"),
+    ],
+)
+def test_dynamic_slices(cluster: Trial, expect: Expect, core: int, memory: int, profile: str) -> None:
+    """A slice is promised in percent and bytes; the plugin is told its card and size, and answers on the pod."""
+    cluster.add(node("n1").server(SERVER))
+    cluster.submit(slice_of("a", core, memory).scheduler(PLUGINS))
+
+    a = expect.running("a")
+
+    assert amounts(a, GPU_CORE) == [core]
+    assert amounts(a, GPU_MEMORY) == [memory]
+    assert amounts(a, GPU_MEMORY_RATIO) == [memory * 100 // CARD_MEMORY]
+    assert a.metadata.annotations[PROFILE] == f"{minors(a)[0]}_{profile}"
+    check_arrival(cluster, a)
+
+    def answered() -> bool:
+        return cluster.pod("a").metadata.annotations.get(ASSIGNED) == "true"
+
+    assert cluster.cluster.wait(answered, within=30), "the plugin never said that it has assigned the slice"
+
+
+@pytest.mark.profile(PLUGINS)
+@pytest.mark.case("DS-073", severity="critical")
+def test_the_node_is_unlocked_for_the_next_slice(cluster: Trial, expect: Expect) -> None:
+    """The plugin serves one pod at a time under a lock on the node; one after the other, all get their slices."""
+    cluster.add(node("n1").gpus(CARD, 1))
+    cluster.submit(*(slice_of(one.name, 20, 8 << 30).scheduler(PLUGINS) for one in pods("slice", 5)))
+
+    bound = expect.running("slice-0", "slice-1", "slice-2", "slice-3", "slice-4", within=120)
+
+    profiles = [one.metadata.annotations[PROFILE] for one in bound]
+    assert profiles == ["0_20_32"] * 5
+    for one in bound:
+        check_arrival(cluster, one)
+
+    def unlocked() -> bool:
+        return LOCK not in cluster.node("n1")["metadata"].get("annotations", {})
+
+    assert cluster.cluster.wait(unlocked, within=30), "the lock of the last slice was never taken away"
+
+
+@pytest.mark.profile(PLUGINS)
+@pytest.mark.case("DS-074", severity="normal")
+def test_whole_cards_need_no_lock(cluster: Trial, expect: Expect) -> None:
+    """Whole cards are not the slice plugin's: no profile, and no lock that nobody would take away."""
+    cluster.add(node("n1").gpus(CARD, 2))
+    cluster.submit(whole("first", 1).scheduler(PLUGINS), whole("second", 1).scheduler(PLUGINS))
+
+    for one in expect.running("first", "second"):
+        assert PROFILE not in one.metadata.annotations
+        check_arrival(cluster, one)
+    assert LOCK not in cluster.node("n1")["metadata"].get("annotations", {})
+
+
+@pytest.mark.profile(PLUGINS)
+@pytest.mark.case("DS-075", severity="normal")
+def test_slices_that_the_plugin_cannot_cut(cluster: Trial) -> None:
+    """Less memory than the plugin's unit is refused before anything is bound."""
+    cluster.add(node("n1").gpus(CARD, 1))
+    tiny = pod("tiny").resources({GPU_SHARED: 1, GPU_CORE: 5, GPU_MEMORY: UNIT // 2, VCORE: 5, VMEMORY: 1})
+    cluster.submit(tiny.scheduler(PLUGINS))
+
+    def refused() -> bool:
+        return any("must not be less than" in one.message for one in cluster.events("tiny"))
+
+    assert cluster.cluster.wait(refused, within=30), cluster.timeline()
+    assert not cluster.pod("tiny").spec.node_name
+
+
+@pytest.mark.profile(PLUGINS)
+@pytest.mark.case("DS-076", severity="critical")
+def test_churn_never_gives_out_more_than_a_card(cluster: Trial, seed: int) -> None:
+    """Slices and whole cards come and go; no card is ever promised beyond what it has, in percent or in bytes."""
+    cluster.add(node("n1").gpus(CARD, 2))
+    draw = random.Random(seed)  # noqa: S311 a churn that can be repeated
+    alive: list[str] = []
+    judged = 0
+    for step in range(30):
+        if alive and draw.random() < 0.4:
+            cluster.delete(alive.pop(draw.randrange(len(alive))))
+        else:
+            name = f"p{step}"
+            sliced = slice_of(name, draw.choice([10, 30, 60]), draw.choice([4, 12, 30]) << 30)
+            cluster.submit((whole(name, 1) if draw.random() < 0.2 else sliced).scheduler(PLUGINS))
+            alive.append(name)
+        cluster.cluster.wait(lambda: False, within=0.2)
+        cores: dict[int, int] = {}
+        memory: dict[int, int] = {}
+        for one in cluster.pods():
+            if one.spec.node_name and not one.terminated:
+                (card,) = minors(one)
+                cores[card] = cores.get(card, 0) + amounts(one, GPU_CORE)[0]
+                memory[card] = memory.get(card, 0) + amounts(one, GPU_MEMORY)[0]
+                judged += 1
+        assert max(cores.values(), default=0) <= 100, cores
+        assert max(memory.values(), default=0) <= CARD_MEMORY, memory
+    assert judged >= 20, "the churn bound too little to prove anything"

@@ -1,0 +1,235 @@
+"""Ascend NPUs: whole, in HCCS partitions, and cut into virtual ones by templates.
+
+Atlas 800T A2: eight 910B3 with twenty AI cores each, two on a PCIe switch, in two HCCS rings of four, each of which its
+Device object lists as a partition.
+"""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from fixtures.expect import Expect
+from fixtures.promises import amounts, check_arrival, minors, numa_nodes, parts, switches
+from fixtures.trial import Trial
+from harness.clusters.protocol import Capability
+from scheduler.api.builders import PodBuilder, node, pod, pods
+from scheduler.api.device import (
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    GPU_PARTITION_POLICY_LABEL,
+    GPU_PARTITIONS,
+    GPU_SHARED,
+    NPU_CORE,
+    NPU_CPU,
+    NPU_DVPP,
+)
+from scheduler.api.quantity import units
+
+SERVER, CARD = "atlas-800t-a2", "ascend-910b3"
+CORES = 20  # AI cores of a 910B3
+RINGS = [[0, 1, 2, 3], [4, 5, 6, 7]]
+SYSTEM = "koordinator-system"
+TEMPLATES = {
+    "huawei-Ascend-910B3": {
+        "vir05_1c_16g": {GPU_MEMORY: "16Gi", NPU_CORE: 5, NPU_CPU: 1, NPU_DVPP: 25},
+        "vir10_3c_32g": {GPU_MEMORY: "32Gi", NPU_CORE: 10, NPU_CPU: 3, NPU_DVPP: 50},
+    }
+}
+
+pytestmark = [pytest.mark.feature("DEV-11"), pytest.mark.needs(Capability.NODES)]
+
+
+def whole(name: str, cards: int) -> PodBuilder:
+    return pod(name).resources({NPU_CORE: CORES * cards, GPU_MEMORY_RATIO: 100 * cards})
+
+
+def virtual(name: str, cores: int = 5, cpus: int = 1, dvpp: int = 25, memory: str = "16Gi") -> PodBuilder:
+    return pod(name).resources({GPU_SHARED: 1, NPU_CORE: cores, NPU_CPU: cpus, NPU_DVPP: dvpp, GPU_MEMORY: memory})
+
+
+@pytest.fixture
+def templates(cluster: Trial) -> Iterator[Trial]:
+    """The ConfigMap in which Koordinator looks for the sizes of virtual NPUs, and a scheduler that has read it."""
+    cluster.call("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}})
+    path = f"/api/v1/namespaces/{SYSTEM}/configmaps"
+    name = "gpu-shared-resource-templates"
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name},
+        "data": {"data.yaml": json.dumps(TEMPLATES)},
+    }
+    cluster.accept(body, path)
+    yield cluster
+    cluster.call("DELETE", f"{path}/{name}")
+
+
+@pytest.mark.case("DS-060", severity="blocker")
+@pytest.mark.parametrize(
+    ("cards", "on_switches"),
+    [
+        pytest.param(1, 1, id="one"),
+        pytest.param(2, 1, id="two-on-one-switch"),
+        pytest.param(4, 2, id="four-on-two-switches"),
+        pytest.param(8, 4, id="all-eight"),
+    ],
+)
+def test_whole_npus(cluster: Trial, expect: Expect, cards: int, on_switches: int) -> None:
+    """Whole NPUs with all their cores and memory, near to each other, under Ascend's own names in the container."""
+    cluster.add(node("n1").server(SERVER))
+    cluster.submit(whole("a", cards))
+
+    a = expect.running("a")
+
+    assert amounts(a, NPU_CORE) == [CORES] * cards
+    assert amounts(a, GPU_MEMORY) == [64 << 30] * cards
+    assert len(switches(cluster, a)) == len(numa_nodes(cluster, a)) == on_switches
+    check_arrival(cluster, a)
+
+
+@pytest.mark.feature("DEV-6")
+@pytest.mark.case("DS-061", severity="critical")
+def test_the_node_reports_its_rings(cluster: Trial) -> None:
+    """The Device object lists the HCCS rings as partitions of four, and keeps to them by preference."""
+    cluster.add(node("n1").server(SERVER))
+
+    meta = cluster.device("n1")["metadata"]
+
+    table = json.loads(meta["annotations"][GPU_PARTITIONS])
+    assert table.keys() == {"4"}
+    assert sorted(one["minors"] for one in table["4"]) == RINGS
+    assert {one["gpuLinkType"] for one in table["4"]} == {"HCCS"}
+    assert meta["labels"][GPU_PARTITION_POLICY_LABEL] == "Prefer"
+
+
+@pytest.mark.feature("DEV-6")
+@pytest.mark.case("DS-062", severity="critical")
+def test_four_npus_are_a_ring(cluster: Trial, expect: Expect) -> None:
+    """Four NPUs are one ring; a pod that insists waits when both rings are broken into, another takes what there is."""
+    cluster.add(node("n1").server(SERVER))
+    cluster.submit(whole("single", 1))
+    single = expect.running("single")
+    ring = next(one for one in RINGS if minors(single)[0] in one)
+    other = next(one for one in RINGS if one != ring)
+
+    cluster.submit(whole("first", 4).partition("Restricted"))
+    first = expect.running("first")
+    assert minors(first) == other
+    check_arrival(cluster, first)
+
+    cluster.submit(whole("second", 4).partition("Restricted"))
+    expect.pending("second")
+    cluster.delete("single")
+    assert minors(expect.running("second")) == ring
+
+
+@pytest.mark.feature("DEV-6")
+@pytest.mark.case("DS-063", severity="critical")
+def test_rings_are_a_preference_only(cluster: Trial, expect: Expect) -> None:
+    """Pods that do not insist get two or six NPUs, too, for which the table has no row."""
+    cluster.add(node("n1").server(SERVER))
+    cluster.submit(whole("two", 2), whole("six", 6))
+
+    two, six = expect.running("two", "six")
+
+    assert sorted(minors(two) + minors(six)) == list(range(8))
+    cluster.delete("two", "six")
+    cluster.submit(whole("insists", 2).partition())
+    expect.pending("insists", saying="Unsupported number of GPU requests")
+
+
+@pytest.mark.case("DS-064", severity="critical")
+@pytest.mark.parametrize(
+    ("size", "template", "fit"),
+    [
+        pytest.param((5, 1, 25, "16Gi"), "vir05_1c_16g", 4, id="quarters"),
+        pytest.param((10, 3, 50, "32Gi"), "vir10_3c_32g", 2, id="halves"),
+    ],
+)
+def test_virtual_npus(
+    templates: Trial, expect: Expect, size: tuple[int, int, int, str], template: str, fit: int
+) -> None:
+    """A slice has the size of a template, which is named for the runtime; a card holds so many, and then no more."""
+    templates.add(node("n1").gpus(CARD, 1))
+    asked = [virtual(one.name, *size) for one in pods("slice", fit + 1)]
+    templates.submit(*asked[:fit])
+    names = [one.name for one in asked]
+
+    bound = expect.running(names[0], names[1], *names[2:fit])
+
+    seen = []
+    for one in bound:
+        (part,) = parts(one)
+        assert part.extension is not None
+        assert part.extension.gpu_shared_resource_template == template
+        assert units(part.resources[NPU_CORE]) == size[0]
+        inside = check_arrival(templates, one)
+        assert inside.env["ASCEND_VNPU_SPECS"] == template
+        assert inside.env["ASCEND_RUNTIME_OPTIONS"] == "VIRTUAL"
+        seen.append(inside.env["ASCEND_VISIBLE_DEVICES"])
+    assert len(set(seen)) == fit, f"two pods see one virtual NPU: {seen}"
+    templates.submit(asked[fit])
+    expect.pending(names[fit], saying="Insufficient")
+
+
+@pytest.mark.case("DS-065", severity="critical")
+def test_a_slice_of_no_known_size_is_refused(templates: Trial, expect: Expect) -> None:
+    """An NPU can only be cut as its templates say."""
+    templates.add(node("n1").gpus(CARD, 1))
+    templates.submit(virtual("odd", cores=7))
+
+    expect.pending("odd", saying="no matched GPU shared resource template")
+
+
+@pytest.mark.case("DS-066", severity="critical")
+def test_a_cut_npu_is_not_given_whole(templates: Trial, expect: Expect) -> None:
+    """While a virtual NPU lives on a card, that card is nobody's as a whole; afterwards it is."""
+    templates.add(node("n1").gpus(CARD, 1))
+    templates.submit(virtual("slice"))
+    expect.running("slice")
+    templates.submit(whole("whole", 1))
+    expect.pending("whole", saying="Insufficient")
+
+    templates.delete("slice")
+
+    check_arrival(templates, expect.running("whole"))
+
+
+@pytest.mark.profile("vendor-plugins")
+@pytest.mark.case("DS-067", severity="critical")
+def test_what_huaweis_plugin_reads(templates: Trial, expect: Expect) -> None:
+    """With adaption to device plugins on, the pod says in Huawei's words which cards or which slice it was promised."""
+    templates.add(node("n1").server(SERVER))
+    templates.submit(whole("two", 2).scheduler("vendor-plugins"), virtual("slice").scheduler("vendor-plugins"))
+
+    two, part = expect.running("two", "slice")
+
+    assert two.metadata.annotations["huawei.com/npu-core"] == ",".join(map(str, minors(two)))
+    assert part.metadata.annotations["huawei.com/npu-core"] == f"{minors(part)[0]}-vir05_1c_16g"
+    for one in (two, part):
+        assert int(one.metadata.annotations["predicate-time"]) > 0
+        assert one.metadata.annotations["scheduling.koordinator.sh/gpu-minors"] == ",".join(map(str, minors(one)))
+        check_arrival(templates, one)
+
+
+@pytest.mark.feature("DEV-2")
+@pytest.mark.needs(Capability.DEVICE_FAULTS)
+@pytest.mark.case("DS-068", severity="critical")
+def test_a_sick_npu_breaks_its_ring(cluster: Trial, expect: Expect) -> None:
+    """A faulty NPU leaves the pool, and its ring cannot be given out any more."""
+    cluster.add(node("n1").server(SERVER))
+    cluster.inject({"node": "n1", "verb": "critical", "device": 0, "code": 0x80E01801})
+
+    def sick() -> list[int]:
+        return [one["minor"] for one in cluster.device("n1")["spec"]["devices"] if not one.get("health")]
+
+    assert cluster.cluster.wait(lambda: len(sick()) == 1, within=30), "the Device object never said that an NPU is sick"
+    (minor,) = sick()
+    well = next(one for one in RINGS if minor not in one)
+    for name in ("first", "second"):
+        cluster.submit(whole(name, 4).partition("Restricted"))
+    assert cluster.cluster.wait(lambda: any(one.spec.node_name for one in cluster.pods()), within=30)
+    expect.stable(seconds=2)
+
+    assert [minors(one) for one in cluster.pods() if one.spec.node_name] == [well]

@@ -1,0 +1,222 @@
+"""Linked GPUs are given out by the partition table of their node, where node or pod insist on it.
+
+The machine is a DGX H100 whose administrator has written a table of NVLink partitions into its Device object. The pairs
+of the table are such as no other rule would choose.
+"""
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from fixtures.expect import Expect
+from fixtures.promises import check_arrival, minors
+from fixtures.trial import Trial
+from harness.clusters.protocol import Capability
+from scheduler.api.builders import node, pod, pods
+from scheduler.api.device import GPU_MODEL_LABEL, GPU_PARTITION_POLICY_LABEL, GPU_PARTITIONS
+
+HONOR, PREFER = "Honor", "Prefer"
+PAIRS = [[0, 7], [1, 6], [2, 5], [3, 4]]
+FOURS = [[0, 1, 6, 7], [2, 3, 4, 5]]
+BY_COUNT = {1: [[minor] for minor in range(8)], 2: PAIRS, 4: FOURS, 8: [list(range(8))]}
+BLOCKS = {size: [list(range(at, at + size)) for at in range(0, 8, size)] for size in (1, 2, 4, 8)}
+
+pytestmark = [pytest.mark.feature("DEV-6"), pytest.mark.needs(Capability.NODES)]
+
+
+def linked(minors_: list[int], *, score: int | str = 1, bandwidth: str = "") -> dict[str, Any]:
+    row = {"minors": minors_, "gpuLinkType": "NVLink", "allocationScore": score}
+    return row | ({"ringBusBandwidth": bandwidth} if bandwidth else {})
+
+
+def table_of(by_count: dict[int, list[list[int]]]) -> dict[str, Any]:
+    return {str(count): [linked(one) for one in listed] for count, listed in by_count.items()}
+
+
+def partitioned(cluster: Trial, expect: Expect, table: dict[str, Any], policy: str) -> None:
+    """A node n1 with that table, and a scheduler that knows it."""
+    cluster.add(node("n1").server("dgx-h100"))
+    patch = {
+        "metadata": {
+            "annotations": {GPU_PARTITIONS: json.dumps(table)},
+            "labels": {GPU_PARTITION_POLICY_LABEL: policy},
+        }
+    }
+    answer = cluster.call("PATCH", "/apis/scheduling.koordinator.sh/v1alpha1/devices/n1", patch)
+    assert answer.ok, answer.body.decode()
+    size = min(table, key=int)
+    cluster.submit(pod("witness").gpus(int(size)).partition())  # waits for a table, so once it runs the table is known
+    expect.running("witness")
+    cluster.delete("witness")
+
+
+def take(cluster: Trial, expect: Expect, cards: set[int]) -> None:
+    """Pods of one card each on just these cards of a node that was empty."""
+    holders = [one.gpus(1) for one in pods("holder", 8)]
+    cluster.submit(*holders)
+    names = [one.name for one in holders]
+    held = {minors(one)[0]: one.metadata.name for one in expect.running(names[0], names[1], *names[2:])}
+    cluster.delete(*(name for minor, name in held.items() if minor not in cards))
+
+
+@pytest.mark.case("DS-040", severity="blocker")
+@pytest.mark.parametrize("cards", [2, 4, 8])
+@pytest.mark.parametrize("policy", [HONOR, PREFER])
+def test_cards_are_a_row_of_the_table(cluster: Trial, expect: Expect, policy: str, cards: int) -> None:
+    """Several cards of a pod are linked, as the table says, by preference as by rule."""
+    partitioned(cluster, expect, table_of(BY_COUNT), policy)
+    cluster.submit(pod("a").gpus(cards))
+
+    a = expect.running("a")
+
+    assert minors(a) in BY_COUNT[cards]
+    check_arrival(cluster, a)
+
+
+@pytest.mark.case("DS-041", severity="critical")
+def test_honoured_tables_are_the_only_way(cluster: Trial, expect: Expect) -> None:
+    """A number of cards that the table does not have is refused, and so is one whose rows are all broken into."""
+    partitioned(cluster, expect, table_of(BY_COUNT), HONOR)
+    cluster.submit(pod("three").gpus(3))
+    expect.pending("three", saying="Unsupported number of GPU requests")
+
+    take(cluster, expect, {0, 2})
+    cluster.submit(pod("four").gpus(4))
+    expect.pending("four", saying="Insufficient Partitioned GPU Devices")
+
+
+@pytest.mark.case("DS-042", severity="critical")
+def test_preferred_tables_give_way(cluster: Trial, expect: Expect) -> None:
+    """Where the table is a preference, a number that it does not have is found by topology."""
+    partitioned(cluster, expect, table_of(BY_COUNT), PREFER)
+    cluster.submit(pod("three").gpus(3))
+
+    assert len(minors(expect.running("three"))) == 3
+
+
+@pytest.mark.case("DS-043", severity="critical")
+@pytest.mark.parametrize(
+    ("cards", "left_whole"),
+    [pytest.param(1, [2, 5], id="one-card"), pytest.param(2, [0, 1, 6, 7], id="two-cards")],
+)
+def test_small_partitions_spare_large_ones(cluster: Trial, expect: Expect, cards: int, left_whole: list[int]) -> None:
+    """With card 3 in use, its own four is broken already: smaller requests come from there, the other four stays."""
+    partitioned(cluster, expect, table_of(BY_COUNT), HONOR)
+    take(cluster, expect, {3})
+
+    cluster.submit(pod("a").gpus(cards))
+
+    found = minors(expect.running("a"))
+    assert found == ([4] if cards == 1 else [2, 5]), f"{left_whole} should stay whole"
+
+
+@pytest.mark.case("DS-044", severity="critical")
+@pytest.mark.parametrize("text", [pytest.param(False, id="numbers"), pytest.param(True, id="strings-as-in-the-post")])
+def test_the_highest_score_first(cluster: Trial, expect: Expect, text: bool) -> None:
+    """Of two fours the one with the higher score goes first, whether scores are numbers or strings."""
+    low, high = FOURS
+    scores = ("1", "10") if text else (1, 10)
+    partitioned(cluster, expect, {"4": [linked(low, score=scores[0]), linked(high, score=scores[1])]}, HONOR)
+    cluster.submit(pod("first").gpus(4))
+    assert minors(expect.running("first")) == high
+
+    cluster.submit(pod("second").gpus(4))
+
+    assert minors(expect.running("second")) == low
+
+
+@pytest.mark.case("DS-045", severity="critical")
+@pytest.mark.parametrize(
+    ("policy", "waits"),
+    [
+        pytest.param("Restricted", True, id="restricted-wants-the-best-score-alone"),
+        pytest.param("BestEffort", False, id="best-effort-takes-the-next"),
+        pytest.param("", False, id="nothing-said-is-best-effort"),
+    ],
+)
+def test_what_a_pod_may_insist_on(cluster: Trial, expect: Expect, policy: str, waits: bool) -> None:
+    """When the partition with the best score is taken, Restricted waits for it."""
+    low, high = FOURS
+    partitioned(cluster, expect, {"4": [linked(low), linked(high, score=10)]}, PREFER)
+    cluster.submit(pod("first").gpus(4).partition("Restricted"))
+    assert minors(expect.running("first")) == high
+
+    cluster.submit(pod("second").gpus(4).partition(policy))
+
+    if waits:
+        expect.pending("second", saying="Insufficient Partitioned GPU Devices")
+        cluster.delete("first")
+        assert minors(expect.running("second")) == high
+    else:
+        assert minors(expect.running("second")) == low
+
+
+@pytest.mark.case("DS-046", severity="normal")
+@pytest.mark.parametrize(
+    ("bandwidth", "expected"),
+    [
+        pytest.param("400Gi", [2, 3, 4, 5], id="just-enough-is-enough"),
+        pytest.param("401Gi", None, id="no-ring-is-so-fast"),
+        pytest.param("100Gi", [0, 1, 6, 7], id="the-slow-one-will-do-and-comes-first"),
+    ],
+)
+def test_ring_bandwidth(cluster: Trial, expect: Expect, bandwidth: str, expected: list[int] | None) -> None:
+    """A pod that names the bandwidth of its ring gets a ring that has it."""
+    slow, fast = FOURS
+    partitioned(cluster, expect, {"4": [linked(slow, bandwidth="200Gi"), linked(fast, bandwidth="400Gi")]}, PREFER)
+    cluster.submit(pod("a").gpus(4).partition("BestEffort", bandwidth=bandwidth))
+
+    if expected is None:
+        expect.pending("a", saying="Insufficient Partitioned GPU Devices")
+    else:
+        assert minors(expect.running("a")) == expected
+
+
+@pytest.mark.case("DS-047", severity="critical")
+def test_no_table_no_partition(cluster: Trial, expect: Expect) -> None:
+    """A pod that insists on partitions keeps off nodes that have none; others do not care."""
+    cluster.add(node("n1").gpus("a10", 4))
+    cluster.submit(pod("insists").gpus(2).partition("Restricted"), pod("plain").gpus(2))
+
+    expect.running("plain")
+    expect.pending("insists", saying="missing GPU Partition Table")
+
+
+@pytest.mark.case("DS-048", severity="normal")
+def test_well_known_machines_need_no_table(cluster: Trial, expect: Expect) -> None:
+    """Nodes labelled as H100 have NVLink partitions of one, two, four and eight neighbours without anybody's table."""
+    marked = node("n1").server("dgx-h100").label(GPU_MODEL_LABEL, "H100").label(GPU_PARTITION_POLICY_LABEL, HONOR)
+    cluster.add(marked)
+    cluster.submit(pod("three").gpus(3))
+    expect.pending("three", saying="Unsupported number of GPU requests")
+
+    cluster.submit(*(one.gpus(2) for one in pods("pair", 2)), pod("four").gpus(4))
+
+    four, *pairs = expect.running("four", "pair-0", "pair-1")
+    assert minors(four) in BLOCKS[4]
+    assert all(minors(one) in BLOCKS[2] for one in pairs)
+
+
+@pytest.mark.case("DS-049", severity="critical")
+def test_churn_never_leaves_the_table(cluster: Trial, expect: Expect, seed: int) -> None:
+    """Pods of all sizes come and go: whoever is bound has a row of the honoured table, and no card has two owners."""
+    partitioned(cluster, expect, table_of(BY_COUNT), HONOR)
+    draw = random.Random(seed)  # noqa: S311 a churn that can be repeated
+    alive: list[str] = []
+    judged = 0
+    for step in range(40):
+        if alive and draw.random() < 0.45:
+            cluster.delete(alive.pop(draw.randrange(len(alive))))
+        else:
+            cluster.submit(pod(f"p{step}").gpus(draw.choice([1, 1, 2, 2, 3, 4])))
+            alive.append(f"p{step}")
+        cluster.cluster.wait(lambda: False, within=0.1)
+        bound = [one for one in cluster.pods() if one.spec.node_name and not one.terminated]
+        held = [minor for one in bound for minor in minors(one)]
+        assert len(set(held)) == len(held), f"a card has two owners: {sorted(held)}"
+        for one in bound:
+            judged += len(minors(one)) > 1
+            assert minors(one) in BY_COUNT[len(minors(one))], f"{one.metadata.name} got {minors(one)}"
+    assert judged >= 20, "the churn bound too little to prove anything"

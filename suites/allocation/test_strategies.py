@@ -1,0 +1,151 @@
+"""Devices are packed or spread, between nodes and between the cards of one node, as the pod's profile says."""
+
+import pytest
+
+from fixtures.expect import Expect
+from fixtures.promises import check_arrival, minors
+from fixtures.trial import Trial, names_of
+from harness.clusters.protocol import Capability
+from scheduler.api.builders import PodBuilder, node, pods
+
+PACKING, SPREADING = "packing", "spreading"
+
+pytestmark = [
+    pytest.mark.feature("DEV-4"),
+    pytest.mark.needs(Capability.NODES),
+    pytest.mark.profile(PACKING, SPREADING),
+]
+
+
+def under(profile: str, asked: list[PodBuilder]) -> list[PodBuilder]:
+    return [one.scheduler(profile) for one in asked]
+
+
+def one_by_one(cluster: Trial, expect: Expect, asked: list[PodBuilder]) -> list[str]:
+    """Their nodes; each pod is placed before the next one comes."""
+    found = []
+    for one in asked:
+        cluster.submit(one)
+        found.append(expect.running(one.name).spec.node_name)
+    return found
+
+
+@pytest.mark.case("DS-020", severity="critical")
+@pytest.mark.parametrize(
+    ("profile", "share"),
+    [
+        pytest.param(PACKING, [4, 0], id="packing-fills-one-node"),
+        pytest.param(SPREADING, [2, 2], id="spreading-goes-in-turn"),
+    ],
+)
+def test_whole_cards_between_nodes(cluster: Trial, expect: Expect, profile: str, share: list[int]) -> None:
+    """Four one-card pods on two nodes of four cards: all on one, or two on each."""
+    cluster.add(node("n1").gpus("a10", 4), node("n2").gpus("a10", 4))
+
+    where = one_by_one(cluster, expect, under(profile, [one.gpus(1) for one in pods("a", 4)]))
+
+    assert sorted((where.count("n1"), where.count("n2")), reverse=True) == share
+    for one in cluster.pods():
+        check_arrival(cluster, one)
+
+
+@pytest.mark.case("DS-021", severity="critical")
+@pytest.mark.parametrize(
+    ("profile", "cards"),
+    [
+        pytest.param(PACKING, 1, id="packing-fills-one-card"),
+        pytest.param(SPREADING, 2, id="spreading-takes-a-fresh-card"),
+    ],
+)
+def test_shares_between_cards(cluster: Trial, expect: Expect, profile: str, cards: int) -> None:
+    """Two quarters of a card where two cards are under one PCIe switch: on one card, or on both.
+
+    Which switch it is, is a matter of topology, and comes first; among the cards of a switch the strategy decides.
+    """
+    cluster.add(node("n1").gpus("a10", 2))
+
+    one_by_one(cluster, expect, under(profile, [one.gpu_share(25) for one in pods("a", 2)]))
+
+    found = cluster.pods()
+    assert len({minor for one in found for minor in minors(one)}) == cards
+    for one in found:
+        check_arrival(cluster, one)
+
+
+@pytest.mark.case("DS-022", severity="minor")
+def test_the_fullest_card_that_suffices(cluster: Trial, expect: Expect) -> None:
+    """Packing prefers, among the cards in use, the one with the least left that is enough; Koordinator the first."""
+    cluster.add(node("n1").server("mlu370-x8-8"))  # of MLUs no switch is known: those of a NUMA node are all alike
+    sizes = (20, 60, 70)
+    holders = [one.gpu_share(size) for one, size in zip(pods("holder", 3), sizes, strict=True)]
+    one_by_one(cluster, expect, under(SPREADING, holders))
+    cards = {size: minors(cluster.pod(one.name)) for one, size in zip(holders, sizes, strict=True)}
+    assert len({card for (card,) in cards.values()}) == 3
+
+    for percent, on in ((30, 70), (40, 60), (80, 20)):
+        (one,) = under(PACKING, [builder.gpu_share(percent) for builder in pods(f"ask-{percent}", 1)])
+        cluster.submit(one)
+        assert minors(expect.running(one.name)) == cards[on], f"{percent} percent should go where {on} are in use"
+
+
+@pytest.mark.case("DS-023", severity="critical")
+@pytest.mark.parametrize(
+    ("profile", "expected"),
+    [
+        pytest.param(PACKING, "small", id="packing-takes-the-fuller-by-proportion"),
+        pytest.param(SPREADING, "large", id="spreading-takes-the-emptier-by-proportion"),
+    ],
+)
+def test_nodes_of_two_sizes(cluster: Trial, expect: Expect, profile: str, expected: str) -> None:
+    """Two cards taken are half of a small node and a quarter of a large one."""
+    cluster.add(
+        node("small").gpus("a10", 4).label("size", "small"), node("large").gpus("a10", 8).label("size", "large")
+    )
+    holders = pods("holder", 2)
+    cluster.submit(holders[0].gpus(2).on(size="small"), holders[1].gpus(2).on(size="large"))
+    expect.running(holders[0].name, holders[1].name)
+
+    where = one_by_one(cluster, expect, under(profile, [one.gpus(1) for one in pods("a", 1)]))
+
+    assert where == [expected]
+
+
+@pytest.mark.case("DS-024", severity="critical")
+def test_packing_leaves_room_for_a_large_pod(cluster: Trial, expect: Expect) -> None:
+    """What packing is for: after small pods on half of the cards, a pod of a whole node still finds one."""
+    cluster.add(*(node(f"n{number}").gpus("a10", 4) for number in range(2)))
+    one_by_one(cluster, expect, under(PACKING, [one.gpus(1) for one in pods("small", 4)]))
+
+    (large,) = under(PACKING, [one.gpus(4) for one in pods("large", 1)])
+    cluster.submit(large)
+
+    assert minors(expect.running(large.name)) == [0, 1, 2, 3]
+
+
+@pytest.mark.case("DS-025", severity="normal")
+def test_spreading_keeps_loads_apart(cluster: Trial, expect: Expect) -> None:
+    """What spreading is for: as long as there are enough nodes, no two pods share one; a pod of a whole node waits."""
+    cluster.add(*(node(f"n{number}").gpus("a10", 4) for number in range(4)))
+    small = under(SPREADING, [one.gpus(1) for one in pods("small", 4)])
+
+    assert len(set(one_by_one(cluster, expect, small))) == 4
+
+    (large,) = under(SPREADING, [one.gpus(4) for one in pods("large", 1)])
+    cluster.submit(large)
+    expect.pending(large.name, saying="Insufficient")
+
+
+@pytest.mark.case("DS-026", severity="normal")
+def test_two_profiles_side_by_side(cluster: Trial, expect: Expect) -> None:
+    """Pods of both profiles meet on the same nodes, and neither forgets what the other has taken."""
+    cluster.add(node("n1").gpus("a10", 2), node("n2").gpus("a10", 2))
+    packed = under(PACKING, [one.gpus(1) for one in pods("packed", 1)])
+    spread = under(SPREADING, [one.gpus(1) for one in pods("spread", 1)])
+    more = under(PACKING, [one.gpus(1) for one in pods("more", 2)])
+
+    first, second, third, fourth = one_by_one(cluster, expect, [*packed, *spread, *more])
+
+    assert second != first, "the spread pod should keep away from the packed one"
+    assert third != fourth, "two nodes with one card each have room for one of the last two each"
+    held = [(one.spec.node_name, minor) for one in cluster.pods() for minor in minors(one)]
+    assert len(set(held)) == len(names_of([*packed, *spread, *more]))

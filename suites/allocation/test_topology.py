@@ -1,0 +1,190 @@
+"""GPUs of one pod sit near each other: on one PCIe switch or NUMA node where they can, and only there if it insists.
+
+The machine of most cases has eight A100, two on a PCIe switch, two switches on a NUMA node.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Collection
+
+import pytest
+
+from fixtures.expect import Expect
+from fixtures.promises import check_arrival, minors, numa_nodes, switches
+from fixtures.trial import Trial
+from harness.clusters.protocol import Capability
+from scheduler.api.builders import PodBuilder, node, pod, pods
+from scheduler.api.core import Pod
+
+PAIRS, SINGLES = "hgx-a100", "dgx-h100"  # servers by the number of cards under each PCIe switch
+
+Where = Callable[[Trial, Pod], Collection[object]]
+
+pytestmark = [pytest.mark.feature("DEV-5"), pytest.mark.needs(Capability.NODES)]
+
+
+def scoped(one: PodBuilder, scope: str) -> PodBuilder:
+    return one.hint("gpu", requiredTopologyScope=scope)
+
+
+def fill(cluster: Trial, expect: Expect) -> list[Pod]:
+    """Eight pods of one card each, on all cards of the only node."""
+    cluster.submit(*(one.gpus(1) for one in pods("single", 8)))
+    names = [f"single-{number}" for number in range(8)]
+    found = expect.running(names[0], names[1], *names[2:])
+    assert sorted(minor for one in found for minor in minors(one)) == list(range(8))
+    return list(found)
+
+
+@pytest.mark.case("DS-030", severity="critical")
+@pytest.mark.parametrize(
+    ("cards", "on_switches", "on_numa_nodes"),
+    [
+        pytest.param(2, 1, 1, id="two-on-one-switch"),
+        pytest.param(3, 2, 1, id="three-on-one-numa-node"),
+        pytest.param(4, 2, 1, id="four-on-one-numa-node"),
+        pytest.param(6, 3, 2, id="six-on-three-switches"),
+        pytest.param(8, 4, 2, id="eight-are-the-machine"),
+    ],
+)
+def test_as_near_as_can_be(cluster: Trial, expect: Expect, cards: int, on_switches: int, on_numa_nodes: int) -> None:
+    """Without a word from the pod, its cards share the smallest part of the machine that has so many."""
+    cluster.add(node("n1").server(PAIRS))
+    cluster.submit(pod("a").gpus(cards))
+
+    a = expect.running("a")
+
+    check_arrival(cluster, a)
+    assert len(switches(cluster, a)) == on_switches
+    assert len(numa_nodes(cluster, a)) == on_numa_nodes
+
+
+@pytest.mark.case("DS-031", severity="critical")
+def test_small_pods_share_a_switch(cluster: Trial, expect: Expect) -> None:
+    """Single cards are taken from switches in use first, so that pairs stay whole for those who need pairs."""
+    cluster.add(node("n1").server(PAIRS))
+    for one in pods("single", 4):
+        cluster.submit(one.gpus(1))
+        expect.running(one.name)
+
+    assert max(Counter(at for one in cluster.pods() for at in switches(cluster, one)).values()) == 2
+    assert len({at for one in cluster.pods() for at in switches(cluster, one)}) == 2
+    assert len({at for one in cluster.pods() for at in numa_nodes(cluster, one)}) == 1
+
+
+@pytest.mark.case("DS-032", severity="blocker")
+@pytest.mark.parametrize(
+    ("scope", "where"),
+    [pytest.param("PCIe", switches, id="pcie"), pytest.param("NUMANode", numa_nodes, id="numa-node")],
+)
+def test_a_required_scope_is_waited_for(cluster: Trial, expect: Expect, scope: str, where: Where) -> None:
+    """Two free cards that are far apart do for a pod that does not mind; one that requires nearness waits for it."""
+    cluster.add(node("n1").server(PAIRS))
+    by_place: dict[object, list[str]] = {}
+    for one in fill(cluster, expect):
+        by_place.setdefault(next(iter(where(cluster, one))), []).append(one.metadata.name)
+    first, second, *_ = by_place.values()
+    cluster.delete(first[0], second[0])
+
+    cluster.submit(scoped(pod("near").gpus(2), scope))
+
+    expect.pending("near", saying="Insufficient Topology Scoped GPU Devices")
+    expect.stable(seconds=2)
+    cluster.delete(first[1])
+    near = expect.running("near")
+    check_arrival(cluster, near)
+    assert len(where(cluster, near)) == 1
+
+
+@pytest.mark.case("DS-033", severity="critical")
+def test_the_same_cards_do_for_a_pod_that_does_not_mind(cluster: Trial, expect: Expect) -> None:
+    """The other half of the case before: nearness is not forced on pods that did not ask for it."""
+    cluster.add(node("n1").server(PAIRS))
+    by_switch: dict[str, list[str]] = {}
+    for one in fill(cluster, expect):
+        by_switch.setdefault(next(iter(switches(cluster, one))), []).append(one.metadata.name)
+    first, second, *_ = by_switch.values()
+    cluster.delete(first[0], second[0])
+
+    cluster.submit(pod("far").gpus(2))
+
+    assert len(switches(cluster, expect.running("far"))) == 2
+
+
+@pytest.mark.case("DS-034", severity="critical")
+def test_the_scope_chooses_the_node(cluster: Trial, expect: Expect) -> None:
+    """Where one machine has pairs of cards on a switch and the other has not, pairs go to the first, all of them."""
+    cluster.add(node("singles").server(SINGLES), node("pairs").server(PAIRS))
+    cluster.submit(*(scoped(one.gpus(2), "PCIe") for one in pods("near", 5)))
+
+    assert cluster.cluster.wait(lambda: sum(bool(one.spec.node_name) for one in cluster.pods()) == 4, within=30)
+    expect.stable(seconds=2)
+    bound = [one for one in cluster.pods() if one.spec.node_name]
+    assert {one.spec.node_name for one in bound} == {"pairs"}
+    assert all(len(switches(cluster, one)) == 1 for one in bound)
+
+
+@pytest.mark.case("DS-035", severity="normal")
+@pytest.mark.parametrize(
+    ("scope", "cards", "fits"),
+    [
+        pytest.param("Node", 8, True, id="the-node-has-eight"),
+        pytest.param("NUMANode", 4, True, id="a-numa-node-has-four"),
+        pytest.param("NUMANode", 5, False, id="a-numa-node-has-no-five"),
+        pytest.param("PCIe", 2, True, id="a-switch-has-two"),
+        pytest.param("PCIe", 3, False, id="a-switch-has-no-three"),
+        pytest.param("Device", 1, False, id="no-scope-is-as-small-as-a-device"),
+    ],
+)
+def test_what_a_scope_can_hold(cluster: Trial, expect: Expect, scope: str, cards: int, fits: bool) -> None:
+    """On an empty machine, a scope holds as many cards as it has."""
+    cluster.add(node("n1").server(PAIRS))
+    cluster.submit(scoped(pod("a").gpus(cards), scope))
+
+    if fits:
+        assert len(minors(expect.running("a"))) == cards
+    else:
+        expect.pending("a", saying="Insufficient Topology Scoped GPU Devices")
+
+
+@pytest.mark.case("DS-036", severity="normal")
+def test_a_share_joins_a_switch_in_use(cluster: Trial, expect: Expect) -> None:
+    """A share, too, goes to a switch in use before it breaks into an untouched one."""
+    cluster.add(node("n1").server(PAIRS))
+    cluster.submit(pod("whole").gpus(1))
+    whole = expect.running("whole")
+
+    cluster.submit(pod("share").gpu_share(50))
+
+    share = expect.running("share")
+    check_arrival(cluster, share)
+    assert switches(cluster, share) == switches(cluster, whole)
+    assert minors(share) != minors(whole)
+
+
+@pytest.mark.case("DS-037", severity="critical")
+def test_churn_never_breaks_a_required_scope(cluster: Trial, seed: int) -> None:
+    """Pods with and without required scopes come and go; whoever is bound has what it required, on cards of its own."""
+    cluster.add(node("pairs").server(PAIRS), node("singles").server(SINGLES))
+    draw = random.Random(seed)  # noqa: S311 a churn that can be repeated
+    asked: dict[str, Where] = {"PCIe": switches, "NUMANode": numa_nodes}
+    alive: list[str] = []
+    judged = 0
+    for step in range(40):
+        if alive and draw.random() < 0.35:
+            cluster.delete(alive.pop(draw.randrange(len(alive))))
+        else:
+            asking = pod(f"p{step}").gpus(draw.choice([1, 2, 2, 3, 4]))
+            scope = draw.choice(["", *asked])
+            cluster.submit(scoped(asking, scope).label("scope", scope) if scope else asking)
+            alive.append(asking.name)
+        cluster.cluster.wait(lambda: False, within=0.1)
+        bound = [one for one in cluster.pods() if one.spec.node_name and not one.terminated]
+        held = [(one.spec.node_name, minor) for one in bound for minor in minors(one)]
+        assert len(set(held)) == len(held), f"a card has two owners: {sorted(held)}"
+        for one in bound:
+            where = asked.get(one.metadata.labels.get("scope", ""))
+            if where is not None:
+                judged += 1
+                assert len(where(cluster, one)) == 1, f"{one.metadata.name} required one {one.metadata.labels['scope']}"
+    assert judged >= 20, "the churn bound too little to prove anything"

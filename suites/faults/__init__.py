@@ -1,0 +1,1 @@
+"""What breaks, leaves the pool; what heals, comes back."""

@@ -1,0 +1,271 @@
+"""A device that fails leaves the pool: its node says so, nobody new gets it, who has it keeps it; it can come back."""
+
+from typing import Any
+
+import pytest
+
+from fixtures.expect import Expect
+from fixtures.trial import Trial
+from harness.clusters.protocol import Capability
+from harness.nodes.faults import FAULTS_ANNOTATION
+from scheduler.api.builders import PodBuilder, node, pod
+from scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY_RATIO, RDMA, device_allocations
+
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.DEVICE_FAULTS)]
+
+SOON = 10.0  # seconds from a fault to what the API says of it
+
+NPU = {"huawei.com/npu-core": 20, GPU_MEMORY_RATIO: 100}
+MLU = {GPU_CORE: 100, GPU_MEMORY_RATIO: 100}
+
+NVIDIA = [
+    pytest.param({"verb": "critical", "xid": 79}, "Xid79", id="off-the-bus"),
+    pytest.param({"verb": "critical", "xid": 95}, "Xid95", id="uncontained-memory-error"),
+    pytest.param({"verb": "ecc", "uncorrected": 1}, "Xid48", id="double-bit-memory-error"),
+    pytest.param({"verb": "lost"}, "Xid79", id="gpu-lost"),
+    pytest.param({"verb": "link"}, "Xid74", id="nvlink-down"),
+    pytest.param({"verb": "reset_needed"}, "Xid154", id="reset-required"),
+]
+OTHERS = [
+    pytest.param("ascend-910b3", NPU, {"verb": "critical"}, "0x80E01801", id="npu-critical"),
+    pytest.param("ascend-910b3", NPU, {"verb": "lost"}, "0x40F84E00", id="npu-card-dropped"),
+    pytest.param("mlu370-x8", MLU, {"verb": "critical"}, "CardUnhealthy", id="mlu-unhealthy"),
+    pytest.param("mlu370-x8", MLU, {"verb": "lost"}, "DriverState5", id="mlu-driver-gone"),
+]
+HARMLESS = [
+    pytest.param({"verb": "throttle"}, id="throttled"),
+    pytest.param({"verb": "ecc", "uncorrected": 0, "corrected": 50}, id="corrected-memory-errors"),
+    pytest.param({"verb": "app_error", "xid": 31}, id="the-application-s-page-fault"),
+    pytest.param({"verb": "app_error", "xid": 13}, id="the-application-s-graphics-exception"),
+    pytest.param({"verb": "leak", "mebibytes": 4096}, id="leaked-memory"),
+]
+
+
+def entry(cluster: Trial, name: str, minor: int, kind: str = "gpu") -> dict[str, Any] | None:
+    """One device of a node's Device object; None if it is not listed."""
+    devices = cluster.device(name)["spec"]["devices"]
+    return next((one for one in devices if one["type"] == kind and one["minor"] == minor), None)
+
+
+def becomes(cluster: Trial, name: str, minor: int, *, well: bool, kind: str = "gpu") -> dict[str, Any]:
+    """Wait until the Device object says so of a device; gives its entry."""
+
+    def holds() -> bool:
+        found = entry(cluster, name, minor, kind)
+        return found is not None and found["health"] is well
+
+    reached = cluster.cluster.wait(holds, within=SOON)
+    found = entry(cluster, name, minor, kind)
+    assert reached, f"expected {kind} {minor} of {name} to become {'well' if well else 'unhealthy'}, found {found}"
+    assert found is not None
+    return found
+
+
+def heal(cluster: Trial, name: str) -> None:
+    """Take the node's faults back, as somebody does who resets the card."""
+    body = {"metadata": {"annotations": {FAULTS_ANNOTATION: None}}}
+    assert cluster.call("PATCH", f"/api/v1/nodes/{name}", body).ok
+
+
+def minors(cluster: Trial, name: str, kind: str = "gpu") -> set[int]:
+    """The devices that a pod was promised."""
+    return {one.minor for one in device_allocations(cluster.pod(name)).get(kind, ())}
+
+
+def offered(cluster: Trial, name: str, resource: str) -> int:
+    """What a node says it can give."""
+    return int(cluster.node(name)["status"]["allocatable"].get(resource, 0))
+
+
+@pytest.mark.feature("HIL-4", "DEV-2")
+@pytest.mark.case("FT-001", severity="blocker")
+@pytest.mark.parametrize(("fault", "reason"), NVIDIA)
+def test_a_broken_gpu_leaves_the_pool_and_comes_back(
+    cluster: Trial, expect: Expect, fault: dict[str, Any], reason: str
+) -> None:
+    """Of two cards one breaks: it is unhealthy with the reason, the node offers one, one pod runs and one waits.
+
+    Healed, the other runs too.
+    """
+    cluster.add(node("n1").gpus("a100-80g", 2))
+    cluster.inject({"node": "n1", "device": 0, **fault})
+
+    broken = becomes(cluster, "n1", 0, well=False)
+    assert broken["conditions"][0]["reason"] == reason
+    assert broken["conditions"][0]["status"] == "False"
+    assert becomes(cluster, "n1", 1, well=True)
+    assert cluster.cluster.wait(lambda: offered(cluster, "n1", GPU) == 100, within=SOON)
+
+    cluster.submit(pod("a").gpus(1))
+    expect.running("a")
+    assert minors(cluster, "a") == {1}
+    cluster.submit(pod("b").gpus(1))
+    expect.pending("b")
+
+    heal(cluster, "n1")
+    becomes(cluster, "n1", 0, well=True)
+    expect.running("b")
+    assert minors(cluster, "b") == {0}
+
+
+@pytest.mark.feature("HIL-4", "DEV-2")
+@pytest.mark.case("FT-002", severity="critical")
+@pytest.mark.parametrize(("model", "ask", "fault", "reason"), OTHERS)
+def test_a_broken_npu_or_mlu_leaves_the_pool_and_comes_back(  # noqa: PLR0917
+    cluster: Trial, expect: Expect, model: str, ask: dict[str, int], fault: dict[str, Any], reason: str
+) -> None:
+    """The same for cards of other vendors, by their own health scales."""
+    cluster.add(node("n1").gpus(model, 2))
+    cluster.inject({"node": "n1", "device": 0, **fault})
+
+    assert becomes(cluster, "n1", 0, well=False)["conditions"][0]["reason"] == reason
+
+    cluster.submit(pod("a").resources(dict(ask)))
+    expect.running("a")
+    assert minors(cluster, "a") == {1}
+    cluster.submit(pod("b").resources(dict(ask)))
+    expect.pending("b")
+
+    heal(cluster, "n1")
+    becomes(cluster, "n1", 0, well=True)
+    expect.running("b")
+    assert minors(cluster, "b") == {0}
+
+
+@pytest.mark.feature("HIL-4", "DEV-2")
+@pytest.mark.case("FT-003", severity="critical")
+@pytest.mark.parametrize("fault", HARMLESS)
+def test_what_is_no_fault_of_the_card_changes_nothing(cluster: Trial, expect: Expect, fault: dict[str, Any]) -> None:
+    """Heat, corrected errors and errors of the application leave the card in the pool."""
+    cluster.add(node("n1").gpus("a100-80g", 1))
+    before = cluster.device("n1")
+    cluster.inject({"node": "n1", "device": 0, **fault})
+    cluster.cluster.wait(lambda: False, within=1.0)
+
+    assert cluster.device("n1")["spec"] == before["spec"]
+    assert offered(cluster, "n1", GPU) == 100
+    cluster.submit(pod("a").gpus(1))
+    expect.running("a")
+
+
+@pytest.mark.feature("HIL-4", "DEV-2")
+@pytest.mark.case("FT-004", severity="blocker")
+def test_who_has_the_card_keeps_it(cluster: Trial, expect: Expect) -> None:
+    """A pod on a card that breaks stays where it is and keeps its promise; after the pod, the card is nobody's."""
+    cluster.add(node("n1").gpus("a100-80g", 1))
+    cluster.submit(pod("a").gpus(1))
+    before = expect.running("a")
+
+    cluster.inject({"node": "n1", "device": 0, "verb": "critical", "xid": 79})
+    becomes(cluster, "n1", 0, well=False)
+    expect.stable(seconds=2.0)
+
+    after = cluster.pod("a")
+    assert after.status.phase == "Running"
+    assert device_allocations(after) == device_allocations(before)
+    cluster.delete("a")
+    cluster.submit(pod("b").gpus(1))
+    expect.pending("b")
+
+
+@pytest.mark.feature("HIL-4", "DEV-2")
+@pytest.mark.case("FT-005", severity="critical")
+def test_neighbours_of_a_share_stay_and_no_one_joins(cluster: Trial, expect: Expect) -> None:
+    """Two tenants share a card that breaks; a third is not put beside them, though there is room."""
+    cluster.add(node("n1").gpus("a100-80g", 1).isolation())
+    cluster.submit(*(pod(name).gpu_share(30).isolated() for name in ("a", "b")))
+    expect.running("a", "b")
+
+    cluster.inject({"node": "n1", "device": 0, "verb": "ecc"})
+    becomes(cluster, "n1", 0, well=False)
+    cluster.submit(pod("c").gpu_share(30).isolated())
+    expect.pending("c")
+    expect.stable(seconds=1.0)
+    assert {one.metadata.name for one in cluster.pods() if one.status.phase == "Running"} == {"a", "b"}
+
+    heal(cluster, "n1")
+    expect.running("c")
+
+
+@pytest.mark.feature("HIL-4", "DEV-2")
+@pytest.mark.case("FT-006", severity="critical")
+def test_another_node_takes_over(cluster: Trial, expect: Expect) -> None:
+    """With all cards of one node broken, pods go to the other; healed, both are used."""
+    cluster.add(node("n1").gpus("a10", 2), node("n2").gpus("a10", 2))
+    for minor in (0, 1):
+        cluster.inject({"node": "n1", "device": minor, "verb": "lost"})
+        becomes(cluster, "n1", minor, well=False)
+
+    cluster.submit(*(pod(name).gpus(1) for name in ("a", "b")))
+    a, b = expect.running("a", "b")
+    assert {a.spec.node_name, b.spec.node_name} == {"n2"}
+
+    heal(cluster, "n1")
+    cluster.submit(pod("c").gpus(2))
+    assert expect.running("c").spec.node_name == "n1"
+
+
+@pytest.mark.feature("HIL-4", "DEV-2")
+@pytest.mark.case("FT-007", severity="critical")
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param({"verb": "link"}, id="cable"),
+        pytest.param({"verb": "link", "administrative": 1}, id="switched-off"),
+    ],
+)
+def test_a_nic_without_link_leaves_the_pool_and_comes_back(
+    cluster: Trial, expect: Expect, fault: dict[str, Any]
+) -> None:
+    """A NIC whose port is down is not given out; it recovers by itself when the port is up again."""
+    cluster.add(node("n1").nics("connectx-7", 2))
+    assert offered(cluster, "n1", RDMA) == 200
+    cluster.inject({"node": "n1", "device": 0, "type": "rdma", **fault})
+    becomes(cluster, "n1", 0, well=False, kind="rdma")
+    assert cluster.cluster.wait(lambda: offered(cluster, "n1", RDMA) == 100, within=SOON)
+
+    cluster.submit(nic("a"))
+    expect.running("a")
+    assert minors(cluster, "a", "rdma") == {1}
+    cluster.submit(nic("b"))
+    expect.pending("b")
+
+    heal(cluster, "n1")
+    becomes(cluster, "n1", 0, well=True, kind="rdma")
+    expect.running("b")
+    assert minors(cluster, "b", "rdma") == {0}
+
+
+@pytest.mark.feature("HIL-4", "DEV-2")
+@pytest.mark.case("FT-008", severity="normal")
+def test_a_card_that_is_pulled_out_is_not_listed(cluster: Trial, expect: Expect) -> None:
+    """A removed card leaves the Device object altogether; the others keep their numbers."""
+    cluster.add(node("n1").gpus("a10", 2))
+    cluster.inject({"node": "n1", "device": 0, "verb": "remove"})
+    assert cluster.cluster.wait(lambda: entry(cluster, "n1", 0) is None, within=SOON)
+
+    cluster.submit(pod("a").gpus(1), pod("b").gpus(1))
+    assert cluster.cluster.wait(lambda: sum(bool(one.spec.node_name) for one in cluster.pods()) == 1, within=SOON)
+    bound = next(one.metadata.name for one in cluster.pods() if one.spec.node_name)
+    waits = {"a", "b"} - {bound}
+    expect.running(bound)
+    assert minors(cluster, bound) == {1}
+    expect.pending(*waits)
+
+
+@pytest.mark.feature("HIL-4", "DEV-2")
+@pytest.mark.case("FT-009", severity="normal")
+def test_a_fault_that_passes_by_itself(cluster: Trial, expect: Expect) -> None:
+    """A fault with an end: the card is back in the pool afterwards, and the waiting pod gets it without a push."""
+    cluster.add(node("n1").gpus("a10", 1))
+    cluster.inject({"node": "n1", "device": 0, "verb": "critical", "xid": 95, "for": 3})
+    becomes(cluster, "n1", 0, well=False)
+    cluster.submit(pod("a").gpus(1))
+    expect.pending("a")
+    expect.running("a")
+    assert entry(cluster, "n1", 0)["health"] is True  # type: ignore[index]
+
+
+def nic(name: str) -> PodBuilder:
+    """A pod that wants one NIC."""
+    return pod(name).resources({RDMA: 100})

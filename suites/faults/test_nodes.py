@@ -1,0 +1,110 @@
+"""A node that is not ready or does not answer gets no pods, loses those that do not put up with it, and comes back."""
+
+import pytest
+
+from fixtures.expect import Expect
+from fixtures.trial import Trial
+from harness.clusters.protocol import Capability
+from harness.nodes.faults import FAULTS_ANNOTATION
+from scheduler.api.builders import PodBuilder, node, pod
+
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.DEVICE_FAULTS)]
+
+LEASE = 75.0  # seconds until a silent node is given up: fifty of grace, five between looks, and room
+STAYS = 2  # seconds that impatient pods put up with a node that is away
+NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
+
+
+def ready(cluster: Trial, name: str) -> str:
+    """Status of the node's Ready condition."""
+    conditions = cluster.node(name)["status"]["conditions"]
+    return next(str(one["status"]) for one in conditions if one["type"] == "Ready")
+
+
+def taints(cluster: Trial, name: str) -> set[tuple[str, str]]:
+    return {(one["key"], one["effect"]) for one in cluster.node(name)["spec"].get("taints", ())}
+
+
+def heal(cluster: Trial, name: str) -> None:
+    body = {"metadata": {"annotations": {FAULTS_ANNOTATION: None}}}
+    assert cluster.call("PATCH", f"/api/v1/nodes/{name}", body).ok
+
+
+def impatient(name: str) -> PodBuilder:
+    """A pod that leaves a node soon after the node has become unready or unreachable."""
+    one = pod(name).gpus(1)
+    one.manifest["spec"]["tolerations"] = [
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": STAYS}
+        for key in (NOT_READY, UNREACHABLE)
+    ]
+    return one
+
+
+@pytest.mark.feature("HIL-4")
+@pytest.mark.case("FT-020", severity="blocker")
+def test_a_node_that_is_not_ready(cluster: Trial, expect: Expect) -> None:
+    """It is tainted, gets no pods, and impatient pods are driven out; patient ones stay; ready again, it is used."""
+    cluster.add(node("n1").gpus("a10", 3))
+    cluster.submit(impatient("a"), pod("patient").gpus(1))
+    expect.running("a", "patient")
+
+    cluster.inject({"node": "n1", "verb": "not_ready"})
+    assert cluster.cluster.wait(lambda: ready(cluster, "n1") == "False", within=10)
+    assert cluster.cluster.wait(
+        lambda: taints(cluster, "n1") >= {(NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute")}, within=10
+    )
+    cluster.submit(pod("b").gpus(1))
+    expect.pending("b")
+    expect.gone("a")
+    assert cluster.pod("patient").status.phase == "Running"
+
+    heal(cluster, "n1")
+    expect.running("b")
+    assert taints(cluster, "n1") == set()
+
+
+@pytest.mark.feature("HIL-4")
+@pytest.mark.case("FT-021", severity="blocker")
+@pytest.mark.long(seconds=60)
+def test_a_node_that_freezes(cluster: Trial, expect: Expect) -> None:
+    """Its lease runs out and it is unreachable; pods to be driven out cannot end until it wakes up, and then do."""
+    cluster.add(node("n1").gpus("a10", 2), node("n2").gpus("a10", 1))
+    cluster.submit(impatient("a").select({"kubernetes.io/hostname": "n1"}))
+    expect.running("a")
+
+    cluster.inject({"node": "n1", "verb": "frozen"})
+    assert cluster.cluster.wait(lambda: ready(cluster, "n1") == "Unknown", within=LEASE)
+    assert cluster.cluster.wait(
+        lambda: taints(cluster, "n1") >= {(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")}, within=10
+    )
+    expect.gone("a")
+    leaving = cluster.pod("a")
+    assert leaving.deleting, "nobody on the node has confirmed the pod's end"
+
+    cluster.submit(pod("b").gpus(1))
+    assert expect.running("b").spec.node_name == "n2"
+    cluster.submit(pod("c").gpus(1))
+    expect.pending("c")
+
+    heal(cluster, "n1")
+    assert cluster.cluster.wait(lambda: ready(cluster, "n1") == "True", within=10)
+    assert cluster.cluster.wait(lambda: cluster.find("a") is None, within=60), cluster.timeline()
+    assert expect.running("c").spec.node_name == "n1"
+
+
+@pytest.mark.feature("HIL-4")
+@pytest.mark.case("FT-022", severity="critical")
+def test_a_short_freeze_is_not_noticed(cluster: Trial, expect: Expect) -> None:
+    """A node that wakes up before its lease runs out has lost nothing, and starts what was bound to it meanwhile."""
+    cluster.add(node("n1").gpus("a10", 2))
+    cluster.submit(impatient("a"))
+    before = expect.running("a")
+    cluster.inject({"node": "n1", "verb": "frozen", "for": 5})
+    cluster.cluster.wait(lambda: False, within=1)
+    cluster.submit(pod("b").gpus(1))
+    assert expect.bound("b").status.phase == "Pending"
+
+    expect.running("b")
+    assert ready(cluster, "n1") == "True"
+    assert taints(cluster, "n1") == set()
+    assert cluster.pod("a").metadata.uid == before.metadata.uid

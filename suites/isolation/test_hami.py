@@ -1,0 +1,247 @@
+"""HAMi-core around shares: what containers carry, which library goes with which driver, and what its monitor tells.
+
+The library itself does not run here. Where its books are read, the suite writes them as the library would, from what
+reached the container.
+"""
+
+import re
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import orjson
+import pytest
+
+from fake_devices.hami.region import CardLimits, ProcessBooks, new_region, write_region
+from fixtures.expect import Expect
+from fixtures.trial import Container, Trial
+from harness.clusters.protocol import Capability
+from harness.devices.grants import MONITOR_ANNOTATION
+from harness.hami.chart import Manifest, manifests
+from harness.hami.monitor import Monitor, serving
+from harness.hami.protocol import VERSION_LABEL
+from harness.hami.sources import pods_of_node
+from scheduler.api.builders import PodBuilder, node, pod
+from scheduler.api.core import Pod
+from scheduler.api.device import (
+    GPU_DRIVER_LABEL,
+    GPU_ISOLATION_PROVIDER,
+    GPU_MEMORY,
+    device_allocations,
+)
+from scheduler.api.quantity import units
+
+pytestmark = [pytest.mark.needs(Capability.NODES)]
+
+FOLDER = "/usr/local/vgpu"
+LIBRARY = f"{FOLDER}/libvgpu.so"
+LOCK = "/tmp/vgpulock"  # noqa: S108 the protocol's own path
+CACHE = "CUDA_DEVICE_MEMORY_SHARED_CACHE"
+_SAMPLE = re.compile(r"(?P<name>\w+)\{(?P<labels>.*)\} (?P<value>[\d.]+)", re.ASCII)
+_COLLECTIONS = {
+    "DaemonSet": "/apis/apps/v1/namespaces/{ns}/daemonsets",
+    "ServiceAccount": "/api/v1/namespaces/{ns}/serviceaccounts",
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+}
+
+
+def watched(name: str, percent: int) -> PodBuilder:
+    """A share whose use is to be seen from outside."""
+    return pod(name).gpu_share(percent).isolated().annotation(MONITOR_ANNOTATION, "true")
+
+
+def fate(cluster: Trial, name: str) -> tuple[str, str]:
+    """Phase and message of a pod."""
+    status = orjson.loads(cluster.call("GET", f"/api/v1/namespaces/{cluster.name}/pods/{name}").body)["status"]
+    return status.get("phase", ""), status.get("message", "")
+
+
+# -- the protocol -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.feature("DEV-8")
+@pytest.mark.case("IS-010", severity="blocker")
+def test_a_share_in_bytes_is_limited_to_its_bytes(cluster: Trial, expect: Expect) -> None:
+    """Asked for by bytes, the limit is those bytes, to the byte; library and lock are there, and the promised card."""
+    cluster.add(node("n1").gpus("a10", 2).isolation())
+    cluster.submit(pod("a").gpu_memory("5000000000", core=30).isolated())
+
+    a = expect.running("a")
+
+    inside = cluster.container("a")
+    part = device_allocations(a)["gpu"][0]
+    assert units(inside.env["CUDA_DEVICE_MEMORY_LIMIT"]) == units(part.resources[GPU_MEMORY])
+    assert inside.env["CUDA_DEVICE_SM_LIMIT"] == "30"
+    assert inside.env["NVIDIA_VISIBLE_DEVICES"] == str(part.minor)
+    assert inside.env["LD_PRELOAD"] == LIBRARY
+    assert {LIBRARY, LOCK} <= set(inside.mounts)
+    assert CACHE not in inside.env, "nobody has asked to watch"
+
+
+@pytest.mark.feature("DEV-8")
+@pytest.mark.case("IS-011", severity="critical")
+def test_without_the_label_there_is_no_library(cluster: Trial, expect: Expect) -> None:
+    """A share of a pod that did not ask for isolation is shared on trust, also on a node with the library."""
+    cluster.add(node("n1").gpus("a10", 1).isolation())
+    cluster.submit(pod("a").gpu_share(50))
+
+    expect.running("a")
+
+    inside = cluster.container("a")
+    assert not {"LD_PRELOAD", "CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_SM_LIMIT"} & set(inside.env)
+    assert LIBRARY not in inside.mounts
+
+
+@pytest.mark.feature("DEV-8")
+@pytest.mark.case("IS-012", severity="normal")
+def test_the_provider_s_name_is_taken_letter_by_letter(cluster: Trial, expect: Expect) -> None:
+    """`hami-core` is another provider than `HAMi-core`, and no node here has it."""
+    cluster.add(node("n1").gpus("a10", 1).isolation())
+    cluster.submit(pod("a").gpu_share(50).label(GPU_ISOLATION_PROVIDER, "hami-core"))
+    expect.pending("a")
+
+
+# -- releases and drivers ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.feature("DEV-9")
+@pytest.mark.case("IS-013", severity="critical")
+@pytest.mark.parametrize(
+    ("driver", "release"),
+    [
+        pytest.param("570.124.06", "v2.6.0", id="koordinator-s-own-choice"),
+        pytest.param("580.65.06", "v2.6.1", id="a-newer-driver"),
+        pytest.param("550.90.07", "v2.4.0", id="old-with-old"),
+    ],
+)
+def test_a_library_that_goes_with_the_driver(cluster: Trial, expect: Expect, driver: str, release: str) -> None:
+    """The node says its driver, and an isolated share runs there under the library."""
+    cluster.add(node("n1").gpus("a10", 1).isolation().label(GPU_DRIVER_LABEL, driver).label(VERSION_LABEL, release))
+    assert cluster.node("n1")["metadata"]["labels"][GPU_DRIVER_LABEL] == driver
+    cluster.submit(pod("a").gpu_share(50).isolated())
+    expect.running("a")
+    assert cluster.container("a").env["LD_PRELOAD"] == LIBRARY
+
+
+@pytest.mark.feature("DEV-9")
+@pytest.mark.case("IS-014", severity="critical")
+def test_a_library_too_old_for_the_driver(cluster: Trial, expect: Expect) -> None:
+    """Before v2.6 the library hangs with drivers from 570 on: a share is refused for that reason, a whole card runs."""
+    cluster.add(node("n1").gpus("a10", 2).isolation().label(VERSION_LABEL, "v2.5.3"))
+    cluster.submit(pod("share").gpu_share(50).isolated(), pod("whole").gpus(1).isolated())
+
+    expect.running("whole")
+    assert cluster.cluster.wait(lambda: fate(cluster, "share")[0] == "Failed", within=30), fate(cluster, "share")
+    message = fate(cluster, "share")[1]
+    assert "HAMi-core v2.5.3 hangs with driver 570" in message
+    assert "expected v2.6 or newer" in message
+
+
+@pytest.mark.feature("DEV-9")
+@pytest.mark.case("IS-015", severity="normal")
+def test_the_chart_is_taken(cluster: Trial) -> None:
+    """Every object of the chart hami-daemon is accepted; its DaemonSets select the nodes that isolated shares go to."""
+    made = []
+    try:
+        for one in manifests(cluster.name):
+            path = _COLLECTIONS[one["kind"]].format(ns=cluster.name)
+            made.append((cluster.accept(one, path), path))
+    finally:
+        for found, path in made:
+            cluster.call("DELETE", f"{path}/{found['metadata']['name']}")
+    daemons = [found for found, _ in made if found["kind"] == "DaemonSet"]
+    assert {one["metadata"]["name"] for one in daemons} == {"hami-daemon", "hami-vgpu-monitor"}
+    assert all(selects(one, node("any").isolation().manifest["labels"]) for one in daemons)
+
+
+def selects(daemon: Manifest, labels: dict[str, str]) -> bool:
+    """Whether the DaemonSet's pods go to a node with these labels."""
+    wanted: dict[str, str] = daemon["spec"]["template"]["spec"]["nodeSelector"]
+    return wanted.items() <= labels.items()
+
+
+# -- the monitor ------------------------------------------------------------------------------------------------------
+
+
+def books(host: Path, one: Pod, inside: Container, *, used: int, core: int) -> None:
+    """Write what the library would have written for a container: its limits, and one process's use."""
+    cache = Path(inside.env[CACHE])
+    assert str(cache.parent) == FOLDER
+    assert FOLDER in inside.mounts, "the container's folder on the host is mounted over the library's"
+    limits = CardLimits(
+        uuid_of(one),
+        memory=int(inside.env["CUDA_DEVICE_MEMORY_LIMIT"]),
+        cores=int(inside.env["CUDA_DEVICE_SM_LIMIT"]),
+    )
+    region = new_region("v2.6.1", [limits], [ProcessBooks(1, used=({"data": used},), cores=(core,))])
+    (host / cache.stem).mkdir()
+    write_region(host / cache.stem / cache.name, region)
+
+
+def uuid_of(one: Pod) -> str:
+    """A UUID of NVML's form for the card that the pod was promised; the monitor only passes it on."""
+    return f"GPU-00000000-0000-0000-0000-{device_allocations(one)['gpu'][0].minor:012}"
+
+
+@contextmanager
+def metrics_of(cluster: Trial, host: Path) -> Iterator[str]:
+    """The address of a monitor of node n1."""
+    monitor = Monitor(host, "n1", now=cluster.cluster.clock.now, pods=lambda: pods_of_node(cluster.cluster.call, "n1"))
+    with serving(monitor, "127.0.0.1", 0) as url:
+        yield url
+
+
+def scrape(url: str) -> dict[tuple[str, str], float]:
+    """Values by metric and pod."""
+    with urllib.request.urlopen(url) as answer:  # noqa: S310 our own address
+        lines = answer.read().decode().splitlines()
+    found = {}
+    for line in lines:
+        match = _SAMPLE.fullmatch(line)
+        if match is not None:
+            labels = dict(re.findall(r'(\w+)="([^"]*)"', match["labels"]))
+            found[match["name"], labels["podname"]] = float(match["value"])
+    return found
+
+
+@pytest.mark.feature("DEV-10", "DEV-8")
+@pytest.mark.case("IS-016", severity="critical")
+def test_the_monitor_shows_each_tenant_s_part(cluster: Trial, expect: Expect, tmp_path: Path) -> None:
+    """Two tenants of one card, each with books of its own: limits as promised, use as written, under HAMi's names."""
+    cluster.add(node("n1").gpus("a10", 1).isolation())
+    cluster.submit(watched("a", 40), watched("b", 60))
+    pods = expect.running("a", "b")
+    caches = set()
+    for number, one in enumerate(pods):
+        inside = cluster.container(one.metadata.name)
+        caches.add(inside.env[CACHE])
+        books(tmp_path, one, inside, used=(number + 1) << 30, core=10 * (number + 1))
+    assert len(caches) == 2, "two containers never write into one file"
+
+    with metrics_of(cluster, tmp_path) as url:
+        found = scrape(url)
+
+    for number, one in enumerate(pods):
+        name = one.metadata.name
+        promised = units(device_allocations(one)["gpu"][0].resources[GPU_MEMORY])
+        assert found["vGPU_device_memory_limit_in_bytes", name] == promised
+        assert found["vGPU_device_memory_usage_in_bytes", name] == (number + 1) << 30
+        assert found["Device_memory_desc_of_container", name] == (number + 1) << 30
+        assert found["Device_utilization_desc_of_container", name] == 10 * (number + 1)
+
+
+@pytest.mark.feature("DEV-10")
+@pytest.mark.case("IS-017", severity="normal")
+def test_a_pod_that_is_gone_is_not_shown(cluster: Trial, expect: Expect, tmp_path: Path) -> None:
+    """Books outlive their pod on the host; the monitor shows pods that are there."""
+    cluster.add(node("n1").gpus("a10", 1).isolation())
+    cluster.submit(watched("a", 40), watched("b", 40))
+    for one in expect.running("a", "b"):
+        books(tmp_path, one, cluster.container(one.metadata.name), used=1, core=1)
+
+    with metrics_of(cluster, tmp_path) as url:
+        assert {name for _, name in scrape(url)} == {"a", "b"}
+        cluster.delete("a")
+        assert {name for _, name in scrape(url)} == {"b"}

@@ -1,0 +1,126 @@
+"""Containers that really run: what a pod was promised is what its processes find, on a machine with real cards too."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from fixtures.expect import Expect
+from fixtures.trial import Trial
+from harness.clusters.protocol import Capability
+from harness.devices.survey import survey
+from scheduler.api.builders import PodBuilder, pod
+from scheduler.api.core import Pod
+from scheduler.api.device import device_allocations
+
+pytestmark = [pytest.mark.needs(Capability.CONTAINERS)]
+
+
+def script(name: str, text: str, *, restart: str = "Never") -> PodBuilder:
+    """A pod whose one container runs a script."""
+    built = pod(name)
+    built.manifest["spec"]["containers"][0]["command"] = ["sh", "-c", text]
+    built.manifest["spec"]["restartPolicy"] = restart
+    return built
+
+
+def status(cluster: Trial, name: str) -> dict[str, Any]:
+    """The status of the pod's one container; empty before there is any."""
+    found = orjson.loads(cluster.call("GET", f"/api/v1/namespaces/{cluster.name}/pods/{name}").body)
+    statuses = found["status"].get("containerStatuses") or [{}]
+    return dict(statuses[0])
+
+
+def comes_to(cluster: Trial, name: str, *, restarts: int = 0, within: float = 30.0) -> dict[str, Any]:
+    """How the container ended, or its status after so many restarts."""
+
+    def there() -> bool:
+        now = status(cluster, name)
+        return now.get("restartCount", 0) >= restarts and (restarts > 0 or "terminated" in now.get("state", {}))
+
+    assert cluster.cluster.wait(there, within=within), cluster.timeline()
+    return status(cluster, name)
+
+
+def promised(one: Pod) -> set[int]:
+    """The minors of the cards that the pod was promised."""
+    return {part.minor for part in device_allocations(one).get("gpu", [])}
+
+
+@pytest.mark.feature("HIL-1")
+@pytest.mark.case("IS-030", severity="blocker")
+@pytest.mark.parametrize(
+    ("text", "code", "printed"),
+    [
+        pytest.param("echo well", 0, "well", id="one-that-ends-well"),
+        pytest.param("echo ill; exit 9", 9, "ill", id="one-that-fails"),
+    ],
+)
+def test_a_command_runs_and_its_end_is_told(cluster: Trial, text: str, code: int, printed: str) -> None:
+    """Bound by the scheduler, run by the node: exit code and output come back through the API."""
+    cluster.submit(script("a", text))
+
+    assert comes_to(cluster, "a")["state"]["terminated"]["exitCode"] == code
+    log = cluster.call("GET", f"/api/v1/namespaces/{cluster.name}/pods/a/log")
+    assert log.body.decode().strip() == printed
+
+
+@pytest.mark.feature("HIL-1")
+@pytest.mark.case("IS-031", severity="critical")
+def test_what_fails_is_started_again(cluster: Trial) -> None:
+    """A container that failed comes back where the pod's policy asks for it, and its restarts are counted."""
+    cluster.submit(script("a", "exit 1", restart="OnFailure"))
+
+    assert comes_to(cluster, "a", restarts=1)["restartCount"] >= 1
+
+
+@pytest.mark.feature("HIL-1")
+@pytest.mark.case("IS-032", severity="critical")
+def test_the_pods_own_words_reach_its_process(cluster: Trial) -> None:
+    """Literal variables, fields of the pod and substitutions are in the environment of the process."""
+    built = script("a", "env")
+    built.manifest["spec"]["containers"][0]["env"] = [
+        {"name": "HOME_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        {"name": "GREETING", "value": "from $(HOME_NODE)"},
+    ]
+    cluster.submit(built)
+
+    comes_to(cluster, "a")
+    env = cluster.container("a").env
+    assert env["HOME_NODE"] == cluster.pod("a").spec.node_name
+    assert env["GREETING"] == f"from {env['HOME_NODE']}"
+
+
+@pytest.mark.feature("HIL-1")
+@pytest.mark.case("IS-033", severity="critical")
+def test_a_deleted_pod_goes_however_stubborn_it_is(cluster: Trial, expect: Expect) -> None:
+    """A process that ignores SIGTERM is killed when its grace is over, and the pod goes."""
+    cluster.submit(script("a", "trap '' TERM; while :; do sleep 0.1; done", restart="Always"))
+    expect.running("a")
+
+    cluster.delete("a")
+
+    assert cluster.find("a") is None
+
+
+@pytest.mark.feature("HIL-1", "HIL-5", "DEV-1")
+@pytest.mark.case("IS-034", severity="blocker")
+@pytest.mark.needs(Capability.REAL_DEVICES)
+def test_real_cards_are_given_once(cluster: Trial, expect: Expect) -> None:
+    """As many pods as there are cards each find another one; one pod more waits."""
+    cards = [one for one in survey()[0] if one.vendor == "nvidia" and one.health.ok]
+    if not cards:
+        pytest.skip("needs healthy NVIDIA cards; this machine has none")
+    names = [f"a{number}" for number in range(len(cards))]
+    cluster.submit(*(pod(name).gpus(1) for name in names))
+
+    seen: list[str] = []
+    for name in names:
+        one = expect.running(name)
+        cluster.cluster.wait(lambda name=name: "NVIDIA_VISIBLE_DEVICES" in cluster.container(name).env, within=10.0)  # type: ignore[misc]
+        listed = cluster.container(name).env["NVIDIA_VISIBLE_DEVICES"].split(",")
+        assert {int(minor) for minor in listed} == promised(one)
+        seen += listed
+    assert sorted(map(int, seen)) == sorted(one.minor for one in cards)
+    cluster.submit(pod("late").gpus(1))
+    expect.pending("late", saying="Insufficient")

@@ -1,0 +1,127 @@
+"""What pods do with cards reaches NodeMetric, by node and by pod, once an interval."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from fixtures.expect import Expect
+from fixtures.trial import Trial
+from harness.clusters.protocol import Capability
+from harness.nodes.usage import NODE_METRICS, USAGE_ANNOTATION
+from scheduler.api.builders import PodBuilder, node, pod
+from scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, device_allocations
+from scheduler.api.quantity import units
+
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.DEVICE_FAULTS)]
+
+INTERVAL = 30  # seconds, the shortest there is
+REPORT = INTERVAL + 15.0  # until one has arrived
+GIB = 1 << 30
+
+
+def ask(cluster: Trial, name: str) -> None:
+    """What Koordinator's manager does for each node."""
+    cluster.apply(
+        {
+            "apiVersion": "slo.koordinator.sh/v1alpha1",
+            "kind": "NodeMetric",
+            "metadata": {"name": name},
+            "spec": {"metricCollectPolicy": {"reportIntervalSeconds": INTERVAL}},
+        }
+    )
+
+
+def status(cluster: Trial, name: str) -> dict[str, Any]:
+    """The status of a node's NodeMetric; empty before the first report."""
+    found: dict[str, Any] = orjson.loads(cluster.call("GET", f"{NODE_METRICS}/{name}").body)
+    return found.get("status") or {}
+
+
+def next_report(cluster: Trial, name: str) -> dict[str, Any]:
+    """The first report from now on."""
+    before = status(cluster, name).get("updateTime")
+    arrived = cluster.cluster.wait(lambda: status(cluster, name).get("updateTime") != before, within=REPORT)
+    assert arrived, f"expected a report of {name} within {REPORT:g} s after {before}"
+    return status(cluster, name)
+
+
+def rows(usage: dict[str, Any]) -> dict[int, tuple[int, int, int]]:
+    """Cores, bytes and ratio by the card's minor."""
+    return {
+        one["minor"]: (
+            units(one["resources"][GPU_CORE]),
+            units(one["resources"][GPU_MEMORY]),
+            units(one["resources"][GPU_MEMORY_RATIO]),
+        )
+        for one in usage["devices"]
+    }
+
+
+def busy(name: str, core: int, memory: str) -> PodBuilder:
+    """A pod that keeps its part of a card busy."""
+    return pod(name).annotation(USAGE_ANNOTATION, orjson.dumps({"core": core, "memory": memory}).decode())
+
+
+@pytest.mark.feature("DEV-14")
+@pytest.mark.case("IS-020", severity="critical")
+@pytest.mark.long(seconds=60)
+def test_use_is_reported_by_node_and_pod(cluster: Trial, expect: Expect) -> None:
+    """Two tenants of one card and one of another: each pod's own use, and their sum on each card."""
+    cluster.add(node("n1").gpus("a10", 2).isolation())
+    ask(cluster, "n1")
+    cluster.submit(busy("c", 70, "6Gi").gpus(1))
+    expect.running("c")
+    cluster.submit(
+        busy("a", 20, "2Gi").gpu_share(50).isolated(),
+        busy("b", 30, "4Gi").gpu_share(50).isolated(),
+        pod("plain").request(cpu=1),
+    )
+    pods = {one.metadata.name: one for one in expect.running("a", "b", "c", "plain")}
+    minor = {name: device_allocations(pods[name])["gpu"][0].minor for name in "abc"}
+    assert minor["a"] == minor["b"] != minor["c"]
+    card = units(cluster.device("n1")["spec"]["devices"][0]["resources"][GPU_MEMORY])
+
+    found = next_report(cluster, "n1")
+
+    use = {"a": (20, 2 * GIB), "b": (30, 4 * GIB), "c": (70, 6 * GIB)}
+    ours = {one["name"]: one for one in found["podsMetric"] if one["namespace"] == cluster.name}
+    assert set(ours) == {"a", "b", "c"}, "a pod without a card has no use of one"
+    for name, (core, memory) in use.items():
+        assert rows(ours[name]["podUsage"]) == {minor[name]: (core, memory, memory * 100 // card)}
+    for number, row in rows(found["nodeMetric"]["nodeUsage"]).items():
+        held = [use[name] for name in use if minor[name] == number]
+        memory = sum(one[1] for one in held)
+        assert row == (sum(one[0] for one in held), memory, memory * 100 // card)
+
+
+@pytest.mark.feature("DEV-14")
+@pytest.mark.case("IS-021", severity="normal")
+@pytest.mark.long(seconds=60)
+def test_use_ends_with_the_pod(cluster: Trial, expect: Expect) -> None:
+    """A pod that is gone is in no later report, and its card is idle."""
+    cluster.add(node("n1").gpus("a10", 1))
+    ask(cluster, "n1")
+    cluster.submit(busy("a", 55, "1Gi").gpus(1))
+    expect.running("a")
+    assert rows(next_report(cluster, "n1")["nodeMetric"]["nodeUsage"])[0][:2] == (55, GIB)
+
+    cluster.delete("a")
+
+    after = next_report(cluster, "n1")
+    assert rows(after["nodeMetric"]["nodeUsage"]) == {0: (0, 0, 0)}
+    assert not after.get("podsMetric")
+
+
+@pytest.mark.feature("DEV-14", "HIL-4")
+@pytest.mark.case("IS-022", severity="normal")
+@pytest.mark.long(seconds=60)
+def test_a_lost_card_says_nothing(cluster: Trial) -> None:
+    """Use of a card that is off the bus is not reported as zero: it is not reported."""
+    cluster.add(node("n1").gpus("a10", 2))
+    ask(cluster, "n1")
+    assert set(rows(next_report(cluster, "n1")["nodeMetric"]["nodeUsage"])) == {0, 1}
+
+    cluster.inject({"node": "n1", "device": 1, "verb": "lost"})
+
+    assert set(rows(next_report(cluster, "n1")["nodeMetric"]["nodeUsage"])) == {0}

@@ -1,0 +1,166 @@
+"""Preemption by device need: victims are those whose cards help, and what they held is given back as it was."""
+
+import json
+
+import pytest
+
+from fixtures.expect import Expect
+from fixtures.promises import check_arrival, functions, minors, switches
+from fixtures.trial import Trial
+from harness.clusters.protocol import Capability
+from scheduler.api.builders import PodBuilder, node, pod, pods, priority_class
+from scheduler.api.core import Pod
+from scheduler.api.device import GPU_PARTITION_POLICY_LABEL, GPU_PARTITIONS
+
+pytestmark = [pytest.mark.feature("DEV-15", "PRE-1"), pytest.mark.needs(Capability.NODES)]
+
+
+@pytest.fixture
+def classes(cluster: Trial) -> Trial:
+    """Two priorities."""
+    cluster.apply(priority_class("device-low", 1000), priority_class("device-high", 9000))
+    return cluster
+
+
+def low(one: PodBuilder) -> PodBuilder:
+    return one.priority_class("device-low")
+
+
+def high(one: PodBuilder) -> PodBuilder:
+    return one.priority_class("device-high")
+
+
+def fill(cluster: Trial, expect: Expect, count: int) -> list[Pod]:
+    """So many low pods of one card each, running."""
+    cluster.submit(*(low(one.gpus(1)) for one in pods("low", count)))
+    names = [f"low-{number}" for number in range(count)]
+    return list(expect.running(names[0], names[1], *names[2:]))
+
+
+def left(cluster: Trial) -> set[str]:
+    return {one.metadata.name for one in cluster.pods() if one.metadata.name.startswith("low") and not one.deleting}
+
+
+@pytest.mark.case("PR-020", severity="blocker")
+def test_pods_without_cards_are_left_alone(classes: Trial, expect: Expect) -> None:
+    """A pod that needs a card gains nothing from a victim that has none."""
+    classes.add(node("n1").gpus("a10", 1))
+    classes.submit(*(low(one.request(cpu=1)) for one in pods("low-plain", 3)), low(pod("low-card").gpus(1)))
+    expect.running("low-plain-0", "low-plain-1", "low-plain-2", "low-card")
+
+    classes.submit(high(pod("high").gpus(1)))
+
+    check_arrival(classes, expect.running("high"))
+    assert left(classes) == {"low-plain-0", "low-plain-1", "low-plain-2"}
+
+
+@pytest.mark.case("PR-021", severity="critical")
+def test_all_tenants_of_one_card_rather_than_some_of_each(classes: Trial, expect: Expect) -> None:
+    """Half of one card and half of another are no whole card: the victims are the two tenants of one."""
+    classes.add(node("n1").gpus("a10", 2))
+    classes.submit(*(low(one.gpu_share(50)) for one in pods("low", 4)))
+    before = {one.metadata.name: minors(one) for one in expect.running("low-0", "low-1", "low-2", "low-3")}
+
+    classes.submit(high(pod("high").gpus(1)))
+
+    one = expect.running("high")
+    check_arrival(classes, one)
+    expect.stable(seconds=2)
+    stayed = left(classes)
+    assert len(stayed) == 2, f"expected two of four tenants to stay, found {stayed}"
+    assert all(before[name] != minors(one) for name in stayed)
+
+
+@pytest.mark.feature("DEV-5")
+@pytest.mark.case("PR-022", severity="critical")
+def test_victims_are_near_each_other_where_it_matters(classes: Trial, expect: Expect) -> None:
+    """Two cards of one PCIe switch are wanted: the two pods on one switch go, and nobody else."""
+    classes.add(node("n1").server("hgx-a100"))
+    before = {one.metadata.name: switches(classes, one) for one in fill(classes, expect, 8)}
+
+    classes.submit(high(pod("high").gpus(2).hint("gpu", requiredTopologyScope="PCIe")))
+
+    one = expect.running("high")
+    check_arrival(classes, one)
+    expect.stable(seconds=2)
+    gone = before.keys() - left(classes)
+    assert len(gone) == 2, f"expected two victims, found {sorted(gone)}"
+    assert all(before[name] == switches(classes, one) for name in gone)
+
+
+@pytest.mark.feature("DEV-6")
+@pytest.mark.case("PR-023", severity="critical")
+def test_victims_are_one_partition(classes: Trial, expect: Expect) -> None:
+    """On an honoured table, the four pods of one partition go and those of the other stay."""
+    fours = [[0, 1, 6, 7], [2, 3, 4, 5]]
+    classes.add(node("n1").server("dgx-h100"))
+    rows = {"1": [{"minors": [one]} for one in range(8)], "4": [{"minors": one} for one in fours]}
+    patch = {
+        "metadata": {
+            "annotations": {GPU_PARTITIONS: json.dumps(rows)},
+            "labels": {GPU_PARTITION_POLICY_LABEL: "Honor"},
+        }
+    }
+    assert classes.call("PATCH", "/apis/scheduling.koordinator.sh/v1alpha1/devices/n1", patch).ok
+    classes.submit(pod("witness").gpus(1).partition())  # once it runs the scheduler has seen the table
+    expect.running("witness")
+    classes.delete("witness")
+    before = {one.metadata.name: minors(one)[0] for one in fill(classes, expect, 8)}
+
+    classes.submit(high(pod("high").gpus(4).partition("Restricted")))
+
+    one = expect.running("high")
+    check_arrival(classes, one)
+    expect.stable(seconds=2)
+    assert minors(one) in fours
+    assert sorted(before[name] for name in before.keys() - left(classes)) == minors(one)
+
+
+@pytest.mark.feature("DEV-7")
+@pytest.mark.case("PR-024", severity="critical")
+def test_nics_and_functions_come_back_too(classes: Trial, expect: Expect) -> None:
+    """The victim's virtual function is free again: the preemptor of the same shape gets card and function."""
+
+    def shape(name: str) -> PodBuilder:
+        return pod(name).gpus(1).rdma(100).jointly("gpu", "rdma", same_pcie=True).hint("rdma", vfSelector={})
+
+    classes.add(node("n1").gpus("a10", 1).nics("connectx-7", 1))
+    classes.submit(low(shape("low")))
+    victim = expect.running("low")
+
+    classes.submit(high(shape("high")))
+
+    expect.gone("low")
+    one = expect.running("high")
+    check_arrival(classes, one)
+    assert (minors(one), minors(one, "rdma"), functions(one)) == (
+        minors(victim), minors(victim, "rdma"), functions(victim)
+    )  # fmt: skip
+
+
+@pytest.mark.case("PR-025", severity="critical")
+def test_the_node_with_the_cheaper_victims(classes: Trial, expect: Expect) -> None:
+    """Where one node would lose a pod and another two for the same cards, it is the one."""
+    classes.add(node("many").gpus("a10", 2).label("at", "many"), node("few").gpus("a10", 2).label("at", "few"))
+    classes.submit(
+        *(low(one.gpus(1).on(at="many")) for one in pods("low-many", 2)), low(pod("low-few").gpus(2).on(at="few"))
+    )
+    expect.running("low-many-0", "low-many-1", "low-few")
+
+    classes.submit(high(pod("high").gpus(2)))
+
+    assert expect.running("high").spec.node_name == "few"
+    assert left(classes) == {"low-many-0", "low-many-1"}
+
+
+@pytest.mark.case("PR-026", severity="critical")
+def test_nobody_goes_where_no_eviction_helps(classes: Trial, expect: Expect) -> None:
+    """Five cards of one NUMA node with four: every pod stays, whatever its priority."""
+    classes.add(node("n1").server("hgx-a100"))
+    fill(classes, expect, 8)
+
+    classes.submit(high(pod("high").gpus(5).hint("gpu", requiredTopologyScope="NUMANode")))
+
+    expect.pending("high")
+    expect.stable(seconds=2)
+    assert len(left(classes)) == 8
