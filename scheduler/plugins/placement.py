@@ -129,6 +129,7 @@ SELECTION: StateKey[Selection] = StateKey("NodeAffinity/selection")
 class NodeAffinity(PreFilter, FilterColumns, ScoreColumns):
     name = "NodeAffinity"
     scope = Scope.NODE
+    honours_pins = True
     normalizer = ByMaximum()
 
     def __init__(self, handle: Handle) -> None:
