@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import msgspec
 
+from harness.clusters.faulty import FaultyTransport
 from harness.clusters.protocol import Cluster
 from harness.errors import SubjectError, UsageError
 from harness.subject.protocol import IN_PROCESS, Subject
@@ -46,13 +47,18 @@ class InProcess(Subject):
         Raises:
             UsageError: `config` is no configuration that the scheduler can use.
         """
-        self._cluster = cluster
+        self._cluster, self._seed = cluster, seed
         try:
-            configuration = load(config) if config is not None else default_configuration()
-            self._shell = build_shell(cluster.transport, cluster.clock, configuration=configuration, seed=seed)
+            self._configuration = load(config) if config is not None else default_configuration()
+            self._build()
         except ConfigError as error:
             raise UsageError(f"--scheduler-config: {error}") from error
         self._kept = _Kept()
+
+    def _build(self) -> None:
+        clock = self._cluster.clock
+        self.link = self._link = FaultyTransport(self._cluster.transport, clock)
+        self._shell = build_shell(self._link, clock, configuration=self._configuration, seed=self._seed)
 
     def __enter__(self) -> Self:
         logging.getLogger("scheduler").addHandler(self._kept)
@@ -67,6 +73,15 @@ class InProcess(Subject):
     ) -> None:
         self._shell.stop()
         logging.getLogger("scheduler").removeHandler(self._kept)
+
+    def kill(self) -> None:
+        self._link.die()
+        self._shell.stop()
+
+    def start_again(self) -> None:
+        logging.getLogger("scheduler").removeHandler(self._kept)
+        self._build()
+        self.__enter__()
 
     def log(self) -> str:
         return "\n".join(self._kept.lines)
