@@ -47,6 +47,7 @@ class FaultyTransport:
         self._lossy: Picks | None = None
         self._cut = False
         self._dead = False
+        self.holding = False
         self.delay = 0.0
         self.answers: Counter[int] = Counter()
         self.refused = 0  # requests that were refused here
@@ -72,10 +73,16 @@ class FaultyTransport:
         for stream in list(self._streams):
             stream.broken()
 
+    def hold_streams(self) -> None:
+        """Keep back what streams have to say, until `heal`; they stay open."""
+        self.holding = True
+
     def heal(self) -> None:
         """Everything goes through again."""
         self._refusal = self._lossy = None
-        self._cut = False
+        self._cut = self.holding = False
+        for stream in list(self._streams):
+            stream.catch_up()
 
     def die(self) -> None:
         """The client is no more: nothing it sends goes out, nothing reaches it; what is on its way arrives."""
@@ -140,11 +147,19 @@ class _Stream(Stream):
     def __init__(self, owner: FaultyTransport, on_line: OnLine, on_end: Done) -> None:
         self._owner, self._on_line, self._on_end = owner, on_line, on_end
         self._closed = False
+        self._held: list[bytes] = []
         self.source: Stream | None = None
 
     def line(self, line: bytes) -> None:
-        if not self._closed:
+        if self._owner.holding:
+            self._held.append(line)
+        elif not self._closed:
             self._on_line(line)
+
+    def catch_up(self) -> None:
+        held, self._held = self._held, []
+        for line in held:
+            self.line(line)
 
     def ended(self, response: Response) -> None:
         if not self._closed:

@@ -133,6 +133,22 @@ def test_bindings_are_carried_out_unheard(cluster: Trial, expect: Expect, link: 
     check(cluster, expect, names)
 
 
+@pytest.mark.case("FT-036", severity="blocker")
+def test_nothing_is_heard_of_bindings(cluster: Trial, expect: Expect, link: FaultyTransport) -> None:
+    """Bindings are taken, their answers are lost and the watch is silent: the scheduler has to ask before it goes on."""
+    cluster.add(node("n1").gpus("a10", 8))
+    link.refuse(500, bindings)
+    names = submit(cluster, 0, 8)
+    cluster.cluster.wait(lambda: False, within=5)
+    link.heal()
+    link.hold_streams()
+    link.lose_answers(bindings)
+    cluster.cluster.wait(lambda: False, within=60)
+    assert link.lost == 8, "each binding was sent once"
+    link.heal()
+    check(cluster, expect, names)
+
+
 @pytest.mark.case("FT-034", severity="blocker")
 def test_a_watch_that_fell_too_far_behind(cluster: Trial, expect: Expect, link: FaultyTransport) -> None:
     """So long without a connection that the API server has forgotten the changes: the world is listed anew."""
