@@ -135,7 +135,7 @@ def test_bindings_are_carried_out_unheard(cluster: Trial, expect: Expect, link: 
 
 @pytest.mark.case("FT-036", severity="blocker")
 def test_nothing_is_heard_of_bindings(cluster: Trial, expect: Expect, link: FaultyTransport) -> None:
-    """Bindings are taken, their answers are lost and the watch is silent: the scheduler has to ask before it goes on."""
+    """Bindings are taken, answers are lost and the watch is silent: the scheduler has to ask before it goes on."""
     cluster.add(node("n1").gpus("a10", 8))
     link.refuse(500, bindings)
     names = submit(cluster, 0, 8)

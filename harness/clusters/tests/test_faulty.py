@@ -43,7 +43,7 @@ class Scene:
 @pytest.mark.parametrize(
     ("trouble", "code", "there"),
     [
-        pytest.param(lambda link: None, 201, True, id="none"),
+        pytest.param(FaultyTransport.heal, 201, True, id="none"),
         pytest.param(lambda link: link.refuse(500), 500, False, id="refused"),
         pytest.param(lambda link: link.refuse(500, bindings), 201, True, id="only-bindings-refused"),
         pytest.param(lambda link: link.lose_answers(writes), 0, True, id="answer-lost"),
