@@ -35,8 +35,8 @@ def bench_preempt(
     each, rest = divmod(pods, nodes)
     if rest or not 1 <= each <= NODE_GPUS or NODE_GPUS % each:
         raise UsageError(
-            f"bench preempt: expected --pods to be 1, 2, 4 or 8 times --nodes, to fill the {NODE_GPUS} cards of each node,"
-            f" found {pods} pods and {nodes} nodes"
+            f"bench preempt: expected --pods to be 1, 2, 4 or 8 times --nodes, to fill the {NODE_GPUS} cards"
+            f" of each node, found {pods} pods and {nodes} nodes"
         )
     medians: list[float] = []
     samples: list[float] = []
