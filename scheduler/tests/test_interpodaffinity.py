@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from scheduler.api.builders import PodBuilder, pod
+from scheduler.cycle import ENOUGH_STIRS
+from scheduler.framework.events import Bind
 from scheduler.framework.state import CycleState
 from scheduler.tests.rig import Rig, profile
 
@@ -211,6 +213,16 @@ def test_a_pod_waits_for_the_one_it_wants_to_be_near() -> None:
     rig.clock.advance(30)
     rig.run()
     assert rig.where("p")[0] == rig.where("db")[0]
+
+
+def test_a_pod_that_waits_gets_its_turn_before_a_long_queue_is_done() -> None:
+    rig = cluster({"a1": "a", "b1": "b"}, {})
+    assert NOT_NEAR in outcome(rig, wishing("p", "web", near=(term("db"),)).priority(10))
+    rig.clock.advance(30)
+    rig.submit(*(pod(f"db{number}").label("app", "db").request(cpu="100m") for number in range(100)))
+    order = [decision.info.pod.metadata.name for decision in rig.run() if isinstance(decision, Bind)]
+    assert order.index("p") <= ENOUGH_STIRS + 1
+    assert len(order) == 101
 
 
 def test_one_pod_nobody_wants_does_not_hold_up_others_of_its_shape() -> None:

@@ -19,7 +19,7 @@ from harness.hami.isolation.checks import CHECKS, MIB, Bench, Lengths
 from harness.hami.isolation.tenants import Arrangement, clear_lock
 from harness.results import ResultsWriter
 
-MEMORY = ("totals", "filling", "other-kinds", "neighbours-memory", "crash", "old-limit")
+MEMORY = ("totals", "filling", "other-kinds", "neighbours-memory", "crash", "old-limit", "churn", "dead-holder")
 QUICK = Lengths(baseline=0.5, tick=0.05)
 
 
@@ -44,7 +44,7 @@ def bench(pytestconfig: pytest.Config, tmp_path: Path) -> Iterator[Bench]:
 
 
 @pytest.mark.feature("DEV-8")
-@pytest.mark.case("IS-031", severity="critical")
+@pytest.mark.case("IS-041", severity="critical")
 @pytest.mark.parametrize("name", MEMORY)
 def test_the_library_keeps_its_books(
     bench: Bench, name: str, results: ResultsWriter | None, request: pytest.FixtureRequest

@@ -37,7 +37,7 @@ def bench(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.mark.feature("HIL-6")
-@pytest.mark.case("IS-030", severity="blocker")
+@pytest.mark.case("IS-040", severity="blocker")
 @pytest.mark.parametrize("name", CHECKS)
 def test_a_promise_holds_on_the_card(
     bench: Bench, name: str, results: ResultsWriter | None, request: pytest.FixtureRequest

@@ -4,16 +4,20 @@ A check gives a Finding: figures for the record, breaches for the verdict, and b
 and no surprise. Tolerances and their reasons are in docs/isolation-protocol.md.
 """
 
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.errors import DeviceError
 from harness.hami.isolation.probe import Ready, Witness
 from harness.hami.isolation.samples import Interval, Tick, common, jain, mean_interval, rates, ratio
 from harness.hami.isolation.tenants import Arrangement, Limits, Running, clear_lock, tenants
 from harness.hami.protocol import core_release
-from harness.hami.region import RegionError, read_region
+from harness.hami.region import RUNNING, RegionError, read_region
 
 MIB = 1 << 20
 BLOCK = 64 * MIB
@@ -23,6 +27,7 @@ ORDER_SLACK = 0.05  # more cores may give so much less by chance
 CORE_SLACK = 10.0  # points between limit and mean use, seen from outside
 LEAST_WITH_LIBRARY = 0.97  # of the throughput without it
 LEAST_TOGETHER = 0.7  # of the card, for two tenants whose limits add up to it
+MOST_WAIT = 12.0  # seconds: the library looks after the lock's holder each ten
 MOST_HELD_SMS = 100  # above, releases before the linear step do not hold their limits
 LINEAR_STEP = (2, 9, 1)
 
@@ -216,6 +221,8 @@ def crash(bench: Bench) -> Finding:
             newcomer.ask("release")
     if after < held:
         breaches.append(f"newcomer: expected the {held} blocks that the dead one had, found {after}")
+    if after * BLOCK > bench.limit:
+        breaches.append(f"newcomer: expected at most {bench.limit} bytes, found {after * BLOCK}")
     measured = {"free_alone": alone, "held": held, "free_of_newcomer": seen, "blocks": after, "lock_left": lock_left}
     return Finding("crash", measured, tuple(breaches))
 
@@ -237,6 +244,71 @@ def old_limit(bench: Bench) -> Finding:
         f"{name}: expected {wanted[name]}, found {total}" for name, total in seen.items() if total != wanted[name]
     ]
     return Finding("old-limit", seen, tuple(breaches))
+
+
+def churn(bench: Bench, times: int = 50) -> Finding:
+    """GT-11: tenants come and go in one container, each third by force; nothing of them is left, nothing grows."""
+    limits = bench.limits(memory=bench.limit)
+    breaches: list[str] = []
+    sizes: set[int] = set()
+    locks = 0
+    with tenants(bench.under_test, limits) as (first,):
+        free = first.ask("totals")["free"]
+    for number in range(times):
+        with tenants(bench.under_test, limits) as (one,):
+            code = one.ask("allocate", bytes=BLOCK)["code"]
+            if code:
+                breaches.append(f"tenant {number + 1}: {BLOCK} bytes were refused with code {code}")
+            if number % 3 == 2:
+                one.kill()
+                locks += clear_lock() if bench.under_test.library is not None else 0
+        if limits.cache.exists():
+            sizes.add(limits.cache.stat().st_size)
+    with tenants(bench.under_test, limits) as (last,):
+        blocks = last.ask("fill", block=BLOCK, within=60)["blocks"]
+        live = _live(limits.cache) - {last.pid}
+    if blocks != free // BLOCK:
+        breaches.append(f"in the end: expected {free // BLOCK} blocks for a newcomer, found {blocks}")
+    if live:
+        breaches.append(f"in the end: expected no process of before in the region, found {sorted(live)}")
+    if len(sizes) > 1:
+        breaches.append(f"region: expected one size, found {sorted(sizes)} bytes")
+    return Finding("churn", {"times": times, "blocks": blocks, "locks_left": locks}, tuple(breaches))
+
+
+def dead_holder(bench: Bench) -> Finding:
+    """GT-14: a process that dies with the region's lock holds nobody up for long."""
+    limits = bench.limits(memory=bench.limit)
+    with tenants(bench.under_test, limits) as (first,):
+        free = first.ask("totals")["free"]
+    if not limits.cache.exists():
+        return Finding("dead-holder", {"region": None})
+    held = hold(limits.cache)
+    clear_lock()
+    started = time.monotonic()
+    with tenants(bench.under_test, limits) as (one,):
+        waited = time.monotonic() - started
+        after = one.ask("totals")["free"]
+    breaches = []
+    if waited > MOST_WAIT:
+        breaches.append(f"expected a start within {MOST_WAIT:g} s of the holder's death, found {waited:.1f} s")
+    if after != free:
+        breaches.append(f"expected {free} bytes free afterwards, found {after}")
+    return Finding("dead-holder", {"holder": held, "seconds": waited}, tuple(breaches))
+
+
+def hold(region: Path) -> int:
+    """Let a process take the region's lock and die; gives its pid.
+
+    Raises:
+        DeviceError: it could not take it.
+    """
+    command = [sys.executable, "-m", "harness.hami.isolation.holder", str(region), "die"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # noqa: S603 our own module
+    said, errors = process.communicate(timeout=30)
+    if said.strip() != b"held":
+        raise DeviceError(f"region {region}: its lock could not be taken: {errors.decode(errors='replace').strip()}")
+    return process.pid
 
 
 def core_shares(bench: Bench, shares: Sequence[int] = (30, 50, 70)) -> Finding:
@@ -335,6 +407,8 @@ CHECKS: Mapping[str, Callable[[Bench], Finding]] = {
     "neighbours-memory": neighbours_memory,
     "crash": crash,
     "old-limit": old_limit,
+    "churn": churn,
+    "dead-holder": dead_holder,
     "overhead": overhead,
     "core-shares": core_shares,
     "fairness": fairness,
@@ -366,6 +440,13 @@ def _books(cache: Path, wanted: int) -> list[str]:
         return [f"region {cache.name}: expected a card, found none: the library did not get to NVML"]
     used = region.used(0)
     return [f"region: expected {wanted} bytes in use, found {used}"] if used != wanted else []
+
+
+def _live(cache: Path) -> set[int]:
+    """Processes that the region counts as running; none where no library keeps one."""
+    if not cache.exists():
+        return set()
+    return {one.pid for one in read_region(cache).tenants if one.status == RUNNING and one.pid}
 
 
 def _step_is_coarse(bench: Bench) -> bool:

@@ -20,6 +20,7 @@ from harness.processes import started_at
 from scheduler.api.clock import Clock
 
 KEEPER = Path(__file__).with_name("keeper.py")
+STATUS = "status.json"
 _SOON = 0.01  # seconds until a keeper that closed its end is looked at again
 _CLOSE_WITHIN = 5.0
 
@@ -118,10 +119,7 @@ class Kept:
     @property
     def status(self) -> Status:
         """What the keeper said last; nothing yet right after the launch."""
-        try:
-            found = msgspec.json.decode((self.folder / "status.json").read_bytes(), type=Status)
-        except (OSError, msgspec.DecodeError):
-            found = Status()
+        found = read_status(self.folder / STATUS)
         if self.gone and found.finished is None and not found.error:
             return msgspec.structs.replace(found, error=f"its keeper is gone {self._last_words()}".rstrip())
         return found
@@ -184,6 +182,14 @@ class Kept:
             if descriptor >= 0:
                 os.close(descriptor)
         self._control = self._events = -1
+
+
+def read_status(path: Path) -> Status:
+    """What a keeper wrote; nothing yet if there is no such file."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Status)
+    except (OSError, msgspec.DecodeError):
+        return Status()
 
 
 def end_leftovers(status: Status) -> None:
