@@ -320,7 +320,7 @@ class ClassVerdicts:
         elsewhere = self._columns.known.copy()
         elsewhere[pin] = False
         rows = np.flatnonzero(elsewhere).tolist()
-        return {**overrides, **dict.fromkeys(rows, outside([*self.rules.allowed_by, *self._pinned_by]))}
+        return {**overrides, **dict.fromkeys(rows, outside({*self.rules.allowed_by, *self._pinned_by}))}
 
     def _concerned(self, info: PodInfo) -> list[Plugin]:
         """The plugins of scope CLUSTER that have something to say about this pod."""
