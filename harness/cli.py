@@ -27,6 +27,7 @@ COMMANDS = {  # name → where it is, and what `seatrial --help` says of it
 BENCHMARKS = {
     "api": ("harness.commands.bench_api:api", "What the API server does in a second, and what an object costs it."),
     "start": ("harness.commands.bench_start:start", "From nothing to a cluster that answers kubectl."),
+    "preempt": ("harness.commands.bench_preempt:preempt", "What it costs to decide who has to go."),
     "schedule": ("harness.commands.bench_schedule:schedule", "Throughput and latency of placing pods."),
 }
 

@@ -1,10 +1,13 @@
 """`python -m scheduler`: the scheduler as a process, against whatever API server it is pointed to."""
 
 import asyncio
+import contextlib
 import gc
 import logging
 import signal
+import socket
 import sys
+import uuid
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +19,7 @@ from scheduler.api.extension import KOORD_SCHEDULER
 from scheduler.app import build_core, default_configuration
 from scheduler.client.http import HttpTransport
 from scheduler.client.kubeconfig import KubeconfigError, load_server
+from scheduler.client.leader import Elector
 from scheduler.config import ConfigError, load
 from scheduler.services.flags import level_of
 from scheduler.services.http import serve
@@ -25,6 +29,8 @@ from scheduler.shell import Shell
 
 log = logging.getLogger("scheduler")
 
+GIVE_UP_WITHIN = 2.0  # seconds to settle what is under way when told to stop
+LOOK = 0.01
 USUAL_PORTS = (10251, 10252)  # the second is where published examples of Koordinator's API look
 
 app = cyclopts.App(name="python -m scheduler", help=__doc__, result_action="return_value")
@@ -55,6 +61,7 @@ def run(
     debug_filters: Annotated[bool, cyclopts.Parameter(name=["--debug-filters", "-f"], negative="")] = False,
     address: str = "127.0.0.1",
     port: int | None = None,
+    leader_elect: bool | None = None,
 ) -> int:
     """Schedule pods until told to stop (SIGTERM or Ctrl-C).
 
@@ -68,6 +75,8 @@ def run(
         debug_filters: Log each node that is rejected, and by whom; likewise.
         address: Where health, metrics and debug flags are served, to whoever asks; 0.0.0.0 for all of the network.
         port: At which port; 0 for none. By default 10251 and 10252, or none where others have these.
+        leader_elect: Decide only while holding a Lease, so that of several schedulers one works; by default as the
+            configuration's leaderElection says, which also names the Lease. Ends with status 1 when the Lease is lost.
     """
     logging.basicConfig(
         level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname).1s %(name)s %(message)s"
@@ -75,6 +84,7 @@ def run(
     logging.getLogger("scheduler").setLevel(level_of(verbosity))
     try:
         configuration = load(config) if config else default_configuration(scheduler_name)
+        election = configuration.leader_election
         clock = WallClock()
         core = build_core(configuration, clock, seed=seed)
         core.handle.debug.top_scores, core.handle.debug.filter_failures = debug_scores, debug_filters
@@ -85,7 +95,8 @@ def run(
 
     async def work() -> int:
         transport = HttpTransport(server)
-        shell = Shell(core, transport, clock, on_synced=spare_the_collector)
+        elect = bool(election.leader_elect if leader_elect is None else leader_elect)
+        shell = Shell(core, transport, clock, on_synced=spare_the_collector, standby=elect)
         routes = routes_of(core, shell.metrics, lambda: shell.ready, logging.getLogger("scheduler"))
         try:
             listening = await listen(routes, address, port)
@@ -93,17 +104,42 @@ def run(
             print(f"scheduler: --address {address} --port {port}: cannot listen: {error.strerror}", file=sys.stderr)  # noqa: T201
             return 2
         stopped = asyncio.Event()
+        lost = False
+
+        def stop_work() -> None:
+            nonlocal lost
+            lost = True
+            shell.stop()
+            stopped.set()
+
+        identity = f"{socket.gethostname()}_{uuid.uuid4()}"
+        elector = Elector(transport, clock, election, identity, on_leading=shell.lead, on_lost=stop_work)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)
         shell.start()
+        if elect:
+            elector.start()
         await stopped.wait()
         shell.stop()
+        if elect and not lost:
+            await hand_over(shell, elector)
         for server_ in listening:
             server_.close()
         transport.close()
-        return 0
+        return int(lost)
 
     return uvloop.run(work())
+
+
+async def hand_over(shell: Shell, elector: Elector) -> None:
+    """Give the Lease up, once the bindings under way are settled: whoever comes next should find them done."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(GIVE_UP_WITHIN):
+            while shell.binder.in_flight:  # noqa: ASYNC110 for milliseconds, once in the life of a process
+                await asyncio.sleep(LOOK)
+            given_up = asyncio.Event()
+            elector.stop(given_up.set)
+            await given_up.wait()
 
 
 async def listen(routes: Routes, address: str, port: int | None) -> list[asyncio.Server]:

@@ -14,7 +14,7 @@ from scheduler.cache.columns import NodeColumns, Ties
 from scheduler.cache.resources import ResourceIndex
 from scheduler.config import ConfigError, Configuration, Expanded, ProfileConfig, expand, load
 from scheduler.cycle import Core
-from scheduler.framework.events import Bind
+from scheduler.framework.events import Bind, Evict
 from scheduler.framework.handle import Handle
 from scheduler.framework.points import (
     Filter,
@@ -34,7 +34,7 @@ from scheduler.queue.queue import SchedulingQueue
 from scheduler.shell import Shell
 
 # What drives us from outside needs these.
-__all__ = ["Bind", "ConfigError", "build_core", "build_shell", "default_configuration", "load"]
+__all__ = ["Bind", "ConfigError", "Evict", "build_core", "build_shell", "default_configuration", "load"]
 
 P = TypeVar("P", bound=Plugin)
 

@@ -9,9 +9,11 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from scheduler.api.clock import Clock
 from scheduler.api.core import Pod
-from scheduler.api.transport import Response
+from scheduler.api.transport import Request, Response
 from scheduler.client.events import EventRecorder
 from scheduler.client.rest import Rest, node_path, pod_path, refusal
 from scheduler.cycle import Core
@@ -20,6 +22,8 @@ from scheduler.plugins.defaultpreemption import BY_SCHEDULER
 
 log = logging.getLogger(__name__)
 
+FIRST_LOOK, LONGEST_LOOK = 0.1, 5.0  # seconds before looking whether a binding was taken that nobody answered
+_decode_pod = msgspec.json.Decoder(Pod).decode
 _TAKEN = frozenset({404, 409})  # gone, or bound by somebody else: trying again cannot help
 
 
@@ -75,17 +79,49 @@ class Binder:
     def _post_binding(self, decision: Bind) -> None:
         def answered(response: Response) -> None:
             if response.ok:
-                self.in_flight -= 1
-                self.bound += 1
-                self._core.bound(decision.info.uid)
-                pod = decision.info.pod
-                text = f"Successfully assigned {pod.key} to {decision.node}"
-                self._events.normal(pod, "Scheduled", "Binding", text)
-                self._after()
+                self._bound(decision)
+            elif response.code == 0 or response.code >= 500:
+                self._look(decision, refusal(response), FIRST_LOOK)
             else:
                 self._unbound(decision, refusal(response), retry=response.code not in _TAKEN)
 
         self._rest.bind(decision.info.pod, decision.node, decision.annotations, answered)
+
+    def _bound(self, decision: Bind) -> None:
+        self.in_flight -= 1
+        self.bound += 1
+        self._core.bound(decision.info.uid)
+        pod = decision.info.pod
+        self._events.normal(pod, "Scheduled", "Binding", f"Successfully assigned {pod.key} to {decision.node}")
+        self._after()
+
+    def _look(self, decision: Bind, why: str, pause: float) -> None:
+        """The binding may have been taken although nobody said so: ask until the pod itself is shown.
+
+        Until then the pod keeps what it was given. Its devices must not go to another pod on a guess, and the watch,
+        which would tell as well, may hang on the same broken connection.
+        """
+
+        def shown(response: Response) -> None:
+            if response.code == 404:
+                self._unbound(decision, why, retry=False)
+                return
+            if not response.ok:
+                self._look(decision, why, min(pause * 2, LONGEST_LOOK))
+                return
+            found = _decode_pod(response.body)
+            if found.metadata.uid != decision.info.uid:
+                self._unbound(decision, why, retry=False)
+            elif not found.spec.node_name:
+                self._unbound(decision, why, retry=True)
+            elif found.spec.node_name == decision.node:
+                self._bound(decision)
+            else:
+                self._unbound(decision, f"bound to {found.spec.node_name} by somebody else", retry=False)
+                self._core.set_pod(found)
+
+        request = Request("GET", pod_path(decision.info.pod))
+        self._clock.call_later(pause, lambda: self._rest.transport.send(request, shown))
 
     def _unbound(self, decision: Bind, why: str, *, retry: bool) -> None:
         self.in_flight -= 1

@@ -13,6 +13,7 @@ import msgspec
 import yaml
 
 from scheduler.api.core import DEFAULT_SCHEDULER
+from scheduler.client.leader import LeaderElection
 from scheduler.framework import points
 from scheduler.framework.points import Args, Plugin
 from scheduler.plugins import ARGS, ON_REQUEST, TABLE
@@ -76,7 +77,7 @@ class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
     pod_max_backoff_seconds: int = 10
     enable_profiling: bool = True
     enable_contention_profiling: bool = True
-    leader_election: dict[str, Any] = {}
+    leader_election: LeaderElection = LeaderElection()
     client_connection: dict[str, Any] = {}
     delay_cache_until_active: bool = False
     extenders: tuple[dict[str, Any], ...] = ()
@@ -166,6 +167,10 @@ def _check(configuration: Configuration) -> None:
             f"podMaxBackoffSeconds: expected at least podInitialBackoffSeconds"
             f" ({configuration.pod_initial_backoff_seconds}), found {configuration.pod_max_backoff_seconds}"
         )
+    try:
+        configuration.leader_election.check()
+    except ValueError as error:
+        raise ConfigError(f"leaderElection.{error}") from None
     if not configuration.profiles:
         raise ConfigError("profiles: expected at least one, found none")
     percentages = [("percentageOfNodesToScore", configuration.percentage_of_nodes_to_score)]

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from scheduler.api.clock import Timer
 from scheduler.api.core import ConfigMap, Node, Pod, PodDisruptionBudget
 from scheduler.api.device import Device
+from scheduler.cache.pins import pin_of
 from scheduler.framework.clusterwide import WIDE
 from scheduler.framework.events import Bind, ClearNomination, Decision, Evict, Reject
 from scheduler.framework.explaining import explain, score_table
@@ -367,11 +368,12 @@ class Core:
 def _class_key(info: PodInfo, state: CycleState) -> ClassKey:
     """What a pod has in common with those that can be placed whenever it can."""
     metadata = info.pod.metadata
-    mark = ""
+    pin = pin_of(info.pod)
+    mark = "" if pin is None else f"on {sorted(pin)} "
     if WIDE in state:
         claims = [volume.persistent_volume_claim.claim_name for volume in info.pod.spec.volumes
                   if volume.persistent_volume_claim]  # fmt: skip
-        mark = f"{metadata.namespace} {sorted(metadata.labels.items())} {claims}"
+        mark += f"{metadata.namespace} {sorted(metadata.labels.items())} {claims}"
     return info.pod.spec.scheduler_name, info.shape.id, mark
 
 

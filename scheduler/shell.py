@@ -45,8 +45,12 @@ class Shell:
         *,
         name: str = "seatrial-scheduler",
         on_synced: Callable[[], None] = lambda: None,
+        standby: bool = False,
     ) -> None:
-        """`on_synced` is called once, when the whole cluster has been seen and before the first decision."""
+        """`on_synced` is called once, when the whole cluster has been seen and before the first decision.
+
+        With `standby` it follows the cluster, but decides nothing until `lead` is called.
+        """
         self.core = core
         self.metrics = Metrics(core)
         self._transport = transport
@@ -56,6 +60,7 @@ class Shell:
         self.binder = Binder(core, rest, clock, self.events, self._plan)
         self._planned = False
         self._running = False
+        self._leading = not standby
         self._on_synced = on_synced
         core.on_ready = self._plan  # type: ignore[method-assign]
         self._informers: list[Informer[Any]] = [
@@ -95,12 +100,17 @@ class Shell:
 
     @property
     def ready(self) -> bool:
-        """Whether it has seen the whole cluster and schedules."""
+        """Whether it has seen the whole cluster, and schedules if it leads."""
         return self._running
 
     def start(self) -> None:
         for informer in self._informers:
             informer.start()
+
+    def lead(self) -> None:
+        """Decide from now on; until then others did."""
+        self._leading = True
+        self._plan()
 
     def stop(self) -> None:
         """Make no more decisions; what is under way is left to the API server to finish."""
@@ -151,7 +161,7 @@ class Shell:
 
     def _plan(self) -> None:
         """See to it that the core gets its turn soon."""
-        if self._running and not self._planned:
+        if self._running and self._leading and not self._planned:
             self._planned = True
             self._clock.call_soon(self._work)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.bench.measure import percentiles, rounded, spread
-from harness.bench.mixes import Mix, device_manifest, names, node_manifest, pod_spec
+from harness.bench.mixes import NODE_CPU, Mix, device_manifest, names, node_manifest, pod_spec
 from harness.subject.inprocess import BareCore
 
 SELDOM = (200_000, 50, 1000)  # what `python -m scheduler` sets
@@ -20,13 +20,14 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large a run is; `run` pods in a row share a shape."""
+    """How large a run is; `run` pods in a row share a shape, `waiting` more pods wait that never fit."""
 
     nodes: int
     pods: int
     repeat: int = 3
     run: int = 1
     seed: int = 0
+    waiting: int = 0
 
 
 def bench_core(size: Size, mix: Mix, progress: Progress) -> dict[str, Any]:
@@ -49,6 +50,7 @@ def bench_core(size: Size, mix: Mix, progress: Progress) -> dict[str, Any]:
         "shapes": len(mix.shapes),
         "run": size.run,
         "seed": size.seed,
+        "waiting": size.waiting,
         "repeat": size.repeat,
         "pods_per_second": rounded(spread(rates)),
         "decision_us": microseconds,
@@ -66,10 +68,23 @@ def prepared(size: Size, mix: Mix) -> BareCore:
     core = BareCore(seed=size.seed)
     for name in names("node", size.nodes):
         core.add_node(node_manifest(name), device_manifest(name))
-    specs = [core.spec(pod_spec(shape, core.scheduler_name)) for shape in mix.shapes]
+    numbers = range(len(mix.shapes))
+    if size.waiting:
+        too_large = [core.spec(mix.spec(number, core.scheduler_name) | _too_large(mix, number)) for number in numbers]
+        for name, shape in zip(names("waiting", size.waiting), mix.draw(size.waiting, size.seed + 1), strict=True):
+            core.add_pod(name, too_large[shape], mix.labels(shape))
+        while core.ready:
+            if core.decide():
+                raise AssertionError("a pod that fits on no node was placed")
+    specs = [core.spec(mix.spec(number, core.scheduler_name)) for number in numbers]
     for name, shape in zip(names("pod", size.pods), mix.draw(size.pods, size.seed, run=size.run), strict=True):
-        core.add_pod(name, specs[shape])
+        core.add_pod(name, specs[shape], mix.labels(shape))
     return core
+
+
+def _too_large(mix: Mix, number: int) -> dict[str, Any]:
+    """The containers of a shape, but with more processors than any node has."""
+    return {"containers": pod_spec({**mix.shapes[number], "cpu": str(NODE_CPU + 1)}, "")["containers"]}
 
 
 def timed(core: BareCore) -> tuple[float, list[float], int, int]:

@@ -5,7 +5,7 @@ measured is the scheduler, not the luck of a fleet.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,20 +42,78 @@ def _with_sizes(devices: list[Any]) -> list[ResourceList]:
     return [{"cpu": cpu, "memory": memory, **wanted} for wanted, (cpu, memory) in zip(devices, _SIZES, strict=True)]
 
 
-MIXES: dict[str, list[ResourceList]] = {
-    "accelerators": [shape for family in (_WHOLE, _SHARED, _BYTES, _NONE) for shape in _with_sizes(family)],
-    "whole": _with_sizes(_WHOLE),
-    "shared": _with_sizes(_SHARED),
-    "cpu": _with_sizes(_NONE),
+_ALL = [shape for family in (_WHOLE, _SHARED, _BYTES, _NONE) for shape in _with_sizes(family)]
+
+ZONE, HOST, APP = "topology.kubernetes.io/zone", "kubernetes.io/hostname", "app"
+ZONES = 8
+SKEW = 5  # pods of one app that a zone may have more than another
+
+Rules = Callable[[int], Manifest]  # number of a shape → what its pods' specs say of other pods' places
+
+
+def _no_rules(number: int) -> Manifest:  # noqa: ARG001
+    return {}
+
+
+def _spread(number: int) -> Manifest:
+    """Evenly over zones, which is required, and over nodes, which is preferred."""
+    own = {"matchLabels": {APP: _app(number)}}
+    rules = ((ZONE, SKEW, "DoNotSchedule"), (HOST, 1, "ScheduleAnyway"))
+    return {
+        "topologySpreadConstraints": [
+            {"topologyKey": key, "maxSkew": skew, "whenUnsatisfiable": unless, "labelSelector": own}
+            for key, skew, unless in rules
+        ]
+    }
+
+
+def _apart(number: int) -> Manifest:
+    """Half of the shapes do not go on a node with their like, the other half would rather not and like its zone."""
+    own = {"labelSelector": {"matchLabels": {APP: _app(number)}}}
+    if number % 2:
+        far: Manifest = {"requiredDuringSchedulingIgnoredDuringExecution": [{**own, "topologyKey": HOST}]}
+        return {"affinity": {"podAntiAffinity": far}}
+    return {
+        "affinity": {
+            kind: {
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": weight, "podAffinityTerm": {**own, "topologyKey": key}}
+                ]
+            }
+            for kind, weight, key in (("podAntiAffinity", 100, HOST), ("podAffinity", 10, ZONE))
+        }
+    }
+
+
+def _app(number: int) -> str:
+    return f"app-{number}"
+
+
+MIXES: dict[str, tuple[list[ResourceList], Rules]] = {
+    "accelerators": (_ALL, _no_rules),
+    "whole": (_with_sizes(_WHOLE), _no_rules),
+    "shared": (_with_sizes(_SHARED), _no_rules),
+    "cpu": (_with_sizes(_NONE), _no_rules),
+    "spread": (_ALL, _spread),
+    "affinity": (_ALL, _apart),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """Shapes and who gets which."""
+    """Shapes, what their pods say of each other's places, and who gets which."""
 
     name: str
     shapes: list[ResourceList]
+    rules: Rules = _no_rules
+
+    def spec(self, number: int, scheduler: str) -> Manifest:
+        """The pod spec of a shape."""
+        return {**pod_spec(self.shapes[number], scheduler), **self.rules(number)}
+
+    def labels(self, number: int) -> dict[str, str]:
+        """The labels of a shape's pods: where its like matters, each shape is an app."""
+        return {APP: _app(number)} if self.rules is not _no_rules else {}
 
     def draw(self, count: int, seed: int, *, run: int = 1) -> list[int]:
         """Which shape each of `count` pods has; `run` pods in a row share one, as the replicas of a job do."""
@@ -74,11 +132,12 @@ def mix(name: str) -> Mix:
     """
     if name not in MIXES:
         raise UsageError(f"no mix {name!r}; known: {', '.join(MIXES)}")
-    return Mix(name, MIXES[name])
+    return Mix(name, *MIXES[name])
 
 
 def node_manifest(name: str) -> Manifest:
-    """One of the nodes, as the API server would show it."""
+    """One of the nodes, as the API server would show it; its number decides its zone."""
+    number = int(name.rpartition("-")[2])
     gpus = NODE_GPUS * 100
     resources = {
         "cpu": str(NODE_CPU), "memory": NODE_MEMORY, "pods": str(NODE_PODS), device.NVIDIA_GPU: str(NODE_GPUS),
@@ -88,7 +147,7 @@ def node_manifest(name: str) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "uid": f"node-{name}", "labels": {"kubernetes.io/hostname": name}},
+        "metadata": {"name": name, "uid": f"node-{name}", "labels": {HOST: name, ZONE: f"zone-{number % ZONES}"}},
         "status": {"capacity": resources, "allocatable": resources},
     }
 

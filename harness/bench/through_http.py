@@ -21,7 +21,7 @@ import uvloop
 
 from harness.bench.core import Progress, Size
 from harness.bench.measure import percentile, percentiles, rounded, spread
-from harness.bench.mixes import Mix, device_manifest, names, node_manifest, pod_spec
+from harness.bench.mixes import Mix, device_manifest, names, node_manifest
 from harness.bench.raw_http import RawClient
 from harness.bench.usage import Meter, Usage
 from harness.clusters.embedded import start_process
@@ -217,10 +217,13 @@ async def _measure(access: Access, size: Size, mix: Mix, rate: float | None, pid
 
 
 def _requests(client: RawClient, size: Size, mix: Mix) -> list[tuple[str, bytes]]:
-    specs = [orjson.dumps(pod_spec(shape, DEFAULT_SCHEDULER)) for shape in mix.shapes]
+    rest = [
+        b'"labels":%b},"spec":%b}' % (orjson.dumps(mix.labels(one)), orjson.dumps(mix.spec(one, DEFAULT_SCHEDULER)))
+        for one in range(len(mix.shapes))
+    ]
     shapes = mix.draw(size.pods, size.seed, run=size.run)
     return [
-        (name, client.render(PODS_PATH, b'{"metadata":{"name":"%b"},"spec":%b}' % (name.encode(), specs[shape])))
+        (name, client.render(PODS_PATH, b'{"metadata":{"name":"%b",%b' % (name.encode(), rest[shape])))
         for name, shape in zip(names("pod", size.pods), shapes, strict=True)
     ]
 

@@ -24,6 +24,7 @@ def schedule(
     through: Literal["core", "http"] = "core",
     rate: Annotated[float | None, Parameter(validator=validators.Number(gt=0))] = None,
     subject: str | None = None,
+    unschedulable: Annotated[int, Parameter(validator=validators.Number(gte=0))] = 0,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
     """Place pods on a cluster of 8-GPU nodes and print throughput and latency.
@@ -31,21 +32,25 @@ def schedule(
     Args:
         nodes: How many nodes.
         pods: How many pods.
-        mix: Which shapes: accelerators (32: whole cards, shares by percent and by bytes, none), whole, shared, cpu.
+        mix: Which shapes: accelerators (32: whole cards, shares by percent and by bytes, none), whole, shared, cpu;
+            or accelerators with rules: spread (evenly over zones and nodes), affinity (apart from their like).
         run: So many pods in a row share a shape, as the replicas of a job do; 1 is the hardest.
         repeat: How often; figures are medians with the lowest and the highest.
         seed: Decides which pod has which shape, and ties between nodes.
         through: core: our scheduler's decisions alone. http: API server and scheduler as processes of their own.
         rate: With --through http: pods per second that arrive, independently; left out, as fast as they are taken.
         subject: With --through http: seatrial (the default), or the command line of another scheduler.
+        unschedulable: With --through core: so many more pods wait all the time that fit on no node.
         json_: Print figures as JSON.
     """
+    if unschedulable and through != "core":
+        raise UsageError(f"--unschedulable {unschedulable} needs --through core")
     for flag, value in (("--rate", rate), ("--subject", subject)):
         if value is not None and through == "core":
             raise UsageError(
                 f"{flag} {value} needs --through http: the core alone knows no time and no other scheduler"
             )
-    size = Size(nodes, pods, repeat, run, seed)
+    size = Size(nodes, pods, repeat, run, seed, unschedulable)
 
     def progress(text: str) -> None:
         print(text, file=sys.stderr)

@@ -1,14 +1,20 @@
-"""`seatrial explain`: why a pod is where it is, or why it is nowhere, as our scheduler sees it now."""
+"""`seatrial explain`: why a pod is where it is, or why it is nowhere.
+
+A scheduler of ours is asked how things look to it now. With a kubeconfig, what the API has on record comes first, which
+any scheduler leaves there.
+"""
 
 import json
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections import Counter
+from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from harness.commands.on_record import lines_of, record_of
 from harness.errors import SubjectError, UsageError
 
 ANSWER_WITHIN = 30.0  # seconds; every plugin is asked about every node
@@ -18,26 +24,57 @@ DEFAULT_SERVER = "http://127.0.0.1:10251"
 def explain(
     pod: str,
     *,
-    server: str = DEFAULT_SERVER,
+    namespace: Annotated[str | None, Parameter(name=["--namespace", "-n"])] = None,
+    kubeconfig: Path | None = None,
+    server: str | None = None,
     top: int = 5,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
-    """Ask a running scheduler of ours about one pod and print which nodes would do, and why the others would not.
+    """Print what was said of a pod's scheduling, which nodes would do now, and why the others would not.
 
     Args:
-        pod: Its name, with its namespace before it if that is not default: NAMESPACE/NAME.
-        server: Where the scheduler serves its debugging pages (its flags --address and --port).
+        pod: Its name, or NAMESPACE/NAME.
+        namespace: Its namespace, if that is not default.
+        kubeconfig: Of the cluster that the pod is in: its conditions, events and explanations are printed, and what a
+            scheduler of ours says, if one answers.
+        server: Where the scheduler serves its debugging pages (its flags --address and --port), by default
+            http://127.0.0.1:10251.
         top: How many of the best nodes to list with their scores.
         json_: Print the whole answer as JSON.
     """
-    namespace, _, name = pod.rpartition("/")
-    if not name or "/" in namespace:
+    before, _, name = pod.rpartition("/")
+    if not name or "/" in before:
         raise UsageError(f"explain: expected NAME or NAMESPACE/NAME, found {pod!r}")
-    found = ask(server, namespace or "default", name)
-    if json_:
-        print(json.dumps(found, indent=2))
+    if namespace and before not in {"", namespace}:
+        raise UsageError(f"explain: pod {pod!r} names another namespace than --namespace {namespace}")
+    where = namespace or before or "default"
+    if kubeconfig is None:
+        found = ask(server or DEFAULT_SERVER, where, name)
+        print(json.dumps(found, indent=2) if json_ else "\n".join(lines_for(found, top)))
         return
-    print("\n".join(lines_for(found, top)))
+    record = record_of(kubeconfig, where, name)
+    seen, missing = _asked_as_well(server, record)
+    if json_:
+        print(json.dumps({"record": record, "scheduler": seen, "schedulerMissing": missing}, indent=2))
+        return
+    lines = lines_of(record)
+    lines += ["", "by our scheduler:", *lines_for(seen, top)] if seen is not None else ["", missing]
+    print("\n".join(lines))
+
+
+def _asked_as_well(server: str | None, record: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
+    """The scheduler's answer; or None and why there is none. One that the user named has to answer."""
+    reference = record["pod"]
+    try:
+        found = ask(server or DEFAULT_SERVER, reference["namespace"], reference["name"])
+    except (SubjectError, UsageError) as error:
+        if server is not None:
+            raise
+        return None, str(error)
+    if found["pod"]["uid"] != reference["uid"]:
+        where = server or DEFAULT_SERVER
+        return None, f"explain: the scheduler at {where} knows another pod of that name; it works for another cluster"
+    return found, ""
 
 
 def ask(server: str, namespace: str, name: str) -> dict[str, Any]:

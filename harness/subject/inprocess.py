@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import msgspec
 
+from harness.clusters.faulty import FaultyTransport
 from harness.clusters.protocol import Cluster
 from harness.errors import SubjectError, UsageError
 from harness.subject.protocol import IN_PROCESS, Subject
@@ -17,7 +18,7 @@ from scheduler.api.clock import SimClock
 from scheduler.api.core import DEFAULT_SCHEDULER, Node, Pod, PodSpec
 from scheduler.api.device import Device
 from scheduler.api.wire import ObjectMeta
-from scheduler.app import Bind, ConfigError, build_core, build_shell, default_configuration, load
+from scheduler.app import Bind, ConfigError, Evict, build_core, build_shell, default_configuration, load
 
 LOG_LINES = 2000
 
@@ -46,13 +47,18 @@ class InProcess(Subject):
         Raises:
             UsageError: `config` is no configuration that the scheduler can use.
         """
-        self._cluster = cluster
+        self._cluster, self._seed = cluster, seed
         try:
-            configuration = load(config) if config is not None else default_configuration()
-            self._shell = build_shell(cluster.transport, cluster.clock, configuration=configuration, seed=seed)
+            self._configuration = load(config) if config is not None else default_configuration()
+            self._build()
         except ConfigError as error:
             raise UsageError(f"--scheduler-config: {error}") from error
         self._kept = _Kept()
+
+    def _build(self) -> None:
+        clock = self._cluster.clock
+        self.link = self._link = FaultyTransport(self._cluster.transport, clock)
+        self._shell = build_shell(self._link, clock, configuration=self._configuration, seed=self._seed)
 
     def __enter__(self) -> Self:
         logging.getLogger("scheduler").addHandler(self._kept)
@@ -68,6 +74,15 @@ class InProcess(Subject):
         self._shell.stop()
         logging.getLogger("scheduler").removeHandler(self._kept)
 
+    def kill(self) -> None:
+        self._link.die()
+        self._shell.stop()
+
+    def start_again(self) -> None:
+        logging.getLogger("scheduler").removeHandler(self._kept)
+        self._build()
+        self.__enter__()
+
     def log(self) -> str:
         return "\n".join(self._kept.lines)
 
@@ -82,7 +97,9 @@ class BareCore:
     scheduler_name = DEFAULT_SCHEDULER
 
     def __init__(self, *, seed: int = 0) -> None:
-        self._core = build_core(default_configuration(DEFAULT_SCHEDULER), SimClock(), seed=seed)
+        self._clock = SimClock()
+        self._core = build_core(default_configuration(DEFAULT_SCHEDULER), self._clock, seed=seed)
+        self.evicted: list[str] = []
 
     def add_node(self, node: dict[str, Any], device: dict[str, Any]) -> None:
         found = msgspec.convert(node, Node)
@@ -93,8 +110,15 @@ class BareCore:
         """A pod spec to be shared by many pods, as those of one template share theirs."""
         return msgspec.convert(spec, PodSpec)
 
-    def add_pod(self, name: str, spec: PodSpec) -> None:
-        self._core.set_pod(Pod(ObjectMeta(name=name, namespace="bench", uid=name), spec))
+    def add_pod(self, name: str, spec: PodSpec, labels: dict[str, str] | None = None) -> None:
+        self._core.set_pod(Pod(ObjectMeta(name=name, namespace="bench", uid=name, labels=labels or {}), spec))
+
+    def remove_pod(self, name: str) -> None:
+        self._core.remove_pod(name)
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass, so that whoever stands back after a failure may try again."""
+        self._clock.advance(seconds)
 
     @property
     def ready(self) -> bool:
@@ -102,9 +126,11 @@ class BareCore:
         return self._core.busy
 
     def decide(self) -> bool:
-        """Settle one pod; whether it was bound."""
+        """Settle one pod; whether it was bound. Whoever has to go for it is in `evicted`."""
         bound = False
         for decision in self._core.decide():
+            if isinstance(decision, Evict):
+                self.evicted.append(decision.victim.uid)
             if isinstance(decision, Bind):
                 self._core.bound(decision.info.uid)
                 bound = True

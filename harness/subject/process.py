@@ -34,12 +34,17 @@ class ProcessSubject(Subject):
         self._log_file = log_file
         self._own_log: tempfile._TemporaryFileWrapper[bytes] | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._said_before = 0  # how much of the log is from before the last start
 
     def __enter__(self) -> Self:
         if self._log_file is None:
             self._own_log = tempfile.NamedTemporaryFile(prefix="seatrial-subject-", suffix=".log")
             self._log_file = Path(self._own_log.name)
-        with self._log_file.open("ab") as sink:
+        self._start(self._log_file)
+        return self
+
+    def _start(self, log_file: Path) -> None:
+        with log_file.open("ab") as sink:
             try:
                 self._process = subprocess.Popen(  # noqa: S603 a list of words, no shell
                     self._command,
@@ -53,7 +58,16 @@ class ProcessSubject(Subject):
                 raise SubjectError(f"{self._command[0]}: cannot be started: {error.strerror}") from error
         if self.name == OURS:
             self._wait_until_ready()
-        return self
+
+    def kill(self) -> None:
+        assert self._process is not None  # noqa: S101
+        self._process.kill()
+        self._process.wait()
+
+    def start_again(self) -> None:
+        assert self._log_file is not None  # noqa: S101
+        self._said_before = len(self.log())
+        self._start(self._log_file)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -82,7 +96,7 @@ class ProcessSubject(Subject):
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_WITHIN  # a real process: real time is the only one it has
-        while READY_LINE not in self.log():
+        while READY_LINE not in self.log()[self._said_before :]:
             self.check()
             if time.monotonic() > deadline:
                 self.__exit__(None, None, None)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from harness.clusters.faulty import FaultyTransport
 from harness.clusters.protocol import Capability, Cluster
 from harness.errors import SubjectError, UsageError
 
@@ -20,10 +21,23 @@ class Subject(ABC):
 
     name: str
     version: str
+    link: FaultyTransport | None = None  # its way to the API server, where that can be made to fail
 
     @abstractmethod
     def log(self) -> str:
         """What it has said so far, for evidence; empty if it cannot be had."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """End it from one moment to the next, as `kill -9` does; nothing is tidied up."""
+
+    @abstractmethod
+    def start_again(self) -> None:
+        """After `kill`: a new one, that knows nothing but what the API server tells it.
+
+        Raises:
+            SubjectError: it did not start.
+        """
 
     @abstractmethod
     def check(self) -> None:

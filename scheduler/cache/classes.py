@@ -1,9 +1,9 @@
 """Pods of one shape are one class: what scheduling reads of a pod, and nothing else, decides to which it belongs.
 
 The engine keeps a verdict for each class and node, so the fewer classes the better: names, commands and images' order
-make none. Plugins of scope CLUSTER keep no verdicts and read the pod itself, so what they alone look at (its labels,
-namespace and volumes) makes none either. A pod's spec arrives as bytes; pods of one template share them, so most pods
-are classified by one look-up.
+make none, and neither does the name of the one node that a DaemonSet's pod may go to (`pins`). Plugins of scope CLUSTER
+keep no verdicts and read the pod itself, so what they alone look at (its labels, namespace and volumes) makes none
+either. A pod's spec arrives as bytes; pods of one template share them, so most pods are classified by one look-up.
 """
 
 import hashlib
@@ -18,6 +18,7 @@ from scheduler.api.device import RENAMED
 from scheduler.api.ports import host_ports
 from scheduler.api.quantity import QuantityError
 from scheduler.api.requests import Amounts, nonzero_requests, pod_requests
+from scheduler.cache.pins import unpinned
 from scheduler.cache.resources import PODS_COLUMN, ResourceIndex
 
 
@@ -73,6 +74,7 @@ class ClassBook:
 
     def _by_reading(self, pod: Pod, values: tuple[str | None, ...] | None) -> PodClass:
         spec = pod.spec
+        affinity = unpinned(spec.affinity)
         invalid = ""
         requests: Amounts = {}
         nonzero = (0, 0)
@@ -83,14 +85,15 @@ class ClassBook:
             invalid = str(error)
         content = _encode((
             sorted(requests.items()), nonzero, invalid, values, spec.scheduler_name, sorted(spec.node_selector.items()),
-            spec.affinity, spec.tolerations, spec.topology_spread_constraints,
+            affinity, spec.tolerations, spec.topology_spread_constraints,
             sorted(host_ports(spec)),
             sorted(container.image for container in (*spec.init_containers, *spec.containers)),
         ))  # fmt: skip
         found = self._by_content.get(content)
         if found is None:
             vector = [(PODS_COLUMN, 1), *((self._resources.column(name), value) for name, value in requests.items())]
-            example = replace(pod, spec=replace(spec, node_name=""))  # where some pod of the class is says nothing
+            # Where some pod of the class is, or has to go by name, says nothing about the others.
+            example = replace(pod, spec=replace(spec, node_name="", affinity=affinity))
             found = PodClass(len(self._by_content), example, requests, vector, nonzero, _digest(content), invalid)
             self._by_content[content] = found
         return found

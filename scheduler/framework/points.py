@@ -87,6 +87,8 @@ class QueueSort(Plugin):
 
 
 class PreFilter(Plugin):
+    honours_pins: ClassVar[bool] = False  # leaves over only the nodes that a pod names (`cache.pins`)
+
     @abstractmethod
     def pre_filter(self, state: CycleState, pod: Pod) -> Status:
         """Look at the pod once. Skip: this plugin's Filter is not asked. `Status.only`: nodes outside need no look."""

@@ -4,6 +4,7 @@ What can be kept is kept on a `Board` and brought up to date row by row. Plugins
 cluster are asked again in each cycle, for the nodes that passed the others.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from scheduler.cache.classes import PodClass
 from scheduler.cache.columns import TIE_BITS, Batch, Bools, Ints, Rows
+from scheduler.cache.pins import pin_of
 from scheduler.framework.board import NOT_FEASIBLE, Board, signature
 from scheduler.framework.clusterwide import Cycle, outside
 from scheduler.framework.facets import faceted
@@ -68,6 +70,7 @@ class ClassVerdicts:
         self._versions = [-1] * len(self._versioned)
         self._kept_filters = {*rules.node_filters, *rules.moving_filters}
         self._stacks: dict[Filter, object] = {}  # for `_explain_by`
+        self._pinned_by = [plugin.name for plugin in runner.pre_filters if plugin.honours_pins]
         self._reasons: Reasons | None = None
         self._reasons_position = -1
         self.board = board
@@ -92,7 +95,7 @@ class ClassVerdicts:
     def refresh(self) -> None:
         """Take in what changed since the last time; keys of nodes that pods came to may stay bounds."""
         board, columns = self.board, self._columns
-        if board is None:
+        if board is None or not columns.count:
             return
         if not self.faceted or board.pending or board.capacity != columns.capacity:
             board.visit(self)
@@ -225,11 +228,21 @@ class ClassVerdicts:
         """Whether some node would take this very pod, nominated ones aside; call `refresh` first."""
         if not self.feasible:
             return False
-        concerned = self._concerned(info)
+        concerned, pin = self._concerned(info), self._pin(info)
+        if not concerned and pin is None:
+            return True
+        board = self.board
+        assert board is not None  # noqa: S101
+        key = self.key
+        if pin is not None:
+            board.settle(self)
+            key = pinned_key(key, pin)
+            if key.max() < 0:
+                return False
         if not concerned:
             return True
         cycle = self._cycle(info, self.state.fork(), concerned)
-        return cycle.rejected is None and bool(cycle.narrowed(self.key).max() >= 0)
+        return cycle.rejected is None and bool(cycle.narrowed(key).max() >= 0)
 
     def select(self, info: PodInfo) -> "tuple[int, CycleState] | FitError":
         """The best row for this pod with the state of its cycle, or why there is none."""
@@ -244,6 +257,9 @@ class ClassVerdicts:
         for plugin in self.rules.cluster_wide:
             if plugin.concerns(pod):  # about most pods none has anything to say
                 return self._select_cluster_wide(info, state, self._concerned(info))
+        pin = self._pin(info)
+        if pin is not None:
+            return self._select_pinned(info, state, pin)
         if self._handle.nominator.nominated:
             board.settle(self)
             return self._select_past_nominated(info, state, self.key)
@@ -277,6 +293,31 @@ class ClassVerdicts:
             overrides[row] = status
             key[row] = NOT_FEASIBLE
 
+    def _pin(self, info: PodInfo) -> list[int] | None:
+        """The rows of the nodes that the pod names, ascending; None if it may go to any."""
+        pin = pin_of(info.pod) if self._pinned_by else None
+        if pin is None:
+            return None
+        rows = self._columns.rows
+        return sorted(rows[name] for name in pin if name in rows)
+
+    def _select_pinned(self, info: PodInfo, state: CycleState, pin: list[int]) -> "tuple[int, CycleState] | FitError":
+        """The best of the nodes that the pod names: looked up, not looked for."""
+        assert self.board is not None  # noqa: S101
+        self.board.settle(self)
+        key = pinned_key(self.key, pin)
+        if key.max() >= 0:
+            self._normalize_anew(key)
+        found = self._select_past_nominated(info, state, key)
+        return self._failure(self._outside(pin, found.overrides)) if isinstance(found, FitError) else found
+
+    def _outside(self, pin: list[int], overrides: Mapping[int, Status]) -> dict[int, Status]:
+        """Statuses by row: the nodes that a pod does not name were never an option, the others are as they are."""
+        elsewhere = self._columns.known.copy()
+        elsewhere[pin] = False
+        rows = np.flatnonzero(elsewhere).tolist()
+        return {**overrides, **dict.fromkeys(rows, outside({*self.rules.allowed_by, *self._pinned_by}))}
+
     def _concerned(self, info: PodInfo) -> list[Plugin]:
         """The plugins of scope CLUSTER that have something to say about this pod."""
         return [plugin for plugin in self.rules.cluster_wide if plugin.concerns(info.pod)]
@@ -293,7 +334,9 @@ class ClassVerdicts:
         cycle = self._cycle(info, state, concerned)
         if cycle.rejected is not None:
             return FitError(self._handle.cache.known_count, pre_filter=cycle.rejected, state=state)
-        key = cycle.narrowed(self.key)
+        key, pin = cycle.narrowed(self.key), self._pin(info)
+        if pin is not None:
+            key = pinned_key(key, pin)
         if key.max() >= 0:
             self._normalize_anew(key)
             cycle.add_scores(key)
@@ -302,7 +345,7 @@ class ClassVerdicts:
             return found
         order = {plugin.name: number for number, plugin in enumerate(self._runner.filters)}
         overrides = {**cycle.overrides(order, found.kept, self._columns.known), **found.overrides}
-        return self._failure(overrides, state)
+        return self._failure(overrides if pin is None else self._outside(pin, overrides), state)
 
     def _normalize_anew(self, key: Ints) -> None:
         """Scores were normalised over nodes some of which are out now: do it again over those that are left."""
@@ -392,3 +435,10 @@ class ClassVerdicts:
             if not status.ok:
                 numbers[index] = reasons.number(status.by(plugin.name))
                 open_[index] = False
+
+
+def pinned_key(key: Ints, rows: list[int]) -> Ints:
+    """A copy of `key` [row] in which no other row is an option."""
+    pinned = np.full_like(key, NOT_FEASIBLE)
+    pinned[rows] = key[rows]
+    return pinned

@@ -139,6 +139,7 @@ class NodeAffinityArgs(Args, frozen=True):
 class NodeAffinity(PreFilter, FilterColumns, ScoreColumns):
     name = "NodeAffinity"
     scope = Scope.NODE
+    honours_pins = True
     normalizer = ByMaximum()
 
     def __init__(self, handle: Handle, args: NodeAffinityArgs | None = None) -> None:

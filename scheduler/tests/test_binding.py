@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from scheduler.api.builders import pod
 from scheduler.api.transport import Request, Response
 from scheduler.binding import Binder
@@ -79,17 +81,77 @@ def test_a_conflict_gives_everything_back_and_is_not_tried_again() -> None:
     assert len(scene.api.bodies("POST", "/binding")) == 1
 
 
-def test_a_lost_answer_is_tried_again_after_a_while() -> None:
-    scene = Scene()
-    scene.rig.node("n", gpus=1)
-    scene.rig.submit(pod("p").gpus(1))
-    scene.answers("/binding", Response(0, b"connection lost"))
-    scene.work()
-    assert scene.rig.where("p") == ""
-    scene.api.answer = lambda _: ok()
-    scene.rig.clock.advance(1)
-    scene.work()
-    assert scene.rig.where("p") == "n"
+class Unheard:
+    """An API server whose answer to a binding is lost; `shown` is how the pod looks afterwards."""
+
+    def __init__(self, code: int = 0, *, uid: str = "uid-p", node: str = "") -> None:
+        self.code = code
+        self.shown: Response = ok({"metadata": {"name": "p", "uid": uid}, "spec": {"nodeName": node}})
+        self.scene = Scene()
+        self.scene.rig.node("n", gpus=1)
+        self.scene.rig.node("m", cpu="1")
+        self.scene.rig.submit(pod("p").gpus(1))
+        self.scene.api.answer = self._answer
+        self.scene.work()
+
+    def _answer(self, request: Request) -> Response:
+        if request.path.endswith("/binding"):
+            return Response(self.code, b"lost")
+        return self.shown if request.method == "GET" else ok()
+
+    @property
+    def bindings(self) -> int:
+        return len(self.scene.api.bodies("POST", "/binding"))
+
+
+def test_nobody_else_gets_the_card_while_nobody_knows_whether_a_binding_was_taken() -> None:
+    unheard = Unheard()
+    unheard.shown = Response(0, b"connection lost")
+    scene = unheard.scene
+    scene.rig.submit(pod("q").gpus(1))
+    for _ in range(60):
+        scene.rig.clock.advance(1)
+        scene.work()
+    assert (scene.rig.where("p"), scene.rig.where("q")) == ("n", "")
+    assert scene.binder.in_flight == 1
+    assert unheard.bindings == 1
+
+
+@pytest.mark.parametrize("code", [0, 500, 504])
+def test_a_binding_that_was_taken_unheard_counts(code: int) -> None:
+    unheard = Unheard(code, node="n")
+    unheard.scene.rig.clock.advance(1)
+    assert unheard.bindings == 1
+    assert unheard.scene.binder.in_flight == 0
+    assert unheard.scene.binder.bound == 1
+    assert unheard.scene.notes() == [("Scheduled", "Successfully assigned default/p to n")]
+
+
+def test_a_binding_that_never_arrived_is_tried_again() -> None:
+    unheard = Unheard()
+    unheard.scene.rig.clock.advance(0.5)
+    assert unheard.scene.rig.where("p") == ""
+    unheard.code = 201
+    unheard.scene.rig.clock.advance(2)
+    unheard.scene.work()
+    assert unheard.scene.rig.where("p") == "n"
+    assert unheard.bindings == 2
+
+
+@pytest.mark.parametrize(
+    ("uid", "node", "where"),
+    [
+        pytest.param("uid-p", "m", "m", id="bound-elsewhere-by-somebody-else"),
+        pytest.param("uid-other", "", "", id="another-pod-of-that-name"),
+    ],
+)
+def test_what_the_pod_itself_shows_is_believed(uid: str, node: str, where: str) -> None:
+    unheard = Unheard(uid=uid, node=node)
+    unheard.scene.rig.clock.advance(60)
+    unheard.scene.work()
+    assert unheard.scene.rig.where("p") == where
+    assert unheard.bindings == 1
+    assert unheard.scene.binder.in_flight == 0
 
 
 def test_a_rejection_sets_the_condition_and_says_why() -> None:

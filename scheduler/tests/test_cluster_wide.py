@@ -126,6 +126,9 @@ def specs(draw: st.DrawFn) -> PodSpec:
     required = None
     if not draw(st.integers(0, 5)):
         required = NodeSelector((NodeSelectorTerm((Requirement("zone", "In", draw(pairs)),)),))
+    elif not draw(st.integers(0, 5)):
+        names = draw(st.sampled_from([("n3",), ("n0", "n2", "n5")]))
+        required = NodeSelector((NodeSelectorTerm((), (Requirement("metadata.name", "In", names),)),))
     preferred = draw(st.sampled_from([(), (), LIKES]))
     return PodSpec(
         containers=(Container(resources=ResourceRequirements({"cpu": draw(st.sampled_from(["1", "8"]))})),),

@@ -171,8 +171,13 @@ def specs(draw: st.DrawFn) -> PodSpec:
             st.sampled_from([("zone", ("a", "b")), ("zone", ("c",)), ("kubernetes.io/hostname", ("n1", "n2"))])
         )
         required = NodeSelector((NodeSelectorTerm((Requirement(key, "In", values),)),))
-    if not draw(st.integers(0, 8)):
-        required = NodeSelector((NodeSelectorTerm((), (Requirement("metadata.name", "In", ("n3",)),)),))
+    if not draw(st.integers(0, 5)):
+        names = draw(st.sampled_from([("n3",), ("n1",), ("n0", "n2", "n5"), ("gone",)]))
+        labels = required.node_selector_terms[0].match_expressions if required else ()
+        terms = [NodeSelectorTerm(labels, (Requirement("metadata.name", "In", names),))]
+        if not draw(st.integers(0, 3)):
+            terms.append(NodeSelectorTerm((), (Requirement("metadata.name", "In", ("n4",)),)))
+        required = NodeSelector(tuple(terms))
     if not draw(st.integers(0, 3)):
         term = NodeSelectorTerm((Requirement("zone", "In", (draw(zones),)),))
         preferred = (PreferredSchedulingTerm(draw(st.integers(1, 100)), term),)
@@ -262,9 +267,8 @@ class Play:
         for _ in range(100):
             if not core.busy:
                 return
-            entry = core.queue.pop()
+            entry = core.queue._active.peek()
             assert entry is not None
-            core.queue._active.push(entry)
             want = judge(core, core.handle.runner_of(entry.info), entry.info)
             for decision in core.decide():
                 match decision:

@@ -41,6 +41,9 @@ class Nodes:
         self._gone: Turns[str] = Turns(self._clock, self._remove_pods)
         self._doomed: Turns[tuple[str, str, str]] = Turns(self._clock, self._evict)  # namespace, name, uid
         self._watched = False
+        # By node: the time in its lease, and when that was first seen here. Only the latter is measured by, as
+        # upstream does: clocks of nodes may be off, and ours may be set.
+        self._renewals: dict[str, tuple[str, float]] = {}
         objects.store.listeners.append(self._changed)
 
     def _changed(self, collection: CollectionKey, change: Change) -> None:
@@ -48,6 +51,7 @@ class Nodes:
             return
         name = change.key[1]
         if change.new is None:
+            self._renewals.pop(name, None)
             self._gone.later(ORPHANS_AFTER, name)
             return
         self._turns.add(name)
@@ -103,15 +107,19 @@ class Nodes:
     def _look_at_leases(self) -> None:
         nodes = self._objects.store.collection(NODES)
         leases = self._objects.store.collection(LEASES)
-        now = self._clock.now()
+        now = self._clock.monotonic()
         for item in list(nodes.each()):
             lease = leases.get((LEASE_NAMESPACE, item.key[1]))
             if lease is None or _ready(item.obj) == "Unknown":
                 continue  # no agent has ever kept it, or it is known to be away
             spec = lease.obj.get("spec") or {}
-            renewed = spec.get("renewTime")
+            renewed = spec.get("renewTime") or ""
             holds = max(GRACE, float(spec.get("leaseDurationSeconds") or 0))
-            if renewed and now - from_rfc3339(renewed) > holds:
+            seen, since = self._renewals.get(item.key[1], ("", now))
+            if seen != renewed:
+                since = now
+            self._renewals[item.key[1]] = renewed, since
+            if renewed and now - since > holds:
                 self._unreachable(item)
         if len(nodes):
             self._clock.call_later(LOOK_EVERY, self._look_at_leases)

@@ -165,7 +165,8 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
     def passing(self, stacked: _Stacked, batch: Batch) -> Bools | None:
         shown = batch.own(SHOWN)
         # A card with nothing in it (unhealthy, or a filler) suffices for nobody: every request names an amount.
-        cards = shown[self.devices.first_card :].reshape(len(SHARES), -1, 1, batch.size)
+        cards = shown[self.devices.first_card :]
+        cards = cards.reshape(len(SHARES), len(cards) // len(SHARES), 1, batch.size)  # there may be no node at all
         suffices = cards[0] >= stacked.shares[0]
         for have, need in zip(cards[1:], stacked.shares[1:], strict=True):
             suffices &= have >= need

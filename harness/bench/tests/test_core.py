@@ -1,0 +1,51 @@
+"""Benchmarks of the core: every pod is accounted for, and what a mix says is what pods ask for."""
+
+import pytest
+
+from harness.bench.core import Size, bench_core
+from harness.bench.mixes import APP, HOST, MIXES, ZONE, mix
+from harness.bench.preempt import bench_preempt
+from harness.errors import UsageError
+
+
+@pytest.mark.parametrize("name", MIXES)
+@pytest.mark.parametrize("waiting", [0, 40])
+def test_every_pod_is_placed_whoever_waits(name: str, waiting: int) -> None:
+    said: list[str] = []
+    figures = bench_core(Size(nodes=200, pods=120, repeat=2, waiting=waiting), mix(name), said.append)
+    assert (figures["placed"], figures["unplaced"], figures["waiting"]) == (120, 0, waiting)
+    assert 0 < figures["decision_us"]["p50"] <= figures["decision_us"]["p99"]
+    assert len(said) == 2
+
+
+def test_pods_of_the_spread_mix_mean_their_own_app() -> None:
+    found = mix("spread")
+    for number in range(len(found.shapes)):
+        rules = found.spec(number, "x")["topologySpreadConstraints"]
+        assert [rule["topologyKey"] for rule in rules] == [ZONE, HOST]
+        assert all(rule["labelSelector"]["matchLabels"] == found.labels(number) for rule in rules)
+    assert len({found.labels(number)[APP] for number in range(len(found.shapes))}) == len(found.shapes)
+
+
+def test_half_of_the_affinity_mix_insists_on_being_apart() -> None:
+    found = mix("affinity")
+    insisting = [
+        "requiredDuringSchedulingIgnoredDuringExecution" in found.spec(number, "x")["affinity"]["podAntiAffinity"]
+        for number in range(len(found.shapes))
+    ]
+    assert sum(insisting) == len(found.shapes) // 2
+
+
+@pytest.mark.parametrize("each", [1, 2, 4, 8])
+def test_each_preemption_makes_room_and_is_timed(each: int) -> None:
+    figures = bench_preempt(20, 20 * each, 8, lambda _: None)
+    assert figures["victims"] >= 8
+    times = figures["preemption_ms"]
+    assert 0 < times["p50"] <= times["p99"] <= times["highest"]
+    assert figures["within_budget"] == (times["p50"] <= figures["budget_ms"])
+
+
+@pytest.mark.parametrize(("nodes", "pods"), [(10, 30), (10, 15), (10, 160), (10, 5)])
+def test_pods_that_would_not_fill_the_nodes_are_refused(nodes: int, pods: int) -> None:
+    with pytest.raises(UsageError, match="expected --pods to be 1, 2, 4 or 8 times --nodes"):
+        bench_preempt(nodes, pods, 1, lambda _: None)

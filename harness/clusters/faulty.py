@@ -1,0 +1,180 @@
+"""A transport that can be made to fail: what one client sees when its API server, or the way there, is in trouble.
+
+Nobody else is affected, and the server behind it is the real one: a request that is refused here never reached it, one
+whose answer is lost was carried out. What follows from a long silence, as a watch that is too old, the server says
+itself.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+import orjson
+
+from scheduler.api.clock import Clock
+from scheduler.api.transport import Done, OnLine, Request, Response, Stream, Transport
+
+LOST = Response(0, b"connection lost")
+_REASONS = {429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
+
+Picks = Callable[[Request], bool]
+
+
+def every(request: Request) -> bool:  # noqa: ARG001
+    """All requests."""
+    return True
+
+
+def writes(request: Request) -> bool:
+    """Requests that would change something."""
+    return request.method != "GET"
+
+
+def bindings(request: Request) -> bool:
+    """Requests that bind a pod."""
+    return request.method == "POST" and request.path.endswith("/binding")
+
+
+class FaultyTransport:
+    """Passes everything on until told otherwise. Times are seconds of the clock it is given.
+
+    `delay`: how long each answer takes. `answers`: how often each status code has reached the client; 0: none came.
+    """
+
+    def __init__(self, inner: Transport, clock: Clock) -> None:
+        self._inner, self._clock = inner, clock
+        self._streams: set[_Stream] = set()
+        self._refusal: tuple[int, Picks] | None = None
+        self._lossy: Picks | None = None
+        self._cut = False
+        self._dead = False
+        self.holding = False
+        self.delay = 0.0
+        self.answers: Counter[int] = Counter()
+        self.refused = 0  # requests that were refused here
+        self.lost = 0  # answers that were lost here, their requests having been carried out
+
+    # -- trouble ------------------------------------------------------------------------------------------------------
+
+    def refuse(self, code: int, picks: Picks = every) -> None:
+        """Answer requests that `picks` likes with this status code, until `heal`."""
+        self._refusal = code, picks
+
+    def lose_answers(self, picks: Picks = every) -> None:
+        """Have requests that `picks` likes carried out, and tell the client that the connection broke."""
+        self._lossy = picks
+
+    def cut(self) -> None:
+        """Break every stream, and let nothing through until `heal`."""
+        self._cut = True
+        self.break_streams()
+
+    def break_streams(self) -> None:
+        """Break every open stream as a lost connection does."""
+        for stream in list(self._streams):
+            stream.broken()
+
+    def hold_streams(self) -> None:
+        """Keep back what streams have to say, until `heal`; they stay open."""
+        self.holding = True
+
+    def heal(self) -> None:
+        """Everything goes through again."""
+        self._refusal = self._lossy = None
+        self._cut = self.holding = False
+        for stream in list(self._streams):
+            stream.catch_up()
+
+    def die(self) -> None:
+        """The client is no more: nothing it sends goes out, nothing reaches it; what is on its way arrives."""
+        self._dead = True
+        for stream in list(self._streams):
+            stream.close()
+
+    # -- Transport ----------------------------------------------------------------------------------------------------
+
+    def send(self, request: Request, done: Done) -> None:
+        if self._dead:
+            return
+        refusal = self._refused(request)
+        if refusal is not None:
+            self._clock.call_later(self.delay, lambda: self._answer(refusal, done))
+            return
+        lose = self._lossy is not None and self._lossy(request)
+
+        def answered(response: Response) -> None:
+            self.lost += lose
+            self._clock.call_later(self.delay, lambda: self._answer(LOST if lose else response, done))
+
+        self._inner.send(request, answered)
+
+    def stream(self, request: Request, on_line: OnLine, on_end: Done) -> Stream:
+        stream = _Stream(self, on_line, on_end)
+        if self._dead:
+            return stream
+        refusal = self._refused(request)
+        if refusal is not None:
+            self._clock.call_later(self.delay, lambda: stream.ended(refusal))
+            return stream
+        self._streams.add(stream)
+        stream.source = self._inner.stream(request, stream.line, stream.ended)
+        return stream
+
+    def _refused(self, request: Request) -> Response | None:
+        if self._cut:
+            return LOST
+        if self._refusal is None or not self._refusal[1](request):
+            return None
+        self.refused += 1
+        code = self._refusal[0]
+        reason = _REASONS.get(code, "")
+        body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
+                "message": f"the API server is in trouble ({code})"}  # fmt: skip
+        return Response(code, orjson.dumps(body), {"retry-after": "1"} if code == 429 else {})
+
+    def _answer(self, response: Response, done: Done) -> None:
+        if not self._dead:
+            self.answers[response.code] += 1
+            done(response)
+
+    def forget(self, stream: "_Stream") -> None:
+        """The stream is over."""
+        self._streams.discard(stream)
+
+
+class _Stream(Stream):
+    """A stream that can be broken from here."""
+
+    def __init__(self, owner: FaultyTransport, on_line: OnLine, on_end: Done) -> None:
+        self._owner, self._on_line, self._on_end = owner, on_line, on_end
+        self._closed = False
+        self._held: list[bytes] = []
+        self.source: Stream | None = None
+
+    def line(self, line: bytes) -> None:
+        if self._owner.holding:
+            self._held.append(line)
+        elif not self._closed:
+            self._on_line(line)
+
+    def catch_up(self) -> None:
+        held, self._held = self._held, []
+        for line in held:
+            self.line(line)
+
+    def ended(self, response: Response) -> None:
+        if not self._closed:
+            self._closed = True
+            self._owner.forget(self)
+            self._owner.answers[response.code] += 1
+            self._on_end(response)
+
+    def broken(self) -> None:
+        if self.source is not None:
+            self.source.close()
+        self.ended(LOST)
+
+    def close(self) -> None:
+        self._closed = True
+        self._owner.forget(self)
+        if self.source is not None:
+            self.source.close()

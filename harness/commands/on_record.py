@@ -1,0 +1,102 @@
+"""What the API has on record about a pod's way to its node: its conditions, its events, and explanations of it.
+
+Any scheduler leaves conditions and events. ScheduleExplanation objects are Koordinator's; where somebody fills them in,
+theirs is the fullest account.
+"""
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import orjson
+
+from harness.clusters.kubeconfig import load_access
+from harness.clusters.remote import PumpedClock, RemoteTransport
+from harness.clusters.simulated import expect
+from harness.errors import UsageError
+from scheduler.api.transport import Request
+
+EXPLANATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/scheduleexplanations"
+TOLD = frozenset({"Scheduled", "FailedScheduling", "Preempted", "Evicted", "TaintManagerEviction"})
+
+Record = dict[str, Any]
+
+
+def record_of(kubeconfig: Path, namespace: str, name: str) -> Record:
+    """Where the pod is, and what was said of it: `pod`, `node`, `scheduler`, `conditions`, `events`, `explanations`.
+
+    Events are those about scheduling, oldest first; explanations are the `status` of objects that ask about this pod.
+
+    Raises:
+        UsageError: there is no such pod, or the file leads to no server.
+        ClusterError: the server does not answer.
+        ApiRefused: it refuses.
+    """
+    api = RemoteTransport(load_access(kubeconfig), PumpedClock())
+    where = f"/api/v1/namespaces/{quote(namespace, safe='')}"
+    response = api.call(Request("GET", f"{where}/pods/{quote(name, safe='')}"))
+    if response.code == 404:
+        raise UsageError(f"explain: there is no pod {name!r} in namespace {namespace!r}")
+    pod = orjson.loads(expect(response, f"read pod {namespace}/{name}").body)
+    uid = pod["metadata"]["uid"]
+    asked = urlencode({"fieldSelector": f"involvedObject.uid={uid}"})
+    events = orjson.loads(expect(api.call(Request("GET", f"{where}/events?{asked}")), "list events").body)["items"]
+    events.sort(key=lambda one: int(one["metadata"]["resourceVersion"]))
+    found = api.call(Request("GET", EXPLANATIONS))
+    explanations = orjson.loads(found.body)["items"] if found.ok else []  # no such kind: nobody explains anything
+    key = f"{namespace}/{name}"
+    status = pod.get("status") or {}
+    return {
+        "pod": {"namespace": namespace, "name": name, "uid": uid},
+        "node": pod["spec"].get("nodeName", ""),
+        "nominated": status.get("nominatedNodeName", ""),
+        "scheduler": pod["spec"].get("schedulerName", ""),
+        "gates": [one["name"] for one in pod["spec"].get("schedulingGates") or ()],
+        "conditions": [
+            {field: one.get(field, "") for field in ("type", "status", "reason", "message")}
+            for one in status.get("conditions") or ()
+            if one["type"] in {"PodScheduled", "DisruptionTarget"}
+        ],
+        "events": [
+            {"reason": one.get("reason", ""), "message": one.get("message", ""), "count": _count(one)}
+            for one in events
+            if one.get("reason") in TOLD
+        ],
+        "explanations": [
+            one["status"]
+            for one in explanations
+            if (one.get("spec") or {}).get("questionObjectKey") == key and one.get("status")
+        ],
+    }
+
+
+def _count(event: Record) -> int:
+    """How often it was said."""
+    return int((event.get("series") or {}).get("count") or event.get("count") or 1)
+
+
+def lines_of(record: Record) -> list[str]:
+    """What to print of a record."""
+    key = f"{record['pod']['namespace']}/{record['pod']['name']}"
+    lines = [f"{key}: {'on node ' + record['node'] if record['node'] else 'on no node'}, as the API has it"]
+    if not record["node"]:
+        lines.append(f"  for scheduler {record['scheduler']}")
+        if record["gates"]:
+            lines.append(f"  held back by scheduling gates {', '.join(record['gates'])}")
+        if record["nominated"]:
+            lines.append(f"  nominated for node {record['nominated']}, where others have to go first")
+    lines += [
+        f"  {one['type']}={one['status']} {one['reason']}: {one['message']}".rstrip(": ")
+        for one in record["conditions"]
+        if one["reason"] or one["message"]
+    ]
+    for one in record["events"]:
+        often = f" (said {one['count']} times)" if one["count"] > 1 else ""
+        lines += [f"  event {one['reason']}: {one['message']}{often}"]
+    lines += [
+        f"  explanation: {one.get('failedMessage') or ('schedulable' if one.get('schedulable') else 'none yet')}"
+        for one in record["explanations"]
+    ]
+    if len(lines) == 1 or (not record["node"] and not record["conditions"] and not record["events"]):
+        lines.append("  nobody has said anything about its scheduling; does such a scheduler run?")
+    return lines

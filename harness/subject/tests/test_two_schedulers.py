@@ -1,0 +1,105 @@
+"""Two of our schedulers as processes over one API server: one leads, the other takes over when it is killed."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import orjson
+import pytest
+
+from harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
+from harness.clusters.simulated import expect
+from harness.subject.process import ProcessSubject, our_command
+from harness.subject.protocol import OURS
+from scheduler.api.builders import node, pod
+from scheduler.api.device import DEVICE_ALLOCATED
+from scheduler.api.transport import Request
+
+PODS = "/api/v1/namespaces/default/pods"
+CONFIG = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection:
+  leaderElect: true
+  leaseDuration: 2s
+  renewDeadline: 1500ms
+  retryPeriod: 300ms
+  resourceName: two-schedulers
+profiles:
+  - schedulerName: default-scheduler
+"""
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedBackend().start() as started:
+        started.add_nodes([node("a").gpus("a10", 8), node("b").gpus("a10", 8)])
+        yield started
+
+
+def electing(cluster: EmbeddedCluster, config: Path) -> list[str]:
+    assert cluster.endpoint is not None
+    return [*our_command(cluster.endpoint.kubeconfig, 0, config), "--port", "0"]
+
+
+def submit(cluster: EmbeddedCluster, *names: str) -> None:
+    for name in names:
+        body = orjson.dumps(pod(name).gpus(1).manifest)
+        expect(cluster.call(Request("POST", PODS, body)), f"create {name}")
+
+
+def granted(cluster: EmbeddedCluster) -> dict[str, tuple[str, int]]:
+    """Where each bound pod is: node and number of its card."""
+    items = orjson.loads(expect(cluster.call(Request("GET", PODS)), "list pods").body)["items"]
+    found = {}
+    for one in items:
+        if one["spec"].get("nodeName"):
+            devices = orjson.loads(one["metadata"]["annotations"][DEVICE_ALLOCATED])["gpu"]
+            found[one["metadata"]["name"]] = (one["spec"]["nodeName"], devices[0]["minor"])
+    return found
+
+
+def test_the_other_takes_over_when_the_leader_is_killed(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(CONFIG)
+    command = electing(cluster, config)
+    first = [f"p{number}" for number in range(8)]
+    second = [f"p{number}" for number in range(8, 16)]
+    with ExitStack() as stack:
+        both = [
+            stack.enter_context(ProcessSubject(OURS, command, log_file=tmp_path / f"{number}.log"))
+            for number in range(2)
+        ]
+
+        def leaders() -> list[ProcessSubject]:
+            return [one for one in both if "leader elected" in one.log()]
+
+        assert cluster.wait(lambda: bool(leaders()), within=10)
+        (leader,) = leaders()
+        submit(cluster, *first)
+        assert cluster.wait(lambda: len(granted(cluster)) == 8, within=20)
+        before = granted(cluster)
+
+        os.kill(leader.pid, signal.SIGKILL)
+        submit(cluster, *second)
+        assert cluster.wait(lambda: len(granted(cluster)) == 16, within=20), [one.log() for one in both]
+        assert len(leaders()) == 2, "the pods after the kill can only have been bound by the other"
+
+        after = granted(cluster)
+        assert {name: after[name] for name in first} == before, "nobody was moved"
+        assert len(set(after.values())) == 16, "every card was given to one pod"
+
+
+def test_a_leader_that_is_told_to_stop_does_not_keep_the_other_waiting(
+    cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(CONFIG.replace("2s", "120s").replace("1500ms", "60s"))
+    command = electing(cluster, config)
+    with ProcessSubject(OURS, command, log_file=tmp_path / "0.log") as leader:
+        assert cluster.wait(lambda: "leader elected" in leader.log(), within=10)
+        with ProcessSubject(OURS, command, log_file=tmp_path / "1.log") as other:
+            os.kill(leader.pid, signal.SIGTERM)
+            assert cluster.wait(lambda: "leader elected" in other.log(), within=10)

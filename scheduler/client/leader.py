@@ -1,0 +1,239 @@
+"""Leader election by a Lease, as client-go does it: of several schedulers one works, the others stand by.
+
+Whoever holds the Lease renews it. Whoever does not watches whether the record moves; one that has stood still for the
+time that it was promised for is free. Both go by their own monotonic clock alone, so that it does not matter how far
+clocks are apart, or whether one is set. A holder that could not renew in time stops before anybody else may begin.
+"""
+
+import logging
+import re
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from scheduler.api.clock import Clock, Timer
+from scheduler.api.transport import Request, Response, Transport
+from scheduler.api.wire import Wire, to_json
+from scheduler.client.rest import refusal
+
+log = logging.getLogger(__name__)
+
+JITTER = 1.2  # client-go's; it asks that a renewal may be late by so much
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
+
+
+class LeaderElection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """The part `leaderElection` of a KubeSchedulerConfiguration; durations are Go's, as `15s` or `1m30s`."""
+
+    leader_elect: bool | None = None  # None: nobody said
+    lease_duration: str = "15s"
+    renew_deadline: str = "10s"
+    retry_period: str = "2s"
+    resource_lock: str = "leases"
+    resource_name: str = "kube-scheduler"
+    resource_namespace: str = "kube-system"
+
+    def check(self) -> None:
+        """Refuse what would not elect one leader at a time.
+
+        Raises:
+            ValueError: with the field, what was expected and what was found.
+        """
+        spans = {}
+        for field in ("leaseDuration", "renewDeadline", "retryPeriod"):
+            text = getattr(self, re.sub(r"[A-Z]", lambda found: "_" + found.group().lower(), field))
+            try:
+                spans[field] = seconds(text)
+            except ValueError as error:
+                raise ValueError(f"{field}: {error}") from None
+            if spans[field] <= 0:
+                raise ValueError(f"{field}: expected more than 0, found {text!r}")
+        if spans["leaseDuration"] <= spans["renewDeadline"]:
+            raise ValueError(
+                f"leaseDuration: expected more than renewDeadline ({self.renew_deadline}),"
+                f" found {self.lease_duration!r}"
+            )
+        if spans["renewDeadline"] <= spans["retryPeriod"] * JITTER:
+            raise ValueError(
+                f"renewDeadline: expected more than {JITTER} times retryPeriod ({self.retry_period}),"
+                f" found {self.renew_deadline!r}"
+            )
+        if self.resource_lock != "leases":
+            raise ValueError(f"resourceLock: expected leases, found {self.resource_lock!r}")
+        for field, text in (("resourceName", self.resource_name), ("resourceNamespace", self.resource_namespace)):
+            if not text:
+                raise ValueError(f"{field}: Required value")
+
+
+def seconds(text: str) -> float:
+    """A Go duration in seconds.
+
+    Raises:
+        ValueError: it is none.
+    """
+    parts = _DURATION.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise ValueError(f"expected a duration as 15s or 1m30s, found {text!r}")
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+class _LeaseSpec(Wire, frozen=True):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class _Lease(Wire, frozen=True):
+    metadata: dict[str, Any]  # as it came, because it goes back whole
+    spec: _LeaseSpec = _LeaseSpec()
+
+
+_decode = msgspec.json.Decoder(_Lease).decode
+
+
+class Elector:
+    """One candidate. `on_leading` is called each time it is elected, `on_lost` when it has to stop."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        clock: Clock,
+        settings: LeaderElection,
+        identity: str,
+        *,
+        on_leading: Callable[[], None],
+        on_lost: Callable[[], None],
+    ) -> None:
+        """`identity` must be nobody else's, not even that of an earlier run on this machine."""
+        self._transport, self._clock, self._identity = transport, clock, identity
+        self._on_leading, self._on_lost = on_leading, on_lost
+        self._holds_for = seconds(settings.lease_duration)
+        self._deadline = seconds(settings.renew_deadline)
+        self._retry = seconds(settings.retry_period)
+        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{quote(settings.resource_namespace)}/leases"
+        self._name = settings.resource_name
+        self._path = f"{self._collection}/{quote(self._name)}"
+        self._seen: _LeaseSpec | None = None  # the record as last read, and when it was first read like this
+        self._seen_at = 0.0
+        self._known: _Lease | None = None  # the record as we wrote it, while nobody else has
+        self._attempt = 0  # counts attempts; an answer to an earlier one than the last says nothing
+        self._next: Timer | None = None
+        self._limit: Timer | None = None
+        self._stopped = False
+        self.leading = False
+
+    def start(self) -> None:
+        self._try()
+
+    def stop(self, done: Callable[[], None] = lambda: None) -> None:
+        """Take part no more; a holder gives the Lease up, so that nobody has to wait. `done` follows in any case."""
+        self._stopped = True
+        for timer in (self._next, self._limit):
+            if timer is not None:
+                timer.cancel()
+        if not self.leading or self._known is None:
+            self._clock.call_soon(done)
+            return
+        self.leading = False
+        now = self._clock.micro_timestamp()
+        free = _LeaseSpec("", 1, now, now, self._known.spec.lease_transitions)
+        self._put(self._known, free, lambda _: done())
+
+    # -- attempts -----------------------------------------------------------------------------------------------------
+
+    def _try(self) -> None:
+        """One attempt to get or keep the Lease; the next follows after a pause, whatever comes of it."""
+        if self._stopped:
+            return
+        self._attempt += 1
+        attempt, began = self._attempt, self._clock.monotonic()
+        self._next = self._clock.call_later(self._retry, self._try)
+        if self.leading and self._known is not None:
+            self._write(self._known, attempt, began)
+        else:
+            self._transport.send(Request("GET", self._path), lambda response: self._read(response, attempt, began))
+
+    def _read(self, response: Response, attempt: int, began: float) -> None:
+        if self._stopped or attempt != self._attempt:
+            return
+        if response.code == 404:
+            self._create(attempt, began)
+            return
+        if not response.ok:
+            log.warning("leader lease-unread name=%s why=%s", self._name, refusal(response))
+            return
+        found = _decode(response.body)
+        if found.spec != self._seen:
+            self._seen, self._seen_at = found.spec, self._clock.monotonic()
+        holder = found.spec.holder_identity
+        promised = float(found.spec.lease_duration_seconds or 0)
+        if holder and holder != self._identity and self._clock.monotonic() < self._seen_at + promised:
+            return
+        self._write(found, attempt, began)
+
+    def _create(self, attempt: int, began: float) -> None:
+        now = self._clock.micro_timestamp()
+        body = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": self._name},
+            "spec": _LeaseSpec(self._identity, self._whole_seconds, now, now, 0),
+        }
+        self._transport.send(
+            Request("POST", self._collection, to_json(body)), lambda response: self._written(response, attempt, began)
+        )
+
+    def _write(self, lease: _Lease, attempt: int, began: float) -> None:
+        spec, now = lease.spec, self._clock.micro_timestamp()
+        ours = spec.holder_identity == self._identity
+        changes = (spec.lease_transitions or 0) + (not ours)
+        since = spec.acquire_time if ours else now
+        record = _LeaseSpec(self._identity, self._whole_seconds, since, now, changes)
+        self._put(lease, record, lambda response: self._written(response, attempt, began))
+
+    def _put(self, lease: _Lease, spec: _LeaseSpec, done: Callable[[Response], None]) -> None:
+        """Replace the record, but only that very version of it."""
+        body = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": lease.metadata,
+            "spec": spec,
+        }
+        self._transport.send(Request("PUT", self._path, to_json(body)), done)
+
+    @property
+    def _whole_seconds(self) -> int:
+        return max(1, int(self._holds_for))
+
+    def _written(self, response: Response, attempt: int, began: float) -> None:
+        if self._stopped or attempt != self._attempt:
+            return
+        if not response.ok:
+            self._known = None  # somebody else wrote, or our own write may have come through unheard: read it anew
+            log.info("leader lease-unwritten name=%s why=%s", self._name, refusal(response))
+            return
+        self._known = _decode(response.body)
+        self._seen, self._seen_at = self._known.spec, began
+        if self._limit is not None:
+            self._limit.cancel()
+        # From when we asked: others count from no earlier. An answer that is later than that is of no use.
+        left = began + self._deadline - self._clock.monotonic()
+        self._limit = self._clock.call_later(left, self._give_up)
+        if not self.leading and left > 0:
+            self.leading = True
+            log.info("leader elected lease=%s identity=%s", self._name, self._identity)
+            self._on_leading()
+
+    def _give_up(self) -> None:
+        """The Lease could not be renewed in time: others may soon take themselves for the leader."""
+        if self._stopped or not self.leading:
+            return
+        self.leading = False
+        self._known = None
+        log.error("leader lost lease=%s identity=%s", self._name, self._identity)
+        self._on_lost()

@@ -1,0 +1,85 @@
+"""NodeResourcesFitPlus and ScarceResourceAvoidance, alone in their profiles: the node shows what they prefer."""
+
+import pytest
+
+from fixtures.expect import Expect
+from fixtures.trial import Trial
+from harness.clusters.protocol import Capability
+from scheduler.api.builders import PodBuilder, node, pod, pods
+
+FIT_PLUS, CARDS_FIRST, SCARCE = "fit-plus", "fit-plus-cards-first", "scarce-cards"
+
+pytestmark = [pytest.mark.needs(Capability.NODES)]
+
+
+def one_by_one(cluster: Trial, expect: Expect, asked: list[PodBuilder], profile: str) -> list[str]:
+    """Their nodes; each pod is placed before the next one comes."""
+    found = []
+    for one in asked:
+        cluster.submit(one.scheduler(profile))
+        found.append(expect.bound(one.name).spec.node_name)
+    return found
+
+
+@pytest.mark.feature("SCORE-1")
+@pytest.mark.profile(FIT_PLUS)
+@pytest.mark.case("SC-001", severity="critical")
+def test_cards_are_packed(cluster: Trial, expect: Expect) -> None:
+    """Pods that ask for cards alone gather on one node until it is full."""
+    cluster.add(node("n1").gpus("a10", 4), node("n2").gpus("a10", 4))
+    where = one_by_one(cluster, expect, [one.gpus(1) for one in pods("a", 5)], FIT_PLUS)
+    assert len(set(where[:4])) == 1
+    assert where[4] != where[0]
+
+
+@pytest.mark.feature("SCORE-1")
+@pytest.mark.profile(FIT_PLUS)
+@pytest.mark.case("SC-002", severity="critical")
+def test_processors_are_spread_by_the_same_profile(cluster: Trial, expect: Expect) -> None:
+    """Pods that ask for processors alone go to the emptier node, by turns."""
+    cluster.add(node("n1").gpus("a10", 4).cpu(32), node("n2").gpus("a10", 4).cpu(32))
+    where = one_by_one(cluster, expect, [one.request(cpu=4) for one in pods("a", 4)], FIT_PLUS)
+    assert where.count("n1") == where.count("n2") == 2
+    assert where[0] != where[1]
+
+
+@pytest.mark.feature("SCORE-1")
+@pytest.mark.profile(FIT_PLUS, CARDS_FIRST)
+@pytest.mark.case("SC-003", severity="critical")
+@pytest.mark.parametrize(
+    ("profile", "joins"),
+    [
+        # n1: cards (1+1)/4 → 50, processors (32-25-1)/32 → 18; n2: cards 25, processors 96. Sums of weight · score:
+        pytest.param(FIT_PLUS, False, id="two-to-one-118-against-146"),
+        pytest.param(CARDS_FIRST, True, id="ten-to-one-518-against-346"),
+    ],
+)
+def test_weights_decide_where_resources_disagree(cluster: Trial, expect: Expect, profile: str, joins: bool) -> None:
+    """One node has a card in use and few processors left, the other is empty."""
+    cluster.add(node("n1").gpus("a10", 4).cpu(32), node("n2").gpus("a10", 4).cpu(32))
+    holder = pod("holder").gpus(1).request(cpu=25).select({"kubernetes.io/hostname": "n1"})
+    (where,) = one_by_one(cluster, expect, [holder], profile)
+    assert where == "n1"
+    (where,) = one_by_one(cluster, expect, [pod("p").gpus(1).request(cpu=1)], profile)
+    assert (where == "n1") == joins
+
+
+@pytest.mark.feature("SCORE-2")
+@pytest.mark.profile(SCARCE)
+@pytest.mark.case("SC-004", severity="critical")
+def test_pods_without_cards_stay_off_nodes_with_cards(cluster: Trial, expect: Expect) -> None:
+    """They fill the node without cards first, and only what does not fit there goes to the cards."""
+    cluster.add(node("cards").gpus("a10", 4).cpu(64), node("plain").cpu(16))
+    where = one_by_one(cluster, expect, [one.request(cpu=4) for one in pods("a", 5)], SCARCE)
+    assert where[:3] == ["plain"] * 3
+    assert where[-1] == "cards"
+
+
+@pytest.mark.feature("SCORE-2")
+@pytest.mark.profile(SCARCE)
+@pytest.mark.case("SC-005", severity="normal")
+def test_pods_with_cards_use_them(cluster: Trial, expect: Expect) -> None:
+    """What is scarce is not kept from those who ask for it."""
+    cluster.add(node("cards").gpus("a10", 2).cpu(64), node("plain").cpu(16))
+    where = one_by_one(cluster, expect, [one.gpus(1) for one in pods("a", 2)], SCARCE)
+    assert where == ["cards", "cards"]

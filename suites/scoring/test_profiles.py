@@ -1,0 +1,66 @@
+"""Profiles of one configuration file, and what the scheduler tells the owner of a pod."""
+
+import pytest
+
+from fixtures.expect import Expect
+from fixtures.trial import Trial
+from harness.clusters.protocol import Capability
+from scheduler.api.builders import node, pod
+
+NO_PREEMPTION = "no-preemption"
+
+pytestmark = [pytest.mark.needs(Capability.NODES)]
+
+
+def refusal(cluster: Trial, name: str) -> str:
+    """What the pod's condition says."""
+    return next(one.message for one in cluster.pod(name).status.conditions if one.type == "PodScheduled")
+
+
+@pytest.mark.feature("SHELL-1")
+@pytest.mark.profile(NO_PREEMPTION)
+@pytest.mark.case("SH-001", severity="critical")
+def test_a_plugin_that_the_profile_turned_off(cluster: Trial, expect: Expect) -> None:
+    """Without DefaultPreemption an important pod waits, and nothing is said of preemption; by default others go."""
+    cluster.add(node("n1").gpus("a10", 1))
+    cluster.submit(pod("weak").gpus(1))
+    expect.running("weak")
+    cluster.submit(pod("patient").gpus(1).priority_class("system-cluster-critical").scheduler(NO_PREEMPTION))
+    expect.pending("patient", saying="Insufficient")
+    assert "preemption" not in refusal(cluster, "patient")
+    expect.stable(seconds=20)
+    cluster.delete("patient")
+    cluster.submit(pod("strong").gpus(1).priority_class("system-cluster-critical"))
+    expect.gone("weak")
+    expect.bound("strong", within=90)
+
+
+@pytest.mark.feature("SHELL-1")
+@pytest.mark.case("SH-002", severity="critical")
+def test_a_pod_of_another_scheduler_is_left_alone(cluster: Trial, expect: Expect) -> None:
+    """It gets neither a node nor a word."""
+    cluster.add(node("n1").gpus("a10", 1))
+    cluster.submit(pod("other").gpus(1).scheduler("nobody-we-know"))
+    expect.stable(seconds=20)
+    assert cluster.pod("other").status.conditions == ()
+    assert cluster.events("other") == []
+    cluster.submit(pod("mine").gpus(1))
+    expect.bound("mine")
+
+
+@pytest.mark.feature("SHELL-5")
+@pytest.mark.case("SH-003", severity="critical")
+def test_why_a_pod_is_where_it_is_or_nowhere(cluster: Trial, expect: Expect) -> None:
+    """A refusal counts the nodes by reason, in the condition and in an event; a binding is an event with the node."""
+    cluster.add(node("n1").gpus("a10", 1), node("n2").gpus("a10", 1).taint("closed"))
+    cluster.submit(pod("placed").gpus(1))
+    expect.bound("placed")
+    cluster.submit(pod("refused").gpus(1))
+    expect.pending("refused")
+    said = refusal(cluster, "refused")
+    assert "Insufficient" in said
+    assert "1 node(s) had untolerated taint" in said
+    events = {(one.reason, one.message) for one in cluster.events("refused")}
+    assert ("FailedScheduling", said) in events
+    (bound,) = [one.message for one in cluster.events("placed") if one.reason == "Scheduled"]
+    assert bound == f"Successfully assigned {cluster.name}/placed to n1"
