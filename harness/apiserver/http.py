@@ -25,6 +25,7 @@ from harness.apiserver.http_stream import Watcher
 from harness.apiserver.identity import Identity
 from harness.apiserver.server import ApiServer
 from harness.apiserver.streaming import Streaming
+from harness.apiserver.webhooks.attempts import FIRST, Attempt, Pending
 from scheduler.api.transport import Request, Response
 
 log = logging.getLogger(__name__)
@@ -256,7 +257,14 @@ class Connection(asyncio.Protocol):
         if not self._reading and len(self._waiting) <= PIPELINE // 2:
             self._read(on=True)
 
-    def _carry_out(self, asked: _Arrived) -> None:
+    def _again(self, asked: _Arrived, attempt: Attempt) -> None:
+        """Webhooks have answered; nobody asks any more where the client has gone."""
+        if self._transport is not None:
+            self._busy = False
+            self._carry_out(asked, attempt)
+            self._serve()
+
+    def _carry_out(self, asked: _Arrived, attempt: Attempt = FIRST) -> None:
         method, path, headers, body, close = asked
         identity = self._who(headers.get("authorization", ""))
         if identity is None and not path.startswith(_OPEN_PATHS):
@@ -264,7 +272,13 @@ class Connection(asyncio.Protocol):
             return
         request = Request(method, path, body, headers.get("content-type", ""), headers)
         try:
-            found = self._server.handle(request, identity or Identity("system:anonymous"))
+            found = self._server.handle(request, identity or Identity("system:anonymous"), attempt)
+        except Pending as pending:
+            self._busy = True  # only this client waits for its webhooks
+            self._stop_waiting()
+            learnt = pending.attempt
+            self._server.admission.webhooks.fetch(pending, lambda: self._again(asked, learnt))
+            return
         except Exception as error:  # a fault of ours must not take the other clients down
             log.exception("request broke method=%s path=%s", method, path)
             self._answer(errors.internal(f"{type(error).__name__}: {error}"), close=close)

@@ -6,6 +6,7 @@ shape of answer that the client asked for.
 
 import re
 import secrets
+from collections.abc import Callable
 from urllib.parse import parse_qs, unquote
 
 import orjson
@@ -21,6 +22,7 @@ from harness.apiserver.logs import Source, read_log
 from harness.apiserver.negotiation import PLAIN, negotiate
 from harness.apiserver.objects import PATCHES, Objects
 from harness.apiserver.openapi import OpenApi
+from harness.apiserver.options import write_of
 from harness.apiserver.paging import flag
 from harness.apiserver.rbac import MASTERS, Access, Act
 from harness.apiserver.reads import Reads
@@ -30,6 +32,7 @@ from harness.apiserver.store import Item, Key, Object, Store
 from harness.apiserver.streaming import Streaming
 from harness.apiserver.subresources import bind, evict, rescaled, scale_of
 from harness.apiserver.tokens import Tokens
+from harness.apiserver.webhooks.attempts import FIRST, Attempt, Pending
 from scheduler.api.clock import Clock
 from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, STRATEGIC_MERGE_PATCH, Request, Response
 
@@ -64,8 +67,12 @@ class ApiServer:
 
     # -- the way in ---------------------------------------------------------------------------------------------------
 
-    def handle(self, request: Request, identity: Identity = ADMIN) -> Response | Streaming:
-        """Carry out a request. Refusals are answers, never exceptions."""
+    def handle(self, request: Request, identity: Identity = ADMIN, attempt: Attempt = FIRST) -> Response | Streaming:
+        """Carry out a request. Refusals are answers, never exceptions.
+
+        Raises:
+            Pending: a webhook in another process has to be asked first: `carry_out` knows how.
+        """
         self.requests += 1
         try:
             path, _, query_text = request.path.partition("?")
@@ -77,7 +84,7 @@ class ApiServer:
             accept = request.headers.get("accept", "")
             if "impersonate-user" in request.headers:
                 identity = self._impersonated(request, identity)
-            asked = Asked(request, identity, query, negotiate(accept) if accept else PLAIN)
+            asked = Asked(request, identity, query, negotiate(accept) if accept else PLAIN, attempt=attempt)
             answer = self._route(path, asked)
         except RecursionError:
             refused = errors.bad_request("the request leads too deep into an object")
@@ -85,12 +92,28 @@ class ApiServer:
         except orjson.JSONEncodeError as error:
             refused = errors.bad_request(f"the object cannot be stored: {error}")
             return Response(refused.code, refused.encoded(), _PLAIN_HEADERS)
+        except Pending:
+            raise
         except Refused as refused:
             return Response(refused.code, refused.encoded(), {**_PLAIN_HEADERS, **refused.headers})
         if asked.warnings and isinstance(answer, Response):
             texts = ", ".join(f'299 - "{_quoted(text)}"' for text in asked.warnings)
             return Response(answer.code, answer.body, {**answer.headers, "warning": texts})
         return answer
+
+    def carry_out(self, request: Request, identity: Identity, done: Callable[[Response | Streaming], None]) -> None:
+        """Carry out a request that may have to wait for webhooks; `done` is called at once if it need not."""
+
+        def try_with(earlier: Attempt) -> None:
+            try:
+                found = self.handle(request, identity, earlier)
+            except Pending as pending:
+                learnt = pending.attempt
+                self.admission.webhooks.fetch(pending, lambda: try_with(learnt))
+                return
+            done(found)
+
+        try_with(FIRST)
 
     def _impersonated(self, request: Request, identity: Identity) -> Identity:
         """Whom the client wants to be taken for, if it may be."""
@@ -309,6 +332,9 @@ class ApiServer:
     def _delete_collection(self, target: Target, asked: Asked) -> Response:
         options = asked.delete_options()
         items = self.reads.select(target.resource, target.namespace, asked.query)
+        if self.admission.webhooks.concern("DELETE", target.resource):
+            for item in items:  # all answers first: nothing may be gone when a request is carried out again
+                self.objects.ask_to_delete(target.resource, item, options)
         for item in items:
             self.objects.delete(target.resource, item.key, options)
         return self.reads.listing(target.resource, items, asked.format)
@@ -323,6 +349,7 @@ class ApiServer:
             case "eviction", "POST":
                 given = asked.request.body.strip()
                 body = asked.body(resource, kind="Eviction", api_version="policy/v1") if given else {}
+                self._tell(target, body, asked, ("policy", "v1", "Eviction"))
                 evict(self.objects, resource, target.key, body, dry_run=asked.options().dry_run)
                 return _success(201)
             case "log", "GET":
@@ -354,8 +381,19 @@ class ApiServer:
     def _bind(self, key: Key, body: Object, asked: Asked) -> Response:
         pods = self.registry.find("", "v1", "pods")
         assert pods is not None  # noqa: S101
+        if self.admission.webhooks.active:
+            self._tell(Target(pods, key[0], key[1], "binding"), body, asked, ("", "v1", "Binding"))
         bind(self.objects, pods, key, body, dry_run="dryRun" in asked.query)
         return _success(201)
+
+    def _tell(self, target: Target, body: Object, asked: Asked, kind: tuple[str, str, str]) -> None:
+        """Ask webhooks about a subresource that is created and not stored."""
+        if self.admission.webhooks.concern("CREATE", target.resource, target.subresource):
+            told = {"metadata": {}, **body, "apiVersion": f"{kind[0]}/{kind[1]}".lstrip("/"), "kind": kind[2]}
+            write = write_of(
+                "CREATE", target.resource, target.key, asked.options(), subresource=target.subresource, kind=kind
+            )
+            self.admission.other(write, told, None)
 
     def _log(self, target: Target, asked: Asked) -> Response | Streaming:
         pods = self.objects.collection(target.resource)

@@ -74,11 +74,18 @@ DESCRIBE = [
     step("logs runs -c other", "container other is not valid for pod runs", fails=True),
     step("debug runs --image=busybox:1 -c looker --profile=general"),
     step("get pod runs -o jsonpath={.spec.ephemeralContainers[*].name}", "^looker$"),
-    step("""patch pod runs --subresource=resize -p '{"spec":{"containers":[{"name":"main","resources":{"requests":
-         {"cpu":"1","memory":"1Gi"}}}]}}'""", "^pod/runs patched$"),
+    step(
+        """patch pod runs --subresource=resize -p '{"spec":{"containers":[{"name":"main","resources":{"requests":
+         {"cpu":"1","memory":"1Gi"}}}]}}'""",
+        "^pod/runs patched$",
+    ),
     step("get pod runs -o jsonpath={.spec.containers[0].resources.requests.cpu}", "^1$"),
-    step("""patch pod runs --subresource=resize -p '{"spec":{"containers":[{"name":"main","resources":{"limits":
-         {"cpu":"1","memory":"1Gi"}}}]}}'""", "Pod QOS Class may not change as a result of resizing", fails=True),
+    step(
+        """patch pod runs --subresource=resize -p '{"spec":{"containers":[{"name":"main","resources":{"limits":
+         {"cpu":"1","memory":"1Gi"}}}]}}'""",
+        "Pod QOS Class may not change as a result of resizing",
+        fails=True,
+    ),
     step("port-forward pod/runs 0:80", "simulates its containers", fails=True),
     step("exec runs -- true", "simulates its containers", fails=True),
     step("attach runs", "simulates its containers", fails=True),
