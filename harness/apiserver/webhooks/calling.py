@@ -141,7 +141,6 @@ class _Line:
                 self._parser.feed_data(read)
             except httptools.HttpParserError as error:
                 raise ValueError(f"net/http: HTTP/1.x transport connection broken: {error}") from error
-        self.reusable = bool(self._parser.should_keep_alive())
         code, self._parser = int(self._parser.get_status_code()), None
         return Answer(code, b"".join(self._body))
 
@@ -152,6 +151,7 @@ class _Line:
     def on_message_complete(self) -> None:
         """httptools calls it."""
         self._complete = True
+        self.reusable = bool(self._parser.should_keep_alive())
 
     def close(self) -> None:
         self._writer.close()
