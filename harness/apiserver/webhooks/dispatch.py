@@ -63,7 +63,8 @@ class Webhooks:
         self._validating: tuple[Webhook, ...] = ()
         self.active = False  # whether there is any webhook at all
         self.local: dict[str, Handler] = {}  # URL → who answers in this process, at once
-        self.caller: Caller | None = None  # None: nothing leaves this process
+        self.caller: Caller | None = None  # for those who can wait
+        self.at_once: Callable[[Call], Answer] | None = None  # for a cluster whose time stands still meanwhile
         for key in (MUTATING, VALIDATING):
             store.collection(key).listen(partial(self._changed, key))
 
@@ -227,10 +228,9 @@ class Webhooks:
             try:
                 call = _call(webhook, mark, request)
                 answer = write.attempt.answers.get(mark) if write.attempt is not None else None
-                answer = answer or self._answer_here(webhook, call)
+                answer = answer or self._answer_now(webhook, call)
                 if answer is None:
-                    place = find_address(webhook.client, self._store)
-                    missing[mark] = replace(call, host=place.host, port=place.port)
+                    missing[mark] = self._addressed(webhook, call)
                 else:
                     found.append(read_verdict(answer, _uid(mark), call.url, mutating=mutating))
             except Failed as why:
@@ -239,12 +239,18 @@ class Webhooks:
             raise self._pending(write.attempt, missing)
         return found
 
-    def _answer_here(self, webhook: Webhook, call: Call) -> Answer | None:
-        """The answer of a webhook in this process; None: it has to be fetched."""
+    def _answer_now(self, webhook: Webhook, call: Call) -> Answer | None:
+        """The answer of a webhook that can be had at once; None: it has to be fetched."""
         handler = self.local.get(url_of(webhook.client))
         if handler is not None:
             return Answer(200, orjson.dumps(handler(orjson.loads(call.body))))
+        if self.at_once is not None:
+            return self.at_once(self._addressed(webhook, call))
         return None if self.caller is not None else Answer(0, why="this cluster makes no calls over the network")
+
+    def _addressed(self, webhook: Webhook, call: Call) -> Call:
+        place = find_address(webhook.client, self._store)
+        return replace(call, host=place.host, port=place.port)
 
     def _pending(self, attempt: Attempt | None, missing: dict[tuple[str, bytes], Call]) -> Pending:
         if attempt is None or attempt is FIRST:
