@@ -20,6 +20,7 @@ import httptools
 
 from harness.apiserver import errors
 from harness.apiserver.bodies import BODY_LIMIT
+from harness.apiserver.commands import Executing, write_when_over
 from harness.apiserver.errors import Refused
 from harness.apiserver.http_stream import Watcher
 from harness.apiserver.identity import Identity
@@ -89,6 +90,7 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._planned = False
         self._watch: Watcher | None = None
+        self._command: asyncio.Task[None] | None = None
         self._arriving = self._timed = False  # a request has begun to come in; its time is being taken
         self._due, self._abrupt = math.inf, False  # when the connection is to end, and how
         self._alarm: asyncio.TimerHandle | None = None
@@ -142,6 +144,8 @@ class Connection(asyncio.Protocol):
         if self._watch is not None:
             self._watch.gone()
             self._watch = None
+        if self._command is not None:
+            self._command.cancel()
 
     def pause_writing(self) -> None:
         self._stuck = True
@@ -283,7 +287,9 @@ class Connection(asyncio.Protocol):
             log.exception("request broke method=%s path=%s", method, path)
             self._answer(errors.internal(f"{type(error).__name__}: {error}"), close=close)
             return
-        if isinstance(found, Streaming):
+        if isinstance(found, Executing):
+            self._execute(found)
+        elif isinstance(found, Streaming):
             self._stream(found, close=close)
         elif len(found.body) >= GZIP_FROM and "gzip" in headers.get("accept-encoding", "") and method != "HEAD":
             self._respond_compressed(found, close=close)
@@ -384,6 +390,15 @@ class Connection(asyncio.Protocol):
             self._wait(LINGER, abort=not self._stuck)
         else:
             self.close()
+
+    def _execute(self, found: Executing) -> None:
+        """From here on it is a WebSocket, of which nothing more is read."""
+        transport = self._transport
+        assert transport is not None  # noqa: S101
+        lines = "".join(f"{name}: {value}\r\n" for name, value in found.headers.items())
+        transport.write(f"HTTP/1.1 101 Switching Protocols\r\n{lines}\r\n".encode())
+        self._deaf = self._busy = True
+        self._command = write_when_over(found, transport.write, self.close)
 
     def _stream(self, streaming: Streaming, *, close: bool) -> None:
         transport = self._transport

@@ -4,7 +4,6 @@ Whatever kind it is, an object is created, updated and deleted here; what a kind
 the server) is in admission. Every write is one step: nothing is stored before everything has been checked.
 """
 
-import random
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,10 +14,13 @@ from harness.apiserver import errors
 from harness.apiserver.admission import Admission, tell_unknown
 from harness.apiserver.apply import ApplyConflict, apply
 from harness.apiserver.books import Book, Write, about_managers, with_entries
+from harness.apiserver.escalation import GROUP, check_grant
+from harness.apiserver.lots import Lots
 from harness.apiserver.managed import update_managed
 from harness.apiserver.narrowing import narrowed
 from harness.apiserver.options import DeleteOptions, Options, grace_of, write_of
 from harness.apiserver.patch import PatchError, json_patch, merge_patch, strategic_merge
+from harness.apiserver.rbac import Access
 from harness.apiserver.resources import Resource
 from harness.apiserver.schemas import SchemaNode, schema_for, schema_of_crd
 from harness.apiserver.shapes import conform
@@ -31,9 +33,6 @@ from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATE
 __all__ = ["PATCHES", "DeleteOptions", "Objects", "Options", "check_kind"]
 
 PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
-_SUFFIX = "bcdfghjklmnpqrstvwxz2456789"  # upstream's alphabet: no vowels, no words
-_NAME_LIMIT = 63
-_NAME_TRIES = 8  # as upstream; then the client hears AlreadyExists
 _NOBODY: list[Object] = []  # managedFields of a new object
 _PLAIN_KINDS = frozenset({"Node", "Namespace", "Event", "Lease", "ConfigMap", "Secret", "ServiceAccount", "Endpoints"})
 
@@ -57,9 +56,10 @@ class Objects:
     def __init__(self, store: Store, admission: Admission, clock: Clock, *, seed: int) -> None:
         self.store, self.clock = store, clock
         self._admission = admission
+        self._access = Access(store)
         self._parking = Parking(admission.webhooks)
         self._second, self._now = -1, ""
-        self._random = random.Random(seed)  # noqa: S311 identities, no secrets
+        self._lots = Lots(seed)
 
     def collection(self, resource: Resource) -> Collection:
         return self.store.collection(resource.key)
@@ -73,11 +73,6 @@ class Objects:
         if item is None:
             raise errors.not_found(resource.plural, resource.group, key[1])
         return item
-
-    def new_uid(self) -> str:
-        bits = self._random.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 4 << 76 | 0x2 << 62  # version 4, variant 1
-        digits = f"{bits:032x}"
-        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
     def _timestamp(self) -> str:
         """Now, as text; the same text for all of one second."""
@@ -141,7 +136,7 @@ class Objects:
         body["apiVersion"], body["kind"] = resource.api_version, resource.kind
         collection = self.collection(resource)
         key = (namespace if resource.namespaced else "", name)
-        metadata["uid"] = drawn.uid if drawn is not None else self.new_uid()
+        metadata["uid"] = drawn.uid if drawn is not None else self._lots.uid()
         now = metadata["creationTimestamp"] = drawn.created if drawn is not None else self._timestamp()
         brought = metadata.pop("managedFields", None)
         for mine in ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
@@ -150,6 +145,8 @@ class Objects:
             metadata["generation"] = 1
         if resource.has_status and resource.kind not in {"Pod", "Node", "Namespace"}:
             body.pop("status", None)
+        if resource.group == GROUP:
+            check_grant(self._access, options.by, resource, body, None)
         told = write_of("CREATE", resource, key, options, generated=generated) if asked else None
         try:
             wanted = self._admission.create(
@@ -174,15 +171,10 @@ class Objects:
         return collection.put(key, body, book)
 
     def _generated(self, resource: Resource, namespace: str, stem: str, drawn: Drawn | None) -> str:
-        """A name that nobody has: among thousands of one stem, two alike are no rarity."""
-        name, collection, space = "", self.collection(resource), namespace if resource.namespaced else ""
+        collection, space = self.collection(resource), namespace if resource.namespaced else ""
         if drawn is not None and collection.get((space, drawn.name)) is None:
             return drawn.name
-        for _ in range(_NAME_TRIES):
-            name = stem[: _NAME_LIMIT - 5] + "".join(self._random.choices(_SUFFIX, k=5))
-            if collection.get((space, name)) is None:
-                break
-        return name
+        return self._lots.name(stem, lambda name: collection.get((space, name)) is not None)
 
     def _place(self, resource: Resource, namespace: str, metadata: dict[str, Any]) -> None:
         given = metadata.get("namespace") or ""
@@ -406,6 +398,8 @@ class Objects:
         if body != old.obj:
             webhooks = self._admission.webhooks
             asked = webhooks.active and webhooks.concern("UPDATE", resource, subresource)
+            if resource.group == GROUP:
+                check_grant(self._access, options.by, resource, body, old.obj)
             told = write_of("UPDATE", resource, old.key, options, subresource=subresource) if asked else None
             self._admission.update(
                 resource, body, old.obj, subresource, options.warnings, strictness=options.field_validation, write=told

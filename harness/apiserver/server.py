@@ -14,6 +14,7 @@ import orjson
 from harness.apiserver import errors, faces, usage
 from harness.apiserver.admission import Admission
 from harness.apiserver.asked import Asked, Target
+from harness.apiserver.commands import Runner, begin
 from harness.apiserver.definitions import Definitions
 from harness.apiserver.discovery import Discovery, version
 from harness.apiserver.errors import Refused
@@ -61,6 +62,7 @@ class ApiServer:
         self.reads = Reads(self.store, clock)
         self.usage = usage.Usage(self.store, self.registry, self.reads, clock)
         self.logs: Source = _no_logs
+        self.commands: Runner | None = None  # None: no container here is real
         self.access = Access(self.store)
         self.tokens = Tokens(self.store, clock, secrets.token_bytes(32))
         self.requests = 0
@@ -355,11 +357,10 @@ class ApiServer:
             case "log", "GET":
                 return self._log(target, asked)
             case (("exec" | "attach" | "portforward"), ("GET" | "POST")):
-                self.objects.find(resource, target.key)
-                raise errors.bad_request(
-                    f"pod {target.name}: expected a running process for {target.subresource}, found none:"
-                    " its node simulates its containers"
-                )
+                item = self.objects.find(resource, target.key)
+                found = begin(target.subresource, item, asked.request, self.commands)
+                self._tell(target, {}, asked, ("", "v1", "PodExecOptions"), "CONNECT")
+                return found
             case "token", "POST":
                 body = asked.body(resource, kind="TokenRequest", api_version="authentication.k8s.io/v1")
                 return Response(201, orjson.dumps(self.tokens.request(target.key, body)), _PLAIN_HEADERS)
@@ -386,12 +387,14 @@ class ApiServer:
         bind(self.objects, pods, key, body, dry_run="dryRun" in asked.query)
         return _success(201)
 
-    def _tell(self, target: Target, body: Object, asked: Asked, kind: tuple[str, str, str]) -> None:
-        """Ask webhooks about a subresource that is created and not stored."""
-        if self.admission.webhooks.concern("CREATE", target.resource, target.subresource):
+    def _tell(
+        self, target: Target, body: Object, asked: Asked, kind: tuple[str, str, str], operation: str = "CREATE"
+    ) -> None:
+        """Ask webhooks about a subresource that is created or connected to, and not stored."""
+        if self.admission.webhooks.concern(operation, target.resource, target.subresource):
             told = {"metadata": {}, **body, "apiVersion": f"{kind[0]}/{kind[1]}".lstrip("/"), "kind": kind[2]}
             write = write_of(
-                "CREATE", target.resource, target.key, asked.options(), subresource=target.subresource, kind=kind
+                operation, target.resource, target.key, asked.options(), subresource=target.subresource, kind=kind
             )
             self.admission.other(write, told, None)
 

@@ -99,6 +99,8 @@ async def _serve(
     try:
         with _nodes(serving, entries, transport, clock) as agents:
             server.logs = agents.logs
+            if not isinstance(agents, NodeAgents):
+                server.commands = agents.exec
             said = ready(url)
             if said is not None:
                 await said
