@@ -192,7 +192,7 @@ class Admission:
     def _check(self, resource: Resource, body: Object, old: Object | None, subresource: str) -> None:
         causes: list[Cause] = validate(resource.group, resource.kind, body, old, subresource=subresource)
         if resource.custom is not None:
-            causes += self._custom(resource).problems(body)
+            causes += self._custom(resource).problems(body, old)
         self._refuse(resource, body, causes)
 
     def _refuse(self, resource: Resource, body: Object, causes: list[Cause]) -> None:

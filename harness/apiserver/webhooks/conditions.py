@@ -1,5 +1,6 @@
 """matchConditions: CEL expressions over a request, which must all hold for a webhook to be asked."""
 
+from harness.apiserver.expressions import ExpressionError, foreign, holds
 from harness.apiserver.store import Object
 
 
@@ -8,8 +9,22 @@ class Undecided(Exception):
 
 
 def conditions_hold(conditions: tuple[tuple[str, str], ...], request: Object) -> bool:
-    """
+    """One that does not hold settles it, whatever the others come to.
+
     Raises:
-        Undecided: the expressions cannot be evaluated here.
+        Undecided: none is known not to hold, and one cannot be evaluated.
     """
-    raise Undecided(f"match condition {conditions[0][0]!r}: CEL expressions are not evaluated here")
+    objects = {"request": request, "object": request["object"], "oldObject": request["oldObject"]}
+    undecided = ""
+    for name, expression in conditions:
+        if foreign(expression):
+            undecided = f"match condition {name!r} uses what is not supported here: {expression}"
+            continue
+        try:
+            if not holds(expression, objects):
+                return False
+        except ExpressionError as error:
+            undecided = f"match condition {name!r}: {error}"
+    if undecided:
+        raise Undecided(undecided)
+    return True
