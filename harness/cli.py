@@ -21,6 +21,7 @@ COMMANDS = {  # name → where it is, and what `seatrial --help` says of it
     "explain": ("harness.commands.explain:explain", "Why a pod is where it is, or nowhere, by our scheduler."),
     "scheduler": ("harness.commands.scheduler:scheduler", "Run our scheduler against any API server."),
     "vgpu-monitor": ("harness.commands.vgpu_monitor:vgpu_monitor", "Metrics of shared cards under HAMi's names."),
+    "isolation": ("harness.commands.isolation:isolation", "HAMi-core's limits, measured on a real GPU."),
 }
 
 BENCHMARKS = {

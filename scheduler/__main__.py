@@ -51,6 +51,8 @@ def run(
     scheduler_name: str = KOORD_SCHEDULER,
     seed: int = 0,
     verbosity: Annotated[int, cyclopts.Parameter(name=["--v", "--verbosity"])] = 1,
+    debug_scores: Annotated[int, cyclopts.Parameter(name=["--debug-scores", "-s"])] = 0,
+    debug_filters: Annotated[bool, cyclopts.Parameter(name=["--debug-filters", "-f"], negative="")] = False,
     address: str = "127.0.0.1",
     port: int | None = None,
 ) -> int:
@@ -62,6 +64,8 @@ def run(
         scheduler_name: Which pods are ours, where no file says so. Pods that name the default scheduler are ours too.
         seed: Decides between equal nodes.
         verbosity: 0 warnings, 1 what happens, 2 and more everything.
+        debug_scores: Log so many of the best nodes of each decision, with their scores; costs far more than deciding.
+        debug_filters: Log each node that is rejected, and by whom; likewise.
         address: Where health, metrics and debug flags are served, to whoever asks; 0.0.0.0 for all of the network.
         port: At which port; 0 for none. By default 10251 and 10252, or none where others have these.
     """
@@ -73,6 +77,7 @@ def run(
         configuration = load(config) if config else default_configuration(scheduler_name)
         clock = WallClock()
         core = build_core(configuration, clock, seed=seed)
+        core.handle.debug.top_scores, core.handle.debug.filter_failures = debug_scores, debug_filters
         server = load_server(kubeconfig)
     except (ConfigError, KubeconfigError) as error:
         print(f"scheduler: {error}", file=sys.stderr)  # noqa: T201

@@ -29,6 +29,7 @@ from scheduler.queue.unschedulable import ClassKey
 
 log = logging.getLogger(__name__)
 
+ENOUGH_STIRS = 32  # so many placements that others' places may depend on pass before these are looked at, at most
 SCHEDULER_ERROR = "SchedulerError"
 
 
@@ -304,7 +305,9 @@ class Core:
     def _wake_if_opened(self) -> None:
         if self._opened or self._devices.unsettled:
             self._wake()
-        elif self._stirs != self.cache.stirs:
+        elif self._stirs != self.cache.stirs and (
+            not self.queue.ready or self.cache.stirs - self._stirs >= ENOUGH_STIRS
+        ):
             self._stirs = self.cache.stirs
             self._wake_classes(self.queue.waiting.wide_classes())
 

@@ -58,7 +58,7 @@ def _json(body: bytes) -> Any:
 def _protobuf(body: bytes) -> Any:
     try:
         found = protobuf.decode(body)
-    except (protobuf_wire.Malformed, UnicodeDecodeError, RecursionError, struct.error) as error:
+    except (protobuf_wire.Malformed, UnicodeDecodeError, RecursionError) as error:
         raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
     _check_depth(found, 0)
     return found

@@ -1,6 +1,5 @@
 """What the serving process puts beside its API when the cluster's one node is this machine."""
 
-import contextlib
 import logging
 import os
 import platform
@@ -90,13 +89,16 @@ def _runtime(wanted: LocalNode, clock: Clock, root: Path, hardware: "LocalHardwa
 def _pods_folder() -> Path:
     """A folder for pods, named after this process, after those of processes that are gone have been cleared away."""
     from harness.nodes.runtimes import cgroups
+    from harness.nodes.runtimes.kept import STATUS, end_leftovers, read_status
 
     parent = state_folder().parent / "pods"
     parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     for folder in parent.iterdir():
         pid, _, start = folder.name.partition("-")
         if pid.isdigit() and start.isdigit() and started_at(int(pid)) != int(start):
+            # By pod, container and run; deeper down are the containers' own files.
+            for status in (*folder.glob(f"*/*/*/{STATUS}"), *folder.glob(f"*/*/*/exec-*/{STATUS}")):
+                end_leftovers(read_status(status))
+            cgroups.find(cgroups.name_for(folder)).clear()
             shutil.rmtree(folder, ignore_errors=True)
-            with contextlib.suppress(OSError):
-                cgroups.find(cgroups.name_for(folder)).clear()
     return parent / f"{os.getpid()}-{started_at(os.getpid())}"

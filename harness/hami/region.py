@@ -102,7 +102,7 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What the container is allowed of one card: bytes and percent, 0 for no limit."""
+    """What the container is allowed of one card: bytes, 0 for no limit; percent, 0 or 100 for no limit."""
 
     uuid: str
     memory_limit: int
@@ -159,7 +159,9 @@ def read_region(path: Path) -> Region:
         slots, switch, recent, priority, last = tail
         if not 0 <= slots <= SLOTS:
             raise RegionError(f"region {path}: expected 0 to {SLOTS} processes, found {slots}")
-        tenants = [_tenant(path, file, layout, number, count) for number in range(slots)]
+        found = (_tenant(path, file, layout, number, count) for number in range(slots))
+        # From v2.8.1 on a process that ends leaves its slot with its last amounts, and takes out its pid alone.
+        tenants = [one for one in found if one.pid]
     return Region(
         layout=layout,
         cards=_cards(head, layout, count),

@@ -18,7 +18,7 @@ from scheduler.plugins.noderesources.balanced import (
 from scheduler.plugins.noderesources.fit import NodeResourcesFit, NodeResourcesFitArgs
 from scheduler.plugins.noderesources.fitplus import NodeResourcesFitPlus, NodeResourcesFitPlusArgs
 from scheduler.plugins.noderesources.scarce import ScarceResourceAvoidance, ScarceResourceAvoidanceArgs
-from scheduler.plugins.placement import NodeAffinity, NodeName, NodeUnschedulable, TaintToleration
+from scheduler.plugins.placement import NodeAffinity, NodeAffinityArgs, NodeName, NodeUnschedulable, TaintToleration
 from scheduler.plugins.podtopologyspread.plugin import PodTopologySpread, PodTopologySpreadArgs
 from scheduler.plugins.queueing import PrioritySort, SchedulingGates
 from scheduler.plugins.volumes.attaching import NodeVolumeLimits, VolumeRestrictions, VolumeZone
@@ -57,6 +57,7 @@ ARGS = {
     "DefaultPreemption": DefaultPreemptionArgs,
     "DeviceShare": DeviceShareArgs,
     "InterPodAffinity": InterPodAffinityArgs,
+    "NodeAffinity": NodeAffinityArgs,
     "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocationArgs,
     "NodeResourcesFit": NodeResourcesFitArgs,
     "NodeResourcesFitPlus": NodeResourcesFitPlusArgs,

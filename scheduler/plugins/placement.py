@@ -10,11 +10,14 @@ from functools import partial
 
 import numpy as np
 
+from scheduler.api import core
 from scheduler.api.core import (
     NO_SCHEDULE,
     PREFER_NO_SCHEDULE,
     UNSCHEDULABLE_TAINT,
+    Affinity,
     Pod,
+    PodSpec,
     Taint,
     Toleration,
 )
@@ -22,7 +25,7 @@ from scheduler.cache.columns import Batch, Bools, Ints
 from scheduler.cache.facts import NodeFact
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo
-from scheduler.framework.points import ByMaximum, FilterColumns, PreFilter, Scope, ScoreColumns
+from scheduler.framework.points import Args, ByMaximum, FilterColumns, PreFilter, Scope, ScoreColumns
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.selection import LabelFacts, Selection, admits, tolerated
@@ -31,6 +34,7 @@ UNSCHEDULABLE = Status.unresolvable("node(s) were unschedulable")
 WRONG_NAME = Status.unresolvable("node(s) didn't match the requested node name")
 UNTOLERATED = Status.unresolvable("node(s) had untolerated taint(s)")
 NO_MATCH = Status.unresolvable("node(s) didn't match Pod's node affinity/selector")
+NOT_ENFORCED = Status.unresolvable("node(s) didn't match scheduler-enforced node affinity")
 CONFLICT = Status.unresolvable("pod affinity terms conflict")
 
 Rejections = tuple[Ints, Callable[[int], Status]]
@@ -126,17 +130,25 @@ def _disliked(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) ->
 SELECTION: StateKey[Selection] = StateKey("NodeAffinity/selection")
 
 
+class NodeAffinityArgs(Args, frozen=True):
+    """`added_affinity`: what all pods of the profile ask of nodes, besides what they say themselves."""
+
+    added_affinity: core.NodeAffinity | None = None
+
+
 class NodeAffinity(PreFilter, FilterColumns, ScoreColumns):
     name = "NodeAffinity"
     scope = Scope.NODE
     normalizer = ByMaximum()
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, handle: Handle, args: NodeAffinityArgs | None = None) -> None:
         self._facts = handle.shared(LabelFacts)
+        added = args.added_affinity if args is not None else None
+        self._added = Selection(Pod(spec=PodSpec(affinity=Affinity(added)))) if added is not None else None
 
     def pre_filter(self, state: CycleState, pod: Pod) -> Status:
         selection = state[SELECTION] = Selection(pod)
-        if not selection.asks:
+        if not selection.asks and not (self._added is not None and self._added.asks):
             return Status.skip()
         names = selection.only_names()
         if names is None:
@@ -144,30 +156,46 @@ class NodeAffinity(PreFilter, FilterColumns, ScoreColumns):
         return Status.only(names) if names else CONFLICT
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        return SUCCESS if state[SELECTION].admits(node.name, node.known.metadata.labels) else NO_MATCH
+        name, labels = node.name, node.known.metadata.labels
+        if self._added is not None and not self._added.admits(name, labels):
+            return NOT_ENFORCED
+        return SUCCESS if state[SELECTION].admits(name, labels) else NO_MATCH
 
     def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
-        lines = []
-        for state in stacked:  # each class may look at other labels
-            line = self._facts.of(state[SELECTION]).judge(batch, [state[SELECTION].admits_value])
-            lines.append(np.ones((1, batch.size), np.bool_) if line is None else line)
-        return np.concatenate(lines)
+        lines = np.concatenate([self._admitted(state[SELECTION], batch) for state in stacked])
+        if self._added is not None:
+            lines &= self._admitted(self._added, batch)
+        return lines
 
     def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> Rejections:
-        return _all_alike(self.passing(stacked, batch), batch, NO_MATCH)
+        """1: the pod's own selection; 2: the profile's."""
+        codes = (~self._admitted(stacked[0][SELECTION], batch)[0]).astype(np.int64)
+        if self._added is not None:
+            codes[~self._admitted(self._added, batch)[0]] = 2
+        return codes, lambda code: NOT_ENFORCED if code == 2 else NO_MATCH
+
+    def _admitted(self, selection: Selection, batch: Batch) -> Bools:
+        """Each row, [1, row]; every selection may look at other labels."""
+        line = self._facts.of(selection).judge(batch, [selection.admits_value])
+        return np.ones((1, batch.size), np.bool_) if line is None else line
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
         selection = state.get(SELECTION)
         if selection is None:
             selection = state[SELECTION] = Selection(pod)
-        return bool(selection.preferred)
+        return bool(selection.preferred or (self._added is not None and self._added.preferred))
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        return state[SELECTION].liking(node.name, node.known.metadata.labels)
+        name, labels = node.name, node.known.metadata.labels
+        liked = self._added.liking(name, labels) if self._added is not None else 0
+        return liked + state[SELECTION].liking(name, labels)
 
     def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
-        lines = []
-        for state in stacked:
-            line = self._facts.of(state[SELECTION]).measure(batch, [state[SELECTION].liking_of_value])
-            lines.append(np.zeros((1, batch.size), np.int64) if line is None else line)
-        return np.concatenate(lines)
+        lines = np.concatenate([self._liked(state[SELECTION], batch) for state in stacked])
+        if self._added is not None:
+            lines += self._liked(self._added, batch)
+        return lines
+
+    def _liked(self, selection: Selection, batch: Batch) -> Ints:
+        line = self._facts.of(selection).measure(batch, [selection.liking_of_value])
+        return np.zeros((1, batch.size), np.int64) if line is None else line

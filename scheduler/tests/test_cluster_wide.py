@@ -156,7 +156,7 @@ def events(draw: st.DrawFn) -> tuple[str, Any]:
 
 @pytest.mark.parametrize("name", PROFILES)
 @settings(
-    max_examples=150,
+    max_examples=100,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),

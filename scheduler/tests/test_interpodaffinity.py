@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from scheduler.api.builders import PodBuilder, pod
+from scheduler.cycle import ENOUGH_STIRS
+from scheduler.framework.events import Bind
 from scheduler.framework.state import CycleState
 from scheduler.tests.rig import Rig, profile
 
@@ -213,6 +215,16 @@ def test_a_pod_waits_for_the_one_it_wants_to_be_near() -> None:
     assert rig.where("p")[0] == rig.where("db")[0]
 
 
+def test_a_pod_that_waits_gets_its_turn_before_a_long_queue_is_done() -> None:
+    rig = cluster({"a1": "a", "b1": "b"}, {})
+    assert NOT_NEAR in outcome(rig, wishing("p", "web", near=(term("db"),)).priority(10))
+    rig.clock.advance(30)
+    rig.submit(*(pod(f"db{number}").label("app", "db").request(cpu="100m") for number in range(100)))
+    order = [decision.info.pod.metadata.name for decision in rig.run() if isinstance(decision, Bind)]
+    assert order.index("p") <= ENOUGH_STIRS + 1
+    assert len(order) == 101
+
+
 def test_one_pod_nobody_wants_does_not_hold_up_others_of_its_shape() -> None:
     """Two pods of one class; a placed pod speaks against one of them. Both wait for the same room."""
     rig = cluster({"a1": "a"}, {})
@@ -227,6 +239,19 @@ def test_one_pod_nobody_wants_does_not_hold_up_others_of_its_shape() -> None:
     rig.run()
     assert rig.where("q") == "a1"
     assert not rig.where("p")
+
+
+def test_one_pod_shunned_while_it_waited_does_not_hold_up_others_of_its_shape() -> None:
+    """Both wait as alike; the one that is tried in the name of both turns out to be unwelcome."""
+    rig = cluster({"a1": "a"}, {})
+    rig.running(pod("large").request(cpu="63"), "a1")
+    rig.submit(pod("p").request(cpu="8").label("app", "web"), pod("q").request(cpu="8").label("app", "batch"))
+    rig.run()
+    rig.running(wishing("proud", "db", far=(term("web"),)), "a1")
+    rig.clock.advance(30)
+    rig.delete("large")
+    rig.run()
+    assert (rig.where("p"), rig.where("q")) == ("", "a1")
 
 
 def test_preemption_takes_the_pod_whose_word_counts() -> None:

@@ -160,7 +160,7 @@ BOTH = profile(
 
 
 @settings(
-    max_examples=100,
+    max_examples=60,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),

@@ -218,7 +218,7 @@ def test_churn_never_splits_a_joint_request(cluster: Trial, seed: int) -> None:
             asking = joint(f"p{step}", draw.choice([1, 1, 2, 4]), 1 if virtual else 100, same=same, virtual=virtual)
             cluster.submit(asking.label("same", str(same)))
             alive.append(asking.name)
-        cluster.cluster.wait(lambda: False, within=0.2)
+        cluster.cluster.wait(lambda: False, within=0.1)
         bound = [one for one in cluster.pods() if one.spec.node_name and not one.terminated]
         judged += sum(check_joint(cluster, one) for one in bound)
         check_nothing_twice(bound)

@@ -160,7 +160,7 @@ def test_churn_never_gives_out_more_than_a_card(cluster: Trial, seed: int) -> No
             sliced = slice_of(name, draw.choice([10, 30, 60]), draw.choice([4, 12, 30]) << 30)
             cluster.submit((whole(name, 1) if draw.random() < 0.2 else sliced).scheduler(PLUGINS))
             alive.append(name)
-        cluster.cluster.wait(lambda: False, within=0.4)
+        cluster.cluster.wait(lambda: False, within=0.2)
         cores: dict[int, int] = {}
         memory: dict[int, int] = {}
         for one in cluster.pods():

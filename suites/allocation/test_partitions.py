@@ -212,7 +212,7 @@ def test_churn_never_leaves_the_table(cluster: Trial, expect: Expect, seed: int)
         else:
             cluster.submit(pod(f"p{step}").gpus(draw.choice([1, 1, 2, 2, 3, 4])))
             alive.append(f"p{step}")
-        cluster.cluster.wait(lambda: False, within=0.2)
+        cluster.cluster.wait(lambda: False, within=0.1)
         bound = [one for one in cluster.pods() if one.spec.node_name and not one.terminated]
         held = [minor for one in bound for minor in minors(one)]
         assert len(set(held)) == len(held), f"a card has two owners: {sorted(held)}"

@@ -178,7 +178,7 @@ def test_churn_never_breaks_a_required_scope(cluster: Trial, seed: int) -> None:
             scope = draw.choice(["", *asked])
             cluster.submit(scoped(asking, scope).label("scope", scope) if scope else asking)
             alive.append(asking.name)
-        cluster.cluster.wait(lambda: False, within=0.2)
+        cluster.cluster.wait(lambda: False, within=0.1)
         bound = [one for one in cluster.pods() if one.spec.node_name and not one.terminated]
         held = [(one.spec.node_name, minor) for one in bound for minor in minors(one)]
         assert len(set(held)) == len(held), f"a card has two owners: {sorted(held)}"

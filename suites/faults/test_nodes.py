@@ -65,6 +65,7 @@ def test_a_node_that_is_not_ready(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("HIL-4")
 @pytest.mark.case("FT-021", severity="blocker")
+@pytest.mark.long(seconds=60)
 def test_a_node_that_freezes(cluster: Trial, expect: Expect) -> None:
     """Its lease runs out and it is unreachable; pods to be driven out cannot end until it wakes up, and then do."""
     cluster.add(node("n1").gpus("a10", 2), node("n2").gpus("a10", 1))

@@ -164,7 +164,7 @@ def test_churn_never_gives_one_card_to_two(cluster: Trial, seed: int) -> None:
                 else one.gpu_memory("4Gi", core=20).isolated()
             )
             alive.append(name)
-        cluster.cluster.wait(lambda: False, within=0.2)
+        cluster.cluster.wait(lambda: False, within=0.1)
         check_no_overlap(cluster)
     assert sum(bool(one.spec.node_name) for one in cluster.pods()) >= 4, "the churn bound too little to prove anything"
 

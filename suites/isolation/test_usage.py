@@ -65,6 +65,7 @@ def busy(name: str, core: int, memory: str) -> PodBuilder:
 
 @pytest.mark.feature("DEV-14")
 @pytest.mark.case("IS-020", severity="critical")
+@pytest.mark.long(seconds=60)
 def test_use_is_reported_by_node_and_pod(cluster: Trial, expect: Expect) -> None:
     """Two tenants of one card and one of another: each pod's own use, and their sum on each card."""
     cluster.add(node("n1").gpus("a10", 2).isolation())
@@ -96,6 +97,7 @@ def test_use_is_reported_by_node_and_pod(cluster: Trial, expect: Expect) -> None
 
 @pytest.mark.feature("DEV-14")
 @pytest.mark.case("IS-021", severity="normal")
+@pytest.mark.long(seconds=60)
 def test_use_ends_with_the_pod(cluster: Trial, expect: Expect) -> None:
     """A pod that is gone is in no later report, and its card is idle."""
     cluster.add(node("n1").gpus("a10", 1))
@@ -113,6 +115,7 @@ def test_use_ends_with_the_pod(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("DEV-14", "HIL-4")
 @pytest.mark.case("IS-022", severity="normal")
+@pytest.mark.long(seconds=60)
 def test_a_lost_card_says_nothing(cluster: Trial) -> None:
     """Use of a card that is off the bus is not reported as zero: it is not reported."""
     cluster.add(node("n1").gpus("a10", 2))

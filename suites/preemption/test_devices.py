@@ -162,5 +162,5 @@ def test_nobody_goes_where_no_eviction_helps(classes: Trial, expect: Expect) -> 
     classes.submit(high(pod("high").gpus(5).hint("gpu", requiredTopologyScope="NUMANode")))
 
     expect.pending("high")
-    expect.stable(seconds=5)
+    expect.stable(seconds=2)
     assert len(left(classes)) == 8

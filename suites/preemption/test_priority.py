@@ -81,7 +81,7 @@ def test_equal_priority_is_left_alone(classes: Trial, expect: Expect) -> None:
     classes.submit(low("second"))
 
     expect.pending("second")
-    expect.stable(seconds=4)
+    expect.stable(seconds=2)
     assert not classes.pod("first").deleting
 
 
@@ -95,7 +95,7 @@ def test_never_means_never(classes: Trial, expect: Expect) -> None:
     classes.submit(pod("patient").gpus(1).priority_class("trial-patient"))
 
     expect.pending("patient")
-    expect.stable(seconds=4)
+    expect.stable(seconds=2)
     classes.delete("low")
     expect.running("patient")
 

@@ -147,3 +147,10 @@ def test_the_document_of_version_two_holds_what_it_refers_to(server: ApiServer) 
     assert problems(found["definitions"], "#/definitions/") == []
     quantity = found["definitions"]["io.k8s.apimachinery.pkg.api.resource.Quantity"]
     assert quantity["type"] == "string"
+
+
+def test_a_malformed_body_in_protocol_buffers_is_the_clients_fault(server: ApiServer) -> None:
+    for body in (b"k8s\x00\x0a\xff", b"nonsense", b"k8s\x00\x0a\x02\x0a\x7f"):
+        answer = server.handle(Request("POST", "/api/v1/namespaces", body, "application/vnd.kubernetes.protobuf", {}))
+        assert isinstance(answer, Response)
+        assert (answer.code, orjson.loads(answer.body)["reason"]) == (400, "BadRequest")

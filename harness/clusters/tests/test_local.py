@@ -197,6 +197,30 @@ def test_nothing_outlives_the_cluster(tmp_path: Path, own_state: Path, number: s
     assert bool(left) == (number == signal.SIGKILL)  # the next one to start clears it away, see below
 
 
+def test_the_next_one_ends_what_a_dead_cluster_and_its_dead_keepers_left(tmp_path: Path) -> None:
+    mark = f"left-{uuid.uuid4().hex}"
+    process, _ = start_process(
+        tmp_path / "kubeconfig", fleet="", seed=0, port=0, log=tmp_path / "log", local=LocalNode(fake="a10")
+    )
+    cluster = LocalCluster("local", tmp_path / "kubeconfig", frozenset())
+    cluster.wait_for_node()
+    submit(cluster, script(mark, "sleep 61 & sleep 62 & wait").node_name(cluster.node))
+    assert cluster.wait(lambda: len(with_mark(mark)) >= 3, within=WITHIN)
+    cluster.close()
+    keepers = [int(read(f"/proc/{pid}/stat").rpartition(")")[2].split()[1]) for pid in with_mark(mark)]
+    process.send_signal(signal.SIGSTOP)  # so that it does not clear up after the keeper
+    for pid in set(keepers):
+        if b"keeper.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(pid, signal.SIGKILL)
+    process.kill()
+    process.wait(WITHIN)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert len(with_mark(mark)) == 2  # what the program had started; the program itself went with its keeper
+    with LocalBackend(fake="a10").start():
+        assert _soon(lambda: not with_mark(mark))
+
+
 def test_folders_of_the_dead_are_cleared_away(own_state: Path, tmp_path: Path) -> None:
     dead = own_state / "seatrial" / "pods" / "4194303-1"
     (dead / "uid" / "main").mkdir(parents=True)

@@ -92,8 +92,9 @@ class Cuda:
             code = self._call(name, ctypes.byref(place), wanted)
         return code, place.value or 0
 
-    def free(self, place: int, kind: str = "device") -> None:
-        self._check("cuMemFreeHost" if kind == "host" else "cuMemFree_v2", ctypes.c_void_p(place))
+    def free(self, place: int, kind: str = "device") -> int:
+        """The call's answer. HAMi-core answers -1 for pinned memory, of which it keeps no books."""
+        return self._call("cuMemFreeHost" if kind == "host" else "cuMemFree_v2", ctypes.c_void_p(place))
 
     def launch(self, rounds: int, blocks: int, threads: int) -> None:
         """Start the kernel once; it does `rounds` multiplications in each thread. Does not wait."""

@@ -3,7 +3,7 @@
     {"do": "totals"}                                          → free, total, device_total (bytes), multiprocessors
     {"do": "fill", "block": bytes}                            → blocks, code of the refusal, free before and after
     {"do": "allocate", "bytes": n, "kind": "managed"}         → code; what was given is kept until release
-    {"do": "release"}                                         → free
+    {"do": "release"}                                         → free, codes of what could not be given back
     {"do": "calibrate", "seconds": 0.001}                     → rounds a launch needs to last so long
     {"do": "run", "seconds": s, "tick": t, "rounds": r}       → ticks: [seconds, kernels finished] each t seconds
     {"do": "launches", "count": n}                            → seconds for n launches of next to no work
@@ -62,9 +62,14 @@ class Tenant:
         return {"code": code}
 
     def release(self) -> Answer:
+        """Give everything back; `codes` are the answers other than 0, by kind of memory."""
+        codes: dict[str, int] = {}
         while self._held:
-            self._cuda.free(*self._held.pop())
-        return {"free": self._cuda.memory()[0]}
+            place, kind = self._held.pop()
+            code = self._cuda.free(place, kind)
+            if code != SUCCESS:
+                codes[kind] = code
+        return {"free": self._cuda.memory()[0], "codes": codes}
 
     def calibrate(self, seconds: float) -> Answer:
         """Double the work until ten launches take ten times so long, then scale."""

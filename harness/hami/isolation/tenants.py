@@ -111,6 +111,11 @@ class Running:
         """The answer to a `run`."""
         return [Tick(at, done) for at, done in self._answer(within)["ticks"]]
 
+    def waiting(self, seconds: float) -> bool:
+        """Wait at most so long for an answer; whether there is none yet."""
+        assert self._process.stdout is not None  # noqa: S101
+        return not self._rest and not select.select([self._process.stdout], [], [], seconds)[0]
+
     def kill(self) -> None:
         """As a node does when a container will not end."""
         if self._process.poll() is None:

@@ -126,6 +126,15 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         read_region(tmp_path / "none.cache")
 
 
+def test_what_a_process_leaves_behind_is_nobody_s(tmp_path: Path) -> None:
+    """v2.9.0 takes out the pid of a process that has ended and leaves its amounts in the slot."""
+    left = ProcessBooks(pid=0, used=({"data": 64 << 20},), cores=(50,), status=0)
+    here = ProcessBooks(pid=12, used=({"data": 5},), cores=(1,))
+    write_region(tmp_path / "a.cache", new_region("v2.9.0", CARDS, [left, here]))
+    found = read_region(tmp_path / "a.cache")
+    assert ([one.pid for one in found.tenants], found.used(0), found.cores(0)) == ([12], 5, 1)
+
+
 @pytest.mark.parametrize("release", ["v2.8.1", "v2.9.0"])
 def test_a_slot_in_the_middle_of_a_write_is_torn(tmp_path: Path, release: str) -> None:
     write_region(tmp_path / "a.cache", new_region(release, CARDS, [ProcessBooks(pid=1, sequence=5)]))

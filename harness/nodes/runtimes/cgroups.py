@@ -7,6 +7,8 @@ import contextlib
 import hashlib
 import logging
 import os
+import signal
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -16,6 +18,7 @@ log = logging.getLogger(__name__)
 
 PERIOD = 100_000  # microseconds over which CPU time is counted, as kubelet has it
 _LEAST_QUOTA = 1_000
+_TRIES, _PAUSE = 50, 0.01  # looks at groups that are to go, and seconds between them
 _CONTROLLERS = ("cpu", "memory")
 
 
@@ -41,6 +44,8 @@ class Cgroups:
                 folder.mkdir(exist_ok=True)
                 made.append(folder)
             for file, value in self._settings(controller, limits):
+                if "swap" in file and not (folder / file).exists():
+                    continue  # a kernel or machine without swap
                 try:
                     (folder / file).write_text(value, encoding="ascii")
                 except OSError as error:
@@ -48,10 +53,17 @@ class Cgroups:
         return tuple(made)
 
     def clear(self) -> None:
-        """Take away the parents that were made for us, and what is in them."""
+        """Take away the parents that were made for us, and the groups in them; processes still there are killed."""
         for parent in set(self.parents.values()):
             with contextlib.suppress(OSError):
-                remove([*(one for one in parent.iterdir() if one.is_dir()), parent])
+                groups = [one for one in parent.iterdir() if one.is_dir()]
+                for pid in {pid for group in groups for pid in _members(group)}:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                for _ in range(_TRIES):
+                    if remove([*groups, parent]):
+                        break
+                    time.sleep(_PAUSE)  # a killed process stays in its group until the kernel has taken it apart
 
     def _settings(self, controller: str, limits: Limits) -> Iterator[tuple[str, str]]:
         if controller == "cpu" and limits.cpu is not None:
@@ -64,9 +76,17 @@ class Cgroups:
         if controller == "memory" and limits.memory is not None:
             if self.version == 2:
                 yield "memory.max", str(limits.memory)
+                yield "memory.swap.max", "0"
                 yield "memory.oom.group", "1"  # one process too many ends the container, not a part of it
             else:
                 yield "memory.limit_in_bytes", str(limits.memory)
+
+
+def _members(group: Path) -> list[int]:
+    try:
+        return [int(line) for line in (group / "cgroup.procs").read_text(encoding="ascii").split()]
+    except OSError:
+        return []
 
 
 def remove(folders: list[Path] | tuple[Path, ...]) -> bool:

@@ -114,7 +114,7 @@ class Keeper:
             os.dup2(out, 1)
             os.dup2(out, 2)
             os.chdir(self.plan["folder"])
-            for number in (signal.SIGPIPE, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
+            for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_DFL)
             os.umask(0o022)
             os.execvpe(self.plan["argv"][0], self.plan["argv"], self.plan["env"])  # noqa: S606 that is the task
@@ -178,7 +178,7 @@ class Keeper:
                 self.status.setdefault("code", code if code >= 0 else 128 - code)
 
     def _kill(self) -> None:
-        for path in self.plan["cgroups"]:
+        for path in self.plan["cgroups"] if self.plan["owner"] else ():
             try:
                 with open(f"{path}/cgroup.kill", "w", encoding="ascii") as file:
                     file.write("1")

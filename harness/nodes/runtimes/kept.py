@@ -20,6 +20,7 @@ from harness.processes import started_at
 from scheduler.api.clock import Clock
 
 KEEPER = Path(__file__).with_name("keeper.py")
+STATUS = "status.json"
 _SOON = 0.01  # seconds until a keeper that closed its end is looked at again
 _CLOSE_WITHIN = 5.0
 
@@ -32,6 +33,7 @@ class Plan(msgspec.Struct, frozen=True):
     folder: str  # working directory
     log: str
     cgroups: list[str] = []
+    owner: bool = True  # the groups hold this run and nothing else
     linger: float = 0.0  # seconds that the run outlives its agent, so that another can take it up
 
 
@@ -80,17 +82,18 @@ class Kept:
         self._events = os.open(folder / "events", os.O_RDONLY | os.O_NONBLOCK)
         self._control = os.open(folder / "control", os.O_WRONLY | os.O_NONBLOCK)
         telling = os.open(folder / "events", os.O_WRONLY | os.O_NONBLOCK)
+        words = os.open(folder / "keeper.log", os.O_WRONLY | os.O_CREAT, 0o600)
         try:
             self._process = subprocess.Popen(  # noqa: S603 our own interpreter and script
                 [sys.executable, "-I", "-S", str(KEEPER), str(folder)],
-                stdin=listening, stdout=telling, stderr=subprocess.DEVNULL,
+                stdin=listening, stdout=telling, stderr=words,
             )  # fmt: skip
         except BaseException:
             self._let_go()
             raise
         finally:
-            os.close(listening)
-            os.close(telling)
+            for descriptor in (listening, telling, words):
+                os.close(descriptor)
         self._loop.add_reader(self._events, self._readable)
         return self
 
@@ -116,10 +119,16 @@ class Kept:
     @property
     def status(self) -> Status:
         """What the keeper said last; nothing yet right after the launch."""
+        found = read_status(self.folder / STATUS)
+        if self.gone and found.finished is None and not found.error:
+            return msgspec.structs.replace(found, error=f"its keeper is gone {self._last_words()}".rstrip())
+        return found
+
+    def _last_words(self) -> str:
         try:
-            return msgspec.json.decode((self.folder / "status.json").read_bytes(), type=Status)
-        except (OSError, msgspec.DecodeError):
-            return Status()
+            return (self.folder / "keeper.log").read_text(encoding="utf-8", errors="replace")[-500:]
+        except OSError:
+            return ""
 
     def stop(self, grace: float) -> None:
         """Ask the program to end, and kill all of it after `grace` seconds; at once if that is 0."""
@@ -173,6 +182,14 @@ class Kept:
             if descriptor >= 0:
                 os.close(descriptor)
         self._control = self._events = -1
+
+
+def read_status(path: Path) -> Status:
+    """What a keeper wrote; nothing yet if there is no such file."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Status)
+    except (OSError, msgspec.DecodeError):
+        return Status()
 
 
 def end_leftovers(status: Status) -> None:

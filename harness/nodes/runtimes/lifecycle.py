@@ -20,6 +20,7 @@ from scheduler.api.clock import Clock, Timer
 
 log = logging.getLogger(__name__)
 
+CANNOT_START = 128  # the exit code of what did not begin
 NO_IMAGE, NOT_CREATED = "ErrImagePull", "CreateContainerError"
 
 
@@ -243,7 +244,7 @@ class LifecycleRuntime(Runtime):
         code = KILLED if status.code is None else status.code
         reason = (
             "OOMKilled" if status.oom and code else
-            "StartError" if status.error else
+            "StartError" if status.error and code == CANNOT_START else
             "Completed" if code == 0 else "Error"
         )  # fmt: skip
         before = one.state.restarts

@@ -111,7 +111,7 @@ class ProcessRuntime(LifecycleRuntime):
         folder = run / f"exec-{len(one.side)}"
         plan = Plan(
             list(command), self._environment(pod, one.plan), self._working_folder(one.plan, run), str(folder / "log"),
-            [str(group) for group in one.groups],
+            [str(group) for group in one.groups], owner=False,
         )  # fmt: skip
         over = asyncio.Event()
         kept = Kept.launch(folder, plan, self._clock, lambda: over.set() if kept.gone else None)
@@ -149,7 +149,7 @@ class ProcessRuntime(LifecycleRuntime):
         try:
             one.groups = self._groups.make(f"{pod.work.uid}-{one.plan.name}-{count}", limits)
             groups = [str(group) for group in one.groups]
-            plan = Plan([*command, *args], env, working, str(folder / "log"), groups, self._linger)
+            plan = Plan([*command, *args], env, working, str(folder / "log"), groups, linger=self._linger)
             return Kept.launch(folder, plan, self._clock, changed)
         except OSError as error:
             raise Blocked(NOT_CREATED, f"{error.filename}: {error.strerror}") from error

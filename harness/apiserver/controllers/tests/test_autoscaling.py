@@ -70,14 +70,14 @@ def autoscaler(**spec: Any) -> dict[str, Any]:
 
 def use(bench: Bench, cpu: str) -> None:
     """Report that each pod uses that much."""
-    path = bench.path("nodemetrics", "n0")
+    path = bench.path("nodemetrics", "measured")  # of no node here: node agents keep the others
     if bench.call("GET", path).code == 404:
-        bench.create("nodemetrics", {"metadata": {"name": "n0"}, "spec": {}})
+        bench.create("nodemetrics", {"metadata": {"name": "measured"}, "spec": {}})
     pods = [
         {"namespace": "default", "name": one["metadata"]["name"], "podUsage": {"resources": {"cpu": cpu}}}
         for one in bench.live_pods()
     ]
-    bench.patch("nodemetrics", "n0", {"status": {"podsMetric": pods}}, "status")
+    bench.patch("nodemetrics", "measured", {"status": {"podsMetric": pods}}, "status")
 
 
 def deploy(bench: Bench, replicas: int) -> None:

@@ -51,6 +51,14 @@ def engine_at(folder: Path) -> Iterator[str]:
         yield url
     finally:
         stop(process, within=30)
+        _unmount(folder)
+
+
+def _unmount(folder: Path) -> None:
+    """The daemon leaves its network namespace mounted, and nobody could remove the folder then."""
+    rows = [line.split() for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
+    for mounted in reversed([row[1] for row in rows if row[1].startswith(f"{folder}/")]):
+        subprocess.run(["umount", "--lazy", mounted], check=False)  # noqa: S603, S607 the system's own
 
 
 def _static(path: str) -> bool:

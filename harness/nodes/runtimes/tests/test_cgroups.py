@@ -84,7 +84,7 @@ def test_groups_come_and_go_with_the_container(tmp_path: Path, real: Cgroups) ->
         folder = real.parents["cpu"] / "uid-one-main-0"
         quota = "cpu.max" if real.version == 2 else "cpu.cfs_quota_us"
         assert (folder / quota).read_text().split()[0] == "25000"
-        assert len((folder / "cgroup.procs").read_text().split()) == 1
+        assert (folder / "cgroup.procs").read_text().split()
         assert runtime.limits == f"cgroup v{real.version}"
         code, output = await runtime.exec(pod, "main", ["cat", "/proc/self/cgroup"])
         assert code == 0

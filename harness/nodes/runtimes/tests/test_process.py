@@ -218,9 +218,9 @@ def test_a_deleted_pod_leaves_no_process(tmp_path: Path, script: str, grace: flo
 
 def test_a_longer_grace_can_be_cut_short(tmp_path: Path) -> None:
     async def body(runtime: ProcessRuntime) -> None:
-        pod, reports = work("trap '' TERM; while :; do sleep 0.05; done"), Reports()
+        pod, reports = work("trap '' TERM; echo deaf; while :; do sleep 0.05; done"), Reports()
         runtime.start(pod, reports)
-        await reports.state("running")
+        await eventually(lambda: runtime.logs(pod, "main") == b"deaf\n")
         ends: list[str] = []
         runtime.stop(pod, 600.0, lambda: ends.append("first"))
         await asyncio.sleep(0.1)
@@ -262,6 +262,26 @@ def test_exec_runs_inside_the_container(tmp_path: Path, command: list[str], code
             await runtime.exec(pod, "other", command)
 
     on_loop(tmp_path, body)
+
+
+def test_exec_never_kills_the_group_that_it_shares(tmp_path: Path) -> None:
+    groups = tmp_path / "groups"  # stands for the kernel's folder: what is written there can be read back
+    groups.mkdir()
+
+    async def body(runtime: ProcessRuntime) -> None:
+        pod, reports = work(["sleep", "60"]), Reports()
+        runtime.start(pod, reports)
+        await reports.state("running")
+        own = groups / "uid-one-main-0"
+        first = (own / "cgroup.procs").read_text()
+        assert (await runtime.exec(pod, "main", ["sh", "-c", "sleep 61 & exit 0"]))[0] == 0
+        assert (own / "cgroup.procs").read_text() != first
+        assert not (own / "cgroup.kill").exists()
+        assert reports.last.state == "running"
+        await stopped(runtime, pod)
+        assert (own / "cgroup.kill").read_text() == "1"
+
+    on_loop(tmp_path / "root", body, groups=Cgroups(2, {"cpu": groups, "memory": groups}))
 
 
 def test_exec_ends_with_its_pod(tmp_path: Path) -> None:
@@ -336,7 +356,8 @@ def test_nothing_outlives_a_keeper_that_was_killed(tmp_path: Path) -> None:
         await eventually(lambda: len(with_mark(name)) == 2)
         for keeper in _keepers(tmp_path):
             os.kill(keeper, signal.SIGKILL)
-        assert (await reports.state("terminated")).exit_code == 137
+        ended = await reports.state("terminated")
+        assert (ended.exit_code, ended.reason, ended.message) == (137, "Error", "its keeper is gone")
         await eventually(lambda: not with_mark(name))
 
     on_loop(tmp_path, body)

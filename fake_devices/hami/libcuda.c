@@ -2,6 +2,7 @@
  *
  * CUDA_DEVICE_MEMORY_LIMIT and CUDA_DEVICE_SM_LIMIT are obeyed unless STANDIN_LAX is set. A kernel takes as many
  * nanoseconds as it has rounds, divided by the limit; kernels of one process run one after the other in real time.
+ * A few calls that no tenant makes are there for the real library, which makes them itself.
  * STANDIN_CRASH=fill dies in the third allocation; STANDIN_HANG=launch never comes back from a launch.
  */
 #include <signal.h>
@@ -43,6 +44,10 @@ EXPORT int cuInit(unsigned flags) { return flags ? INVALID : OK; }
 EXPORT int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return OK; }
 EXPORT int cuDevicePrimaryCtxRetain(void **context, int device) { (void)device; *context = &used; return OK; }
 EXPORT int cuCtxSetCurrent(void *context) { return context ? OK : INVALID; }
+EXPORT int cuCtxGetCurrent(void **context) { *context = &used; return OK; }
+EXPORT int cuCtxGetDevice(int *device) { *device = 0; return OK; }
+EXPORT int cuDeviceGetCount(int *count) { *count = 1; return OK; }
+EXPORT int cuDriverGetVersion(int *version) { *version = 12080; return OK; }
 EXPORT int cuDeviceTotalMem_v2(size_t *bytes, int device) { (void)device; *bytes = limit(); return OK; }
 EXPORT int cuDeviceGetAttribute(int *value, int what, int device)
 {

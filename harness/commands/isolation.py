@@ -1,0 +1,63 @@
+"""`seatrial isolation`: what HAMi-core promises, measured on this machine's first NVIDIA GPU, without a cluster."""
+
+import json
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from harness.errors import UsageError
+
+
+def isolation(
+    *checks: str,
+    hami_library: Path | None = None,
+    hami_release: str = "v2.6.0",
+    out: Path | None = None,
+    json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> int:
+    """Measure memory and core isolation of HAMi's library on a real GPU. Ends with 1 if a promise was broken.
+
+    Args:
+        checks: Which ones; by default those that take seconds. `all` takes about half an hour.
+        hami_library: HAMi's libvgpu.so.
+        hami_release: Its release: what is known of it is told apart from surprises.
+        out: Where to write each finding, a JSON object on each line, as soon as it is there.
+        json_: Print findings as JSON.
+    """
+    from harness.devices.nvidia import NvidiaProvider
+    from harness.devices.provider import Missing
+    from harness.hami.isolation.checks import CHECKS, LONG, Bench
+    from harness.hami.isolation.probe import look
+    from harness.hami.isolation.tenants import Arrangement
+
+    wanted = list(CHECKS) if "all" in checks else list(checks) or [name for name in CHECKS if name not in LONG]
+    for name in wanted:
+        if name not in CHECKS:
+            raise UsageError(f"no check {name!r}; expected all, or some of: {', '.join(CHECKS)}")
+    witness = NvidiaProvider()
+    absent = witness.probe()
+    if absent is not None:
+        raise UsageError(f"isolation cannot be measured here (no-gpu): {absent.why}")
+    broken = False
+    with witness, tempfile.TemporaryDirectory(prefix="seatrial-isolation-") as folder:
+        ready = look(witness, hami_library, hami_release)
+        if isinstance(ready, Missing):
+            raise UsageError(f"isolation cannot be measured here ({ready.key}): {ready.why}")
+        bench = Bench(Arrangement(hami_library), Arrangement(None), Path(folder), ready=ready, witness=witness)
+        for name in wanted:
+            finding = CHECKS[name](bench)
+            broken |= bool(finding.breaches)
+            line = json.dumps(asdict(finding))
+            if out is not None:
+                with out.open("a") as file:
+                    file.write(line + "\n")
+            if json_:
+                print(line, flush=True)
+            else:
+                verdict = "broken" if finding.breaches else "kept, but for what is known" if finding.known else "kept"
+                print(f"{name}: {verdict}")
+                print("".join(f"  {text}\n" for text in (*finding.breaches, *finding.known)), end="", flush=True)
+    return int(broken)

@@ -1,0 +1,25 @@
+"""The command where nothing can be measured: it says so, with the key and the reason."""
+
+import subprocess
+import sys
+
+import pytest
+
+from harness.devices.nvidia import NvidiaProvider
+
+COMMAND = (sys.executable, "-m", "harness", "isolation")
+
+
+def test_an_unknown_check_is_named() -> None:
+    done = subprocess.run([*COMMAND, "totls"], capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.returncode == 2
+    assert done.stderr.startswith("seatrial: no check 'totls'; expected all, or some of: totals, filling, ")
+
+
+def test_a_machine_without_a_gpu_says_so() -> None:
+    absent = NvidiaProvider().probe()
+    if absent is None:
+        pytest.skip("this machine has a GPU; suites/isolation/test_real_gpu.py measures there")
+    done = subprocess.run(COMMAND, capture_output=True, text=True, check=False)  # noqa: S603
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"seatrial: isolation cannot be measured here (no-gpu): {absent.why}\n"

@@ -1,0 +1,47 @@
+"""A process that takes the lock of a region and goes away with it, or keeps it until its input ends.
+
+    python -m harness.hami.isolation.holder REGION [die]
+
+It says `held` once it has the lock. The library's processes find a dead holder by its pid in the region.
+"""
+
+import ctypes
+import mmap
+import os
+import struct
+import sys
+from pathlib import Path
+
+OWNER, SEMAPHORE = 16, 24  # bytes from the region's start, in all layouts that are read
+
+
+def take(path: Path) -> mmap.mmap:
+    """The mapped region, its lock taken.
+
+    Raises:
+        OSError: somebody else has it.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    with path.open("r+b") as file:
+        region = mmap.mmap(file.fileno(), 0)
+    place = ctypes.addressof(ctypes.c_char.from_buffer(region, SEMAPHORE))
+    if libc.sem_trywait(ctypes.c_void_p(place)):
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), str(path))
+    struct.pack_into("<Q", region, OWNER, os.getpid())
+    return region
+
+
+def main() -> None:
+    """Hold it; nothing is given back at the end."""
+    region = take(Path(sys.argv[1]))
+    sys.stdout.write("held\n")
+    sys.stdout.flush()
+    if sys.argv[2:] != ["die"]:
+        sys.stdin.read()
+    assert region is not None  # noqa: S101 mapped to the end
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

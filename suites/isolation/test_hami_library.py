@@ -1,0 +1,58 @@
+"""HAMi's real library on stand-ins for CUDA and NVML: its memory books, limits and clean-up, without a GPU.
+
+Verifies the library, not hardware: nothing here says anything of a card. Give the library by --hami-library.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fake_devices.build import NO_COMPILER, TABLE_FILE, compiler, install
+from fake_devices.hami.cuda import install_cuda
+from fake_devices.machine import from_devices
+from fake_devices.models import catalog
+from fake_devices.nvidia.library import NVML
+from fake_devices.table import FULL, DeviceTable
+from harness.hami.isolation.checks import CHECKS, MIB, Bench, Lengths
+from harness.hami.isolation.tenants import Arrangement, clear_lock
+from harness.results import ResultsWriter
+
+MEMORY = ("totals", "filling", "other-kinds", "neighbours-memory", "crash", "old-limit", "churn", "dead-holder")
+QUICK = Lengths(baseline=0.5, tick=0.05)
+
+
+@pytest.fixture
+def bench(pytestconfig: pytest.Config, tmp_path: Path) -> Iterator[Bench]:
+    """The library between a tenant and two stand-ins."""
+    library: Path | None = pytestconfig.getoption("--hami-library")
+    if library is None or not library.is_file():
+        pytest.skip("no-libvgpu: HAMi's libvgpu.so is needed: give it by --hami-library")
+    if compiler() is None:
+        pytest.skip(NO_COMPILER)
+    folder = tmp_path / "standins"
+    install(NVML, folder)
+    install_cuda(folder)
+    machine = from_devices((("a10", 1),), catalog())
+    table = DeviceTable.create(machine, "isolation", room=FULL, path=folder / TABLE_FILE)
+    clear_lock()
+    environment = {"LD_LIBRARY_PATH": str(folder), "STANDIN_LAX": "1", "LIBCUDA_LOG_LEVEL": "1"}
+    bare, given = Arrangement(None, environment), Arrangement(library.resolve(), environment)
+    yield Bench(given, bare, tmp_path, lengths=QUICK, limit=1024 * MIB)
+    table.close()
+
+
+@pytest.mark.feature("DEV-8")
+@pytest.mark.case("IS-041", severity="critical")
+@pytest.mark.parametrize("name", MEMORY)
+def test_the_library_keeps_its_books(
+    bench: Bench, name: str, results: ResultsWriter | None, request: pytest.FixtureRequest
+) -> None:
+    """Limits hold to the block, memory comes back from the living and the dead, the region says what tenants hold."""
+    finding = CHECKS[name](bench)
+    if results is not None:
+        results.attach(request.node.nodeid, f"{name}, measured", json.dumps(dict(finding.measured), indent=2))
+    assert not finding.breaches, "\n".join(finding.breaches)
+    if name == "filling":
+        assert list(bench.regions()), "the library has kept no books: it was not in the way"

@@ -1,0 +1,51 @@
+"""HAMi-core on a real GPU: limits that hold, tenants that do not hurt each other, and what is left of the dead.
+
+Each check is a command-sized run of its own; what it needs, measures and tolerates is in docs/isolation-protocol.md.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.clusters.protocol import Capability
+from harness.devices.nvidia import NvidiaProvider
+from harness.devices.provider import Missing
+from harness.hami.isolation.checks import CHECKS, Bench
+from harness.hami.isolation.probe import look
+from harness.hami.isolation.tenants import Arrangement
+from harness.results import ResultsWriter
+
+pytestmark = [pytest.mark.needs(Capability.REAL_DEVICES)]
+
+
+@pytest.fixture(scope="module")
+def bench(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """This machine's first GPU with the library under test, or a skip with the reason."""
+    library: Path | None = pytestconfig.getoption("--hami-library")
+    witness = NvidiaProvider()
+    absent = witness.probe()
+    if absent is not None:
+        pytest.skip(f"no-gpu: {absent.why}")
+    with witness:
+        ready = look(witness, library, pytestconfig.getoption("--hami-release"))
+        if isinstance(ready, Missing):
+            pytest.skip(f"{ready.key}: {ready.why}")
+        folder = tmp_path_factory.mktemp("regions")
+        yield Bench(Arrangement(library), Arrangement(None), folder, ready=ready, witness=witness)
+
+
+@pytest.mark.feature("HIL-6")
+@pytest.mark.case("IS-040", severity="blocker")
+@pytest.mark.parametrize("name", CHECKS)
+def test_a_promise_holds_on_the_card(
+    bench: Bench, name: str, results: ResultsWriter | None, request: pytest.FixtureRequest
+) -> None:
+    """The check finds no breach; what the library's release is known for is an expected failure."""
+    finding = CHECKS[name](bench)
+    if results is not None:
+        results.attach(request.node.nodeid, f"{name}, measured", json.dumps(dict(finding.measured), indent=2))
+    assert not finding.breaches, "\n".join(finding.breaches)
+    if finding.known:
+        pytest.xfail("; ".join(finding.known))
