@@ -5,7 +5,6 @@ What comes out can always be encoded again: orjson refuses what is nested deeper
 """
 
 import functools
-import struct
 from collections.abc import Hashable
 from typing import Any
 

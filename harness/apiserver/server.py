@@ -6,7 +6,8 @@ shape of answer that the client asked for.
 
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from urllib.parse import parse_qs, unquote
 
 import orjson
@@ -21,7 +22,7 @@ from harness.apiserver.errors import Refused
 from harness.apiserver.identity import ADMIN, Identity
 from harness.apiserver.logs import Source, read_log
 from harness.apiserver.negotiation import PLAIN, negotiate
-from harness.apiserver.objects import PATCHES, Objects
+from harness.apiserver.objects import PATCHES, DeleteOptions, Objects
 from harness.apiserver.openapi import OpenApi
 from harness.apiserver.options import write_of
 from harness.apiserver.paging import flag
@@ -33,7 +34,7 @@ from harness.apiserver.store import Item, Key, Object, Store
 from harness.apiserver.streaming import Streaming
 from harness.apiserver.subresources import bind, evict, rescaled, scale_of
 from harness.apiserver.tokens import Tokens
-from harness.apiserver.webhooks.attempts import FIRST, Attempt, Pending
+from harness.apiserver.webhooks.attempts import FIRST, Attempt, Call, Pending
 from scheduler.api.clock import Clock
 from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, STRATEGIC_MERGE_PATCH, Request, Response
 
@@ -335,11 +336,22 @@ class ApiServer:
         options = asked.delete_options()
         items = self.reads.select(target.resource, target.namespace, asked.query)
         if self.admission.webhooks.concern("DELETE", target.resource):
-            for item in items:  # all answers first: nothing may be gone when a request is carried out again
-                self.objects.ask_to_delete(target.resource, item, options)
+            self._ask_to_delete(target.resource, items, options, asked)
         for item in items:
             self.objects.delete(target.resource, item.key, options)
         return self.reads.listing(target.resource, items, asked.format)
+
+    def _ask_to_delete(self, resource: Resource, items: Sequence[Item], options: DeleteOptions, asked: Asked) -> None:
+        """All answers before the first object goes: what is gone would be missing when the request is tried again."""
+        learnt = Attempt() if asked.attempt is FIRST else asked.attempt
+        missing: dict[tuple[str, bytes], Call] = {}
+        for item in items:
+            try:
+                self.objects.ask_to_delete(resource, item, replace(options, attempt=learnt))
+            except Pending as pending:
+                missing |= pending.calls
+        if missing:
+            raise Pending(learnt, missing)
 
     # -- subresources -------------------------------------------------------------------------------------------------
 

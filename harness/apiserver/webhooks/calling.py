@@ -15,7 +15,7 @@ import httptools
 from harness.apiserver.webhooks.attempts import Answer, Call
 
 _ANSWER_LIMIT = 3 * 1024 * 1024  # bytes, upstream's
-_KEPT = 4  # idle connections to one place
+_LINES = 16  # connections to one place at a time; more questions wait for one, and their time begins then
 _CONTEXTS = 64
 _TIMED_OUT = "context deadline exceeded"
 Place = tuple[str, int, str, str]  # host, port, name in the certificate, authorities
@@ -27,6 +27,7 @@ class HttpsCaller:
     def __init__(self) -> None:
         self._contexts: dict[str, ssl.SSLContext] = {}
         self._idle: dict[Place, list[_Line]] = {}
+        self._gates: dict[tuple[str, int], asyncio.Semaphore] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def call(self, call: Call, done: Callable[[Answer], None]) -> None:
@@ -39,6 +40,14 @@ class HttpsCaller:
 
     async def ask(self, call: Call) -> Answer:
         """The answer, whatever happens, within the call's time."""
+        try:
+            place = _where(call)
+        except ValueError as error:
+            return Answer(0, why=str(error))
+        async with self._gates.setdefault(place, asyncio.Semaphore(_LINES)):
+            return await self._ask_in_time(call)
+
+    async def _ask_in_time(self, call: Call) -> Answer:
         try:
             async with asyncio.timeout(call.seconds):
                 return await self._ask(call)
@@ -84,7 +93,7 @@ class HttpsCaller:
 
     def _keep(self, place: Place, line: "_Line", answer: Answer) -> Answer:
         kept = self._idle.setdefault(place, [])
-        if line.reusable and len(kept) < _KEPT:
+        if line.reusable and len(kept) < _LINES:
             kept.append(line)
         else:
             line.close()

@@ -255,8 +255,7 @@ class Webhooks:
     def _pending(self, attempt: Attempt | None, missing: dict[tuple[str, bytes], Call]) -> Pending:
         if attempt is None or attempt is FIRST:
             attempt = Attempt()
-        attempt.tries += 1
-        if attempt.tries > TRIES:
+        if attempt.tries >= TRIES:
             raise errors.internal("the object changes faster than its admission webhooks answer")
         return Pending(attempt, missing)
 
@@ -264,6 +263,7 @@ class Webhooks:
         """Get the answers that are missing, all at once; `then` is called when the next try has them."""
         assert self.caller is not None  # noqa: S101
         left = len(pending.calls)
+        pending.attempt.tries += 1
 
         def answered(mark: tuple[str, bytes], answer: Answer) -> None:
             nonlocal left

@@ -57,6 +57,7 @@ def door(answer: Callable[[Object], Object], folder: Path) -> Iterator[Door]:
 
     class Server(http.server.ThreadingHTTPServer):
         daemon_threads = True
+        request_queue_size = 64
         block_on_close = False
 
         def handle_error(self, request: object, client_address: object) -> None:
@@ -221,3 +222,63 @@ def test_a_refusal_is_told_to_the_owner_of_the_pods(api: Served, tmp_path: Path)
             said = [one["message"] for one in events if one["reason"] == "FailedCreate"]
 
         assert said == ['Error creating: admission webhook "a.seatrial.dev" denied the request: not here']
+
+
+def test_all_of_a_collection_are_asked_for_before_the_first_goes(api: Served, tmp_path: Path) -> None:
+    kept = "c7"
+
+    def keeps(review: Object) -> Object:
+        return reviewed(review, allowed=review["request"]["name"] != kept, status={"message": "keep it"})
+
+    path = "/api/v1/namespaces/default/configmaps"
+    rules = [{**webhook("x")["rules"][0], "operations": ["DELETE"], "resources": ["configmaps"]}]
+    with door(keeps, tmp_path) as found, api.connect() as wire:
+        register(wire, "a", found.client, rules=rules)
+        for number in range(80):
+            body = {"metadata": {"name": f"c{number}", "labels": {"mine": "yes"}}}
+            assert wire.ask("POST", path, body)[0] == 201
+
+        assert wire.ask("DELETE", f"{path}?labelSelector=mine%3Dyes")[0] == 400
+        assert len(wire.ask("GET", f"{path}?labelSelector=mine%3Dyes")[1]["items"]) == 80
+        kept = ""
+        assert wire.ask("DELETE", f"{path}?labelSelector=mine%3Dyes")[0] == 200
+        assert wire.ask("GET", f"{path}?labelSelector=mine%3Dyes")[1]["items"] == []
+
+
+def test_nothing_is_stored_for_a_client_that_has_gone(api: Served, tmp_path: Path) -> None:
+    asked, enough, answered = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(review: Object) -> Object:
+        asked.set()
+        enough.wait(PATIENCE)
+        answered.set()
+        return reviewed(review)
+
+    with door(slow, tmp_path) as found, api.connect() as other:
+        with api.connect() as wire:
+            register(wire, "a", found.client, objectSelector={"matchLabels": {"slow": "yes"}})
+            wire.send(wire.request("POST", PODS, orjson.dumps(pod("p", labels={"slow": "yes"}))))
+            assert asked.wait(PATIENCE)
+        deadline = time.monotonic() + PATIENCE
+        while api.http.connections > 1 and time.monotonic() < deadline:
+            other.ask("GET", "/healthz")
+        enough.set()
+        assert answered.wait(PATIENCE)
+        time.sleep(0.1)
+
+        assert other.ask("GET", f"{PODS}/p")[0] == 404
+
+
+def test_requests_of_one_connection_keep_their_order(api: Served, tmp_path: Path) -> None:
+    with door(labelled("by", "a"), tmp_path) as found, api.connect() as wire:
+        register(wire, "a", found.client)
+        wire.send(
+            wire.request("POST", PODS, orjson.dumps(pod("p")))
+            + wire.request("GET", f"{PODS}/p")
+            + wire.request("DELETE", f"{PODS}/p")
+        )
+
+        answers = [wire.answer() for _ in range(3)]
+
+        assert [code for code, _ in answers] == [201, 200, 200]
+        assert answers[1][1]["metadata"]["labels"] == {"by": "a"}
