@@ -186,19 +186,37 @@ def test_a_service_with_an_endpoint_on_this_machine(api: Served, tmp_path: Path)
         assert wire.ask("POST", PODS, pod("p"))[1]["metadata"]["labels"] == {"by": "a"}
 
 
-def test_pods_of_a_workload_go_through_it_too(api: Served, tmp_path: Path) -> None:
-    """Controllers cannot wait; what they create goes on by itself."""
+@pytest.mark.parametrize(
+    ("path", "spec"),
+    [
+        pytest.param("apps/v1/namespaces/default/replicasets", {"replicas": 5}, id="replica-set"),
+        pytest.param("apps/v1/namespaces/default/deployments", {"replicas": 5}, id="deployment"),
+        pytest.param(
+            "apps/v1/namespaces/default/statefulsets",
+            {"replicas": 5, "serviceName": "w", "podManagementPolicy": "Parallel"},
+            id="stateful-set",
+        ),
+        pytest.param("batch/v1/namespaces/default/jobs", {"parallelism": 5, "completions": 5}, id="job"),
+    ],
+)
+def test_pods_of_a_workload_go_through_it_too(api: Served, tmp_path: Path, path: str, spec: Object) -> None:
+    """Controllers cannot wait; what they create goes on by itself, and nothing is made twice."""
     with door(labelled("by", "a"), tmp_path) as found, api.connect() as wire:
         register(wire, "a", found.client)
-        template = {"metadata": {"labels": {"app": "w"}}, "spec": pod("x")["spec"]}
-        spec = {"replicas": 5, "selector": {"matchLabels": {"app": "w"}}, "template": template}
-        path = "/apis/apps/v1/namespaces/default/replicasets"
-        assert wire.ask("POST", path, {"metadata": {"name": "w"}, "spec": spec})[0] == 201
+        template = {"metadata": {"labels": {"app": "w"}}, "spec": {**pod("x")["spec"]}}
+        whole = {**spec, "template": template}
+        if "jobs" in path:
+            template["spec"]["restartPolicy"] = "Never"
+        else:
+            whole["selector"] = {"matchLabels": {"app": "w"}}
+        code, made = wire.ask("POST", f"/apis/{path}", {"metadata": {"name": "w"}, "spec": whole})
+        assert code == 201, made
 
         deadline = time.monotonic() + PATIENCE
         pods: list[Object] = []
         while len(pods) < 5 and time.monotonic() < deadline:
             pods = wire.ask("GET", f"{PODS}?labelSelector=by%3Da")[1]["items"]
+        time.sleep(0.5)
 
         assert len(pods) == 5
         assert len(wire.ask("GET", PODS)[1]["items"]) == 5
