@@ -73,6 +73,15 @@ def begin(verb: str, pod: Item, request: Request, runner: Runner | None) -> Exec
     return Executing(101, b"", headers, frames)
 
 
+def options_of(request: Request) -> dict[str, Any]:
+    """The fields of PodExecOptions, as webhooks are shown them."""
+    query = parse_qs(request.path.partition("?")[2])
+    flags: dict[str, bool] = {
+        name: query[name][-1] in {"true", "1"} for name in ("stdin", "stdout", "stderr", "tty") if name in query
+    }
+    return {"command": query.get("command", []), "container": query.get("container", [""])[-1], **flags}
+
+
 def _handshake(headers: Mapping[str, str]) -> dict[str, str]:
     key = headers.get("sec-websocket-key", "")
     if headers.get("upgrade", "").lower() != "websocket" or not key:

@@ -57,6 +57,8 @@ def write_of(
         said["fieldManager"] = options.manager
     if options.dry_run:
         said["dryRun"] = ["All"]
+    if operation == "CONNECT":
+        said = {}
     return Write(
         operation,
         resource,

@@ -15,7 +15,7 @@ import orjson
 from harness.apiserver import errors, faces, usage
 from harness.apiserver.admission import Admission
 from harness.apiserver.asked import Asked, Target
-from harness.apiserver.commands import Runner, begin
+from harness.apiserver.commands import Runner, begin, options_of
 from harness.apiserver.definitions import Definitions
 from harness.apiserver.discovery import Discovery, version
 from harness.apiserver.errors import Refused
@@ -120,11 +120,12 @@ class ApiServer:
 
     def _impersonated(self, request: Request, identity: Identity) -> Identity:
         """Whom the client wants to be taken for, if it may be."""
-        name, groups = request.headers["impersonate-user"], request.headers.get("impersonate-group", "")
+        name = request.headers["impersonate-user"]
+        groups = [one.strip() for one in request.headers.get("impersonate-group", "").split(",") if one.strip()]
         self.access.check(identity, Act("impersonate", resource="users", name=name))
-        if groups:
-            self.access.check(identity, Act("impersonate", resource="groups", name=groups))
-        return Identity(name, (*((groups,) if groups else ()), "system:authenticated"))
+        for group in groups:
+            self.access.check(identity, Act("impersonate", resource="groups", name=group))
+        return Identity(name, tuple(dict.fromkeys((*groups, "system:authenticated"))))
 
     def _route(self, path: str, asked: Asked) -> Response | Streaming:
         parts = path.strip("/").split("/")
@@ -371,7 +372,7 @@ class ApiServer:
             case (("exec" | "attach" | "portforward"), ("GET" | "POST")):
                 item = self.objects.find(resource, target.key)
                 found = begin(target.subresource, item, asked.request, self.commands)
-                self._tell(target, {}, asked, ("", "v1", "PodExecOptions"), "CONNECT")
+                self._tell(target, options_of(asked.request), asked, ("", "v1", "PodExecOptions"), "CONNECT")
                 return found
             case "token", "POST":
                 body = asked.body(resource, kind="TokenRequest", api_version="authentication.k8s.io/v1")

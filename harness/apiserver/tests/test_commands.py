@@ -8,6 +8,7 @@ import pytest
 
 from harness.apiserver.tests.asking import PODS, Api, pod
 from harness.apiserver.tests.serving import Served, Wire, served
+from harness.apiserver.webhooks.tests.answering import CONFIGURATIONS, Witness, webhook
 from harness.errors import ClusterError
 
 UPGRADE = {
@@ -117,6 +118,21 @@ def test_what_cannot_be_done(api: Served, verb: str, query: str, more: dict[str,
 
     assert code == 400
     assert said in answer["message"]
+
+
+def test_webhooks_have_a_word_in_it(api: Served) -> None:
+    seen = Witness()
+    api.api.admission.webhooks.local["https://a.test/"] = seen
+    connecting = {"operations": ["CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/exec"]}
+    body = {"metadata": {"name": "a"}, "webhooks": [webhook("a", rules=[connecting])]}
+    with api.connect() as wire:
+        assert wire.ask("POST", f"{CONFIGURATIONS}/validatingwebhookconfigurations", body)[0] == 201
+
+    spoken(api, "command=hello&stdout=true")
+
+    (asked,) = seen.requests
+    assert (asked["operation"], asked["subResource"], asked["name"], asked["options"]) == ("CONNECT", "exec", "p", None)
+    assert asked["object"]["command"] == ["hello"]
 
 
 def test_simulated_containers_run_no_commands() -> None:
