@@ -20,7 +20,15 @@ app = cyclopts.App(name="python -m scheduler.webhooks", help=__doc__, result_act
 
 
 @app.default
-def run(*, port: int = 9443, cert_dir: Path, address: str = "127.0.0.1", host: str = "", namespace: str = "") -> int:
+def run(
+    *,
+    port: int = 9443,
+    cert_dir: Path,
+    address: str = "127.0.0.1",
+    host: str = "",
+    namespace: str = "",
+    disable_device_resource_spec: bool = False,
+) -> int:
     """Answer reviews until told to stop (SIGTERM or Ctrl-C).
 
     Once it listens, it prints the configurations that register it, as YAML for `kubectl apply -f -`, and closes its
@@ -32,6 +40,8 @@ def run(*, port: int = 9443, cert_dir: Path, address: str = "127.0.0.1", host: s
         address: Where to listen; 0.0.0.0 for all of the network.
         host: The name or address by which the API server reaches us; by default `address`.
         namespace: Register for pods of this namespace alone.
+        disable_device_resource_spec: Leave requests as they are spelled (Koordinator's gate of that name) and only
+            refuse what makes no sense.
     """
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname).1s %(message)s")
     host = host or address
@@ -49,7 +59,8 @@ def run(*, port: int = 9443, cert_dir: Path, address: str = "127.0.0.1", host: s
             return 2
         taken = server.sockets[0].getsockname()[1]
         url = f"https://[{host}]:{taken}" if ":" in host else f"https://{host}:{taken}"
-        yaml.safe_dump_all(configurations(url, authorities, namespace=namespace), sys.stdout, sort_keys=False)
+        manifests = configurations(url, authorities, namespace=namespace, mutating=not disable_device_resource_spec)
+        yaml.safe_dump_all(manifests, sys.stdout, sort_keys=False)
         sys.stdout.flush()
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())  # whoever reads us to the end goes on; closing alone would keep it open

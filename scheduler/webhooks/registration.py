@@ -17,8 +17,10 @@ _NOT_THE_SYSTEM = {
 }
 
 
-def configurations(url: str, authorities: bytes, *, namespace: str = "", name: str = NAME) -> list[Manifest]:
-    """A MutatingWebhookConfiguration and a ValidatingWebhookConfiguration.
+def configurations(
+    url: str, authorities: bytes, *, namespace: str = "", name: str = NAME, mutating: bool = True
+) -> list[Manifest]:
+    """A MutatingWebhookConfiguration (if `mutating`) and a ValidatingWebhookConfiguration.
 
     Args:
         url: where the webhooks are, without a path.
@@ -48,7 +50,8 @@ def configurations(url: str, authorities: bytes, *, namespace: str = "", name: s
             ],
         }
 
-    return [
-        configuration("MutatingWebhookConfiguration", "mpod.koordinator.sh", MUTATE, reinvocationPolicy="IfNeeded"),
-        configuration("ValidatingWebhookConfiguration", "vpod.koordinator.sh", VALIDATE),
-    ]
+    found = [configuration("ValidatingWebhookConfiguration", "vpod.koordinator.sh", VALIDATE)]
+    if mutating:
+        more = {"reinvocationPolicy": "IfNeeded"}
+        found.insert(0, configuration("MutatingWebhookConfiguration", "mpod.koordinator.sh", MUTATE, **more))
+    return found

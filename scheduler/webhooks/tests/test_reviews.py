@@ -89,6 +89,12 @@ def test_registration_for_one_namespace() -> None:
         assert base64.b64decode(webhook["clientConfig"]["caBundle"]) == b"pem"
 
 
+def test_who_wants_requests_left_alone_registers_for_validation_only() -> None:
+    found = configurations("https://h:1", b"pem", mutating=False)
+
+    assert [one["kind"] for one in found] == ["ValidatingWebhookConfiguration"]
+
+
 def test_half_a_certificate(tmp_path: Path) -> None:
     (tmp_path / "tls.crt").write_text("x")
 
