@@ -19,7 +19,7 @@ from scheduler.framework.nodeinfo import PodInfo
 from scheduler.framework.points import NO_MARKS, Marks
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import CycleState
-from scheduler.framework.status import Code, Status
+from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.framework.verdicts import ClassVerdicts
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.slices import SliceBook
@@ -183,18 +183,20 @@ class Core:
     @property
     def busy(self) -> bool:
         """Whether `decide` would have a pod to settle."""
-        self._wake_if_opened()
+        if self._opened or self._devices.unsettled or self._stirs != self.cache.stirs:
+            self._wake_if_opened()
         return self.queue.ready > 0
 
     def decide(self) -> list[Decision]:
         """Settle the pod whose turn it is; an empty list also means that nobody's is."""
-        self._wake_if_opened()
+        if self._opened or self._devices.unsettled or self._stirs != self.cache.stirs:
+            self._wake_if_opened()
         entry = self.queue.pop()
         if entry is None:
             return []
         entry.attempts += 1
         info = entry.info
-        runner = self._runner(info)
+        runner = self._runners[info.pod.spec.scheduler_name]
         if self.handle.debug.on:
             self._log_cycle(runner, info)
         verdicts = runner.verdicts(info.shape)
@@ -204,15 +206,17 @@ class Core:
         row, state = found
         node = self.cache.columns.names[row]
         status = runner.reserve(state, info.pod, node)
-        if not status.ok:
+        if status is not SUCCESS and not status.ok:
             return self._reject(entry, state, status)
         self.cache.assume(info, node)
-        if self.handle.nominator:
+        if self.handle.nominator.nominated:
             self.handle.nominator.forget(info.uid)
         self._binding[info.uid] = (entry, state)
-        key = _class_key(info, state)
-        if self.queue.waiting.has_class(key):
-            self._wake_class(key, verdicts)
+        waiting = self.queue.waiting
+        if not waiting.empty:
+            key = _class_key(info, state)
+            if waiting.has_class(key):
+                self._wake_class(key, verdicts)
         marks = self._marks(runner, state, info.pod, node)
         return [Bind(info, node, marks.annotations, marks.labels, marks.node_annotations)]
 
@@ -234,9 +238,10 @@ class Core:
             )  # fmt: skip
 
     def _marks(self, runner: Runner, state: CycleState, pod: Pod, node: str) -> Marks:
-        found = [
-            marks for plugin in runner.profile.pre_bind if (marks := plugin.pre_bind(state, pod, node)) is not NO_MARKS
-        ]
+        plugins = runner.profile.pre_bind
+        if len(plugins) == 1:  # the usual case
+            return plugins[0].pre_bind(state, pod, node)
+        found = [marks for plugin in plugins if (marks := plugin.pre_bind(state, pod, node)) is not NO_MARKS]
         if len(found) < 2:
             return found[0] if found else NO_MARKS
         annotations: dict[str, str] = {}

@@ -14,6 +14,7 @@ from harness.bench.measure import percentiles, rounded, spread
 from harness.bench.mixes import Mix, device_manifest, names, node_manifest, pod_spec
 from harness.subject.inprocess import BareCore
 
+SELDOM = (200_000, 50, 1000)  # what `python -m scheduler` sets
 Progress = Callable[[str], None]
 
 
@@ -77,7 +78,9 @@ def timed(core: BareCore) -> tuple[float, list[float], int, int]:
     placed = unplaced = 0
     clock = time.perf_counter
     gc.collect()
-    gc.freeze()  # as the scheduler's process does once it has seen the cluster
+    gc.freeze()  # as the scheduler's process does once it has seen the cluster, thresholds included
+    thresholds = gc.get_threshold()
+    gc.set_threshold(*SELDOM)
     try:
         start = before = clock()
         while core.ready:
@@ -89,4 +92,5 @@ def timed(core: BareCore) -> tuple[float, list[float], int, int]:
             unplaced += not bound
         return before - start, each, placed, unplaced
     finally:
+        gc.set_threshold(*thresholds)
         gc.unfreeze()

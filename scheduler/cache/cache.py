@@ -4,9 +4,11 @@ The cache is fed by events in any order: pods may come before their node, a bind
 answer to the request that asked for it. Each pod is counted once, whatever happens.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from scheduler.api.core import Node, Pod
 from scheduler.api.device import RENAMED
@@ -15,13 +17,13 @@ from scheduler.api.requests import amounts
 from scheduler.cache.classes import ClassBook, renamed
 from scheduler.cache.columns import NodeColumns
 from scheduler.cache.owners import Owners
+from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
 from scheduler.cache.volumes import Volumes
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import Listener
 
 
-@dataclass(slots=True)
-class _Placed:
+class _Placed(msgspec.Struct, gc=False):  # tens of thousands that are in no cycle: not the garbage collector's affair
     info: PodInfo
     assumed: bool  # we decided it, the API server has not shown it to us yet
 
@@ -187,6 +189,7 @@ class Cache:
     def _info(self, name: str) -> NodeInfo:
         info = self.nodes.get(name)
         if info is None:
+            name = sys.intern(name)
             info = self.nodes[name] = NodeInfo(name, self.columns.row(name))
             info.widen(len(self.columns.resources))
         return info
@@ -199,7 +202,7 @@ class Cache:
     def _place(self, info: PodInfo, node_name: str, *, assumed: bool) -> None:
         info.node_name = node_name
         self._placed[info.uid] = _Placed(info, assumed)
-        node = self._info(node_name)
+        node = self.nodes.get(node_name) or self._info(node_name)
         node.add(info)
         self._write(node, info)
         self.priorities[info.priority] += 1
@@ -223,14 +226,17 @@ class Cache:
         """Bring the columns of `node` up to date where `changed` counts."""
         columns, row = self.columns, node.row
         allocatable, requested = node.allocatable, node.requested
-        if len(allocatable) < len(requested) or columns.width < len(requested):
+        width = len(requested)
+        if len(allocatable) < width or columns.width < width:
             node.widen(len(columns.resources))
             columns.ensure_width()
             allocatable = node.allocatable
         free = columns.free
         for column, _ in changed.shape.vector:
             free[column, row] = allocatable[column] - requested[column]
-        columns.set_room(row, allocatable, node.nonzero)
+        room, nonzero = columns.room, node.nonzero
+        room[0, row] = allocatable[CPU_COLUMN] - nonzero[0]
+        room[1, row] = allocatable[MEMORY_COLUMN] - nonzero[1]
 
 
 def _same_holdings(one: PodInfo, other: PodInfo) -> bool:

@@ -33,6 +33,10 @@ class PodClass:
     digest: int  # 31 bits that follow from what makes the class, for what must be even but repeatable
     invalid: str = ""  # why no pod of this shape can be understood, in words for its owner
     facts: dict[str, object] = field(default_factory=dict)  # what plugins worked out from `example`, by plugin
+    width: int = field(init=False)  # all columns in `vector` are below
+
+    def __post_init__(self) -> None:
+        self.width = 1 + max(column for column, _ in self.vector)
 
 
 class ClassBook:

@@ -7,6 +7,8 @@ Rows are the last axis of every array: what is looked at together (one resource 
 """
 
 import hashlib
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -74,6 +76,7 @@ class Watcher(Protocol):
 class _Own:
     fill: NDArray[Any]  # what a row holds that nobody has written, [*shape]
     array: NDArray[Any]
+    catch_up: Callable[[NDArray[Any]], None] | None
 
 
 class NodeColumns:
@@ -113,6 +116,7 @@ class NodeColumns:
         row = self.rows.get(name)
         if row is not None:
             return row
+        name = sys.intern(name)  # who looks a name up in a dictionary that has the same object need not compare letters
         if self._spare:
             row = self._spare.pop()
             self.names[row] = name
@@ -134,19 +138,25 @@ class NodeColumns:
         self.allocatable[:, row] = self.free[:, row] = 0
         self.room[:, row] = 0
         for own in self._own.values():
+            if own.catch_up is not None:
+                own.catch_up(own.array)
             own.array[..., row] = own.fill
         self.touch_static(row)
 
-    def add_column(self, name: str, fill: NDArray[Any]) -> None:
+    def add_column(self, name: str, fill: NDArray[Any], catch_up: Callable[[NDArray[Any]], None] | None = None) -> None:
         """Add a plugin's own array [*fill.shape, row], `fill` in every row; adding it again makes it anew.
 
-        Read it with `column` and write it in place.
+        Read it with `column` and write it in place. A plugin that puts off writing does it in `catch_up`, which gets
+        the array before anybody reads it.
         """
-        self._own[name] = _Own(fill, np.repeat(fill[..., None], self.capacity, axis=-1))
+        self._own[name] = _Own(fill, np.repeat(fill[..., None], self.capacity, axis=-1), catch_up)
 
     def column(self, name: str) -> NDArray[Any]:
         """The array of a plugin's column; ask anew each time, because it moves when the table grows."""
-        return self._own[name].array
+        own = self._own[name]
+        if own.catch_up is not None:
+            own.catch_up(own.array)
+        return own.array
 
     def set_sums(self, row: int, allocatable: list[int], requested: list[int], nonzero: tuple[int, int]) -> None:
         """Write a node that exists into its row; both lists are as long as there are resources."""
@@ -183,7 +193,10 @@ class NodeColumns:
 
     def fill(self, row: int, node: Any, placed: Any) -> None:
         """Note that a pod came to this node, all sums and devices being written already."""
-        self._note(row)
+        self._log.append(row)
+        self.changes += 1
+        if len(self._log) > _LOG_LIMIT:
+            self._shorten()
         for watcher in self._watchers:
             watcher.filled(row, node, placed)
 
@@ -191,8 +204,11 @@ class NodeColumns:
         self._log.append(row)
         self.changes += 1
         if len(self._log) > _LOG_LIMIT:
-            del self._log[: _LOG_LIMIT // 2]
-            self._log_start += _LOG_LIMIT // 2
+            self._shorten()
+
+    def _shorten(self) -> None:
+        del self._log[: _LOG_LIMIT // 2]
+        self._log_start += _LOG_LIMIT // 2
 
     def touch_static(self, row: int) -> None:
         """Note that the node object itself changed: labels, taints, capacity, coming and going."""

@@ -93,7 +93,7 @@ class Tallies(Listener):
             self._counted[uid].remove(tally)
 
     def pod_placed(self, info: PodInfo) -> None:
-        if not len(self._index):
+        if not self._known:
             return
         found = list(self._index.find(info.pod, self._cache.namespaces))
         if found:

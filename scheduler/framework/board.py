@@ -1,26 +1,32 @@
 """Verdicts on all nodes, one class of pods a line, kept so that a decision is the largest number of a line.
 
 `key` is that number: total score above, tie-break below, far below 0 where a node is no option. Beside it stands what
-it is made of, as far as it takes to bring it up to date: what the node object alone says (`node_ok`, `node_total`), the
-scores that are always exact (`exact`), and raw values of scores that are normalised over all feasible nodes (`raw`).
+it is made of, as far as it takes to bring it up to date: what the node object alone says (`node_ok`, `node_total`),
+the scores that are always exact (`exact`), the part of the key that no pod moves (`base`), and raw values of scores
+that are normalised over all feasible nodes (`raw`).
 
-When a pod comes to a node, no class is judged anew there. Most plugins say by how much at most any score on that node
-can have risen (mostly: by how much at least it has fallen), the few others score it for all classes at once, and the
-node's keys are moved by that. From then on they are bounds that the true keys do not exceed. A decision needs the best
-node, not the truth about all others, so bounds below the best stay bounds. One that comes out on top is judged; after
-some of those, all lines in use are judged together on all nodes filled meanwhile: NumPy's cost is by the call, and
-thirty classes on fifty nodes cost little more than one on one. Any other change is a reason to judge the node anew,
-line by line.
+When a pod comes to a node, no class is judged anew there. Where plugins can be asked by facet (`facets.py`), the
+node's numbers are put together from what was said of its facets before, and are exact.
+
+For other classes, most plugins say by how much at most any score on that node can have risen (mostly: by how much at
+least it has fallen), the few others score it for all classes at once, and the node's keys are moved by that. From
+then on they are bounds that the true keys do not exceed. A decision needs the best node, not the truth about all
+others, so bounds below the best stay bounds. One that comes out on top is judged; after some of those, all lines with
+bounds that are in use are judged together on all nodes filled meanwhile: NumPy's cost is by the call, and thirty
+classes on fifty nodes cost little more than one on one. Any other change is a reason to judge the node anew, line by
+line.
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.cache.columns import TIE_BITS, Batch, Bools, Ints, NodeColumns, Rows
+from scheduler.framework.facets import REFUSED
+from scheduler.framework.moves import Plan, make_plan
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import MAX_NODE_SCORE, ByMaximum, Score, ScoreColumns
 from scheduler.framework.rules import ClassRules
@@ -28,9 +34,9 @@ from scheduler.framework.rules import ClassRules
 if TYPE_CHECKING:
     from scheduler.framework.verdicts import ClassVerdicts
 
-NOT_FEASIBLE = -(1 << 62)  # so low that no sum of bounds brings it up to 0
+NOT_FEASIBLE = -(1 << 62)  # so low that no sum of bounds brings it up to 0; anything below 0 is no option
 NO_RAW = -(1 << 40)
-_FIRST_LINES = 8
+_FIRST_LINES = 32
 _LOG_LIMIT = 1 << 18
 ENOUGH_PATCHES = 8  # bounds judged one by one, before all are judged together: about what that costs
 FEW_BOUNDS = 4  # up to so many are made exact one by one
@@ -63,30 +69,6 @@ class _Together:
     normalized: list[Any]
 
 
-@dataclass(slots=True)
-class _Part:
-    """A score and the lines that it counts for; None: all of them."""
-
-    score: Score
-    weight: int
-    kind: Hashable
-    number: int = 0  # of the array in `raw`
-    lines: list[int] = field(default_factory=list)
-    index: NDArray[np.intp] | None = None
-    stacked: Any = None
-
-
-@dataclass(slots=True)
-class _Plan:
-    """What moves the keys of a node when a pod comes to it."""
-
-    bounded: list[_Part]
-    exact: list[_Part]
-    normalized: list[_Part]
-    scalar: bool  # every line's key moves alike
-    unknown: bool  # a score that has no bound and no columns: nothing for it but to judge the node anew
-
-
 class Board:
     """Lines of all classes of one profile."""
 
@@ -96,18 +78,21 @@ class Board:
         self._spare: list[int] = []
         self._log: list[int] = []  # rows to judge anew for every line
         self._log_start = 0
-        self._filled: list[int] = []  # rows whose keys were moved by bounds since the last `_sync`
+        self.end = 0  # how much has been logged since the beginning
+        self.pending: list[int] = []  # rows whose keys were moved by bounds since the last `_sync`
         self._exact_for: dict[int, int] = {}  # of those, by row: the lines that have judged it since, as bits
         self._syncs = 0
         self._patches = 0
         self._visits = 0
-        self._plan: _Plan | None = None
+        self._plan: Plan | None = None
         self._together: list[_Together] = []
         self._in_step: list[ClassVerdicts] = []  # the lines that `_together` was made of
+        self._raised = 0  # how often a raw score rose that another line's nodes are normalised by
         self._numbers: dict[str, int] = {}  # normalised scores by name → number of the array in `raw`
         self._highest_ever = MAX_NODE_SCORE
         self.raw: list[Ints] = []
         self.highest: list[Ints] = []
+        self._divisor: list[Ints] = []  # the same for faceted lines, [line], at least 1
         self.capacity = 0
         self._allocate(_FIRST_LINES, columns.capacity)
 
@@ -119,10 +104,12 @@ class Board:
         self.exact: Ints = np.zeros((lines, width), np.int64)
         self.node_ok: Bools = np.zeros((lines, width), np.bool_)
         self.node_total: Ints = np.zeros((lines, width), np.int64)
+        self.base: Ints = np.full((width, lines), REFUSED, np.int64)  # [row, line], the key's part that no pod moves
         self.salt: Ints = np.zeros((lines, 1), np.int64)
         self.raw = [np.full((lines, width), NO_RAW, np.int64) for _ in self.raw]
         self.highest = [np.zeros((lines, 1), np.int64) for _ in self.highest]
-        self._filled.clear()
+        self._divisor = [np.ones(lines, np.int64) for _ in self.highest]
+        self.pending.clear()
         self._exact_for.clear()
         self._together, self._in_step = [], []
         for number, line in enumerate(self._lines):
@@ -139,6 +126,7 @@ class Board:
                 self._numbers[score.name] = len(self.raw)
                 self.raw.append(np.full((self._room, self._width), NO_RAW, np.int64))
                 self.highest.append(np.zeros((self._room, 1), np.int64))
+                self._divisor.append(np.ones(self._room, np.int64))
         if self._spare:
             line = self._spare.pop()
             self._lines[line] = verdicts
@@ -160,10 +148,13 @@ class Board:
         self.salt[line] = verdicts.salt
         self.key[line] = NOT_FEASIBLE
         self.exact[line] = 0
-        for raw, highest in zip(self.raw, self.highest, strict=True):
+        self.base[:, line] = REFUSED
+        for raw, highest, divisor in zip(self.raw, self.highest, self._divisor, strict=True):
             raw[line] = NO_RAW
             highest[line] = 0
+            divisor[line] = 1
         verdicts.highest = [0] * len(verdicts.rules.moving_normalized)
+        verdicts.tops = [-1] * len(verdicts.highest)
 
     def numbers(self, rules: ClassRules) -> list[int]:
         """Which arrays of `raw` belong to the normalised scores of a class."""
@@ -171,14 +162,10 @@ class Board:
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
-    @property
-    def end(self) -> int:
-        """How much has been logged since the beginning."""
-        return self._log_start + len(self._log)
-
     def opened(self, row: int) -> None:
         """Something about a node changed that no bound is known for."""
         self._log.append(row)
+        self.end += 1
         if len(self._log) > _LOG_LIMIT:
             del self._log[: _LOG_LIMIT // 2]
             self._log_start += _LOG_LIMIT // 2
@@ -191,44 +178,58 @@ class Board:
         return recent if len(recent) < 2 else list(dict.fromkeys(recent))
 
     def filled(self, row: int, node: NodeInfo, placed: PodInfo) -> None:
-        """A pod came to a node: move its keys by what the plugins know."""
+        """A pod came to a node: give it the keys it has now, or move them by what the plugins know."""
         plan = self._plan or self._make_plan()
-        if plan.unknown or row >= self.capacity:
+        if plan.unknown or row >= self.capacity or node.node is None:
             self.opened(row)
             return
+        total = self.base[row].copy()
+        for facet_of, stacked, known, add in plan.faceted.sums:
+            facet = facet_of(stacked, node)
+            found = known(facet)
+            total += add(facet, node) if found is None else found
+        for one in plan.faceted.normalized:
+            facet = one.facet(one.stacked, node)
+            both = one.memo.get(facet)
+            if both is None:
+                both = one.add(facet, node)
+            raw = both[0]
+            if not one.falls and (raw > self.highest[one.number][:, 0]).any():
+                self._raised += 1
+            if plan.bounds:
+                self.raw[one.number][one.lines, row] = raw[one.lines]
+            else:
+                self.raw[one.number][:, row] = raw
+            normal = both[1] // self._divisor[one.number]
+            normal *= one.weight
+            total += normal
+        if not plan.bounds:
+            self.key[:, row] = total
+            return
+        lines = plan.faceted_lines
+        self.key[lines, row] = total[lines]
+        self._bound(plan, row, node, placed)
+
+    def _bound(self, plan: Plan, row: int, node: NodeInfo, placed: PodInfo) -> None:
+        """Move the keys of the lines whose scores cannot be looked up."""
         rises = [part.score.rise(node, placed, part.kind) for part in plan.normalized]
         if rises and max(rises) > 0:  # where a raw score rises the largest may, and with it every other node's
             self.opened(row)
             return
-        self._filled.append(row)
-        self._exact_for[row] = 0
-        rise = 0
-        if plan.scalar:
-            for part in plan.bounded:
-                rise += part.score.rise(node, placed, part.kind) * part.weight
-            if rise:
-                self.key[:, row] += rise << TIE_BITS
-            return
+        self.pending.append(row)
+        self._exact_for[row] = plan.faceted_bits
         change = self._rescored(plan, row, node)
         for part in plan.bounded:
-            if part.index is None:
-                rise += part.score.rise(node, placed, part.kind) * part.weight
-            else:
-                change[part.index] += part.score.rise(node, placed, part.kind) * part.weight
-        change += rise
+            change[part.index] += part.score.rise(node, placed, part.kind) * part.weight
         for part, one in zip(plan.normalized, rises, strict=True):
             if one:
                 bound = (1 - (-one * MAX_NODE_SCORE // self._highest_ever)) * part.weight
-                if part.index is None:
-                    self.raw[part.number][:, row] += one
-                    change += bound
-                else:
-                    self.raw[part.number][part.index, row] += one
-                    change[part.index] += bound
+                self.raw[part.number][part.index, row] += one
+                change[part.index] += bound
         change <<= TIE_BITS
         self.key[:, row] += change
 
-    def _rescored(self, plan: _Plan, row: int, node: NodeInfo) -> Ints:
+    def _rescored(self, plan: Plan, row: int, node: NodeInfo) -> Ints:
         """Score a node where there is no bound, for all lines; by how much each line's score has changed."""
         change = np.zeros(self._room, np.int64)
         exact = self.exact[:, row]
@@ -237,43 +238,15 @@ class Board:
             values = part.score.scores_on(part.stacked, node)
             if part.weight != 1:
                 values *= part.weight
-            if part.index is None:
-                change[: len(values)] += values
-            else:
-                change[part.index] += values
+            change[part.index] += values
         if plan.exact:
             new = change.copy()
             change -= exact
             exact[:] = new
         return change
 
-    def _make_plan(self) -> _Plan:
-        lines = [line for line in self._lines if line is not None]
-        bounded: dict[Hashable, _Part] = {}
-        exact: dict[Hashable, _Part] = {}
-        normalized: dict[Hashable, _Part] = {}
-        unknown = False
-        for line in lines:
-            for score, weight in line.rules.moving_scores:
-                kind = score.kind(line.state) if score.bounded else None
-                parts = bounded if score.bounded else exact
-                parts.setdefault((score.name, kind), _Part(score, weight, kind)).lines.append(line.line)
-                unknown |= not score.bounded and not _columnar(score, line)
-            for score, weight in line.rules.moving_normalized:
-                kind = score.kind(line.state)
-                number = self._numbers[score.name]
-                part = normalized.setdefault((score.name, kind), _Part(score, weight, kind, number))
-                part.lines.append(line.line)
-                unknown |= not score.bounded
-        for part in (*bounded.values(), *exact.values(), *normalized.values()):
-            if part.lines != list(range(len(self._lines))):
-                part.index = np.array(part.lines, np.intp)
-        for part in exact.values():
-            if not unknown:
-                assert isinstance(part.score, ScoreColumns)  # noqa: S101
-                part.stacked = part.score.stack_scores([line.state for line in lines if line.line in set(part.lines)])
-        alike = not exact and not normalized and all(part.index is None for part in bounded.values())
-        self._plan = _Plan(list(bounded.values()), list(exact.values()), list(normalized.values()), alike, unknown)
+    def _make_plan(self) -> Plan:
+        self._plan = make_plan([line for line in self._lines if line is not None], self._numbers, self._room)
         return self._plan
 
     # -- judging ------------------------------------------------------------------------------------------------------
@@ -315,8 +288,11 @@ class Board:
                     exact = values if exact is None else exact + values
         if exact is not None:
             self.exact.reshape(-1)[where] = exact
-        if alone.has_node_totals:
-            total += self.node_total.reshape(-1)[where]
+        total_by_node = self.node_total.reshape(-1)[where]
+        total += total_by_node
+        tie = batch.pick(self._columns.tie) ^ self.salt[together.index]
+        base = np.where(self.node_ok.reshape(-1)[where], (total_by_node << TIE_BITS) + tie, REFUSED)
+        self.base[batch.rows[:, None], together.index] = base.T
         for number, (score, weight), stacked in zip(
             self.numbers(rules), rules.moving_normalized, together.normalized, strict=True
         ):
@@ -327,9 +303,11 @@ class Board:
             if weight != 1:
                 normal *= weight
             total += normal
+            for line in together.lines:
+                line.tops = [-1] * len(line.tops)
         np.maximum(total, 0, out=total)  # it can fall below while what it was normalised by is out of date
         total <<= TIE_BITS
-        total += batch.pick(self._columns.tie) ^ self.salt[together.index]
+        total += tie
         self.key.reshape(-1)[where] = np.where(ok, total, NOT_FEASIBLE)
 
     def patch(self, verdicts: "ClassVerdicts", row: int, node: NodeInfo) -> None:
@@ -339,6 +317,10 @@ class Board:
         if judged is not None:
             self._exact_for[row] = judged | 1 << line
         fits = bool(self.node_ok[line, row])
+        tie = int(self._columns.tie[row]) ^ verdicts.salt
+        node_total = int(self.node_total[line, row])
+        self.base[row, line] = (node_total << TIE_BITS) + tie if fits else REFUSED
+        verdicts.tops = [-1] * len(verdicts.tops)
         for plugin in rules.moving_filters if fits else ():
             if not plugin.filter(state, pod, node).ok:
                 fits = False
@@ -348,7 +330,7 @@ class Board:
             for raw in self.raw:
                 raw[line, row] = NO_RAW
             return
-        total, exact = int(self.node_total[line, row]) if verdicts.has_node_totals else 0, 0
+        total, exact = node_total, 0
         for score, weight in rules.moving_scores:
             value = score.score(state, pod, node) * weight
             total += value
@@ -361,12 +343,23 @@ class Board:
             value = score.score(state, pod, node)
             self.raw[number][line, row] = value
             total += _normalizer(score).one(value, verdicts.highest[order]) * weight
-        self.key[line, row] = (max(total, 0) << TIE_BITS) + (int(self._columns.tie[row]) ^ verdicts.salt)
+        self.key[line, row] = (max(total, 0) << TIE_BITS) + tie
 
     # -- normalising --------------------------------------------------------------------------------------------------
 
     def normalize(self, verdicts: "ClassVerdicts") -> bool:
-        """Take in the largest raw scores of a line as they are now; whether one has changed."""
+        """Take in the largest raw scores of a line as they are now; whether its keys have to be made anew for that."""
+        if verdicts.faceted:
+            top = verdicts.tops[0]
+            if (
+                len(verdicts.tops) > 1
+                or top < 0
+                or verdicts.raised != self._raised
+                or self.raw[verdicts.raw_numbers[0]].item(verdicts.line, top) != verdicts.highest[0]
+                or self.key.item(verdicts.line, top) < 0
+            ):
+                self._normalize_faceted(verdicts)
+            return False
         line, count, changed = verdicts.line, self._columns.count, False
         for order, number in enumerate(verdicts.raw_numbers):
             raw = self.raw[number][line, :count]
@@ -384,6 +377,33 @@ class Board:
                 self._highest_ever = max(self._highest_ever, highest)
         return changed
 
+    def _normalize_faceted(self, verdicts: "ClassVerdicts") -> None:
+        """The same where all raw scores are exact: they need a look only if the node with the largest lost it."""
+        if verdicts.raised != self._raised:
+            verdicts.raised = self._raised
+            verdicts.tops = [-1] * len(verdicts.tops)
+        line, tops = verdicts.line, verdicts.tops
+        for order, number in enumerate(verdicts.raw_numbers):
+            top, before = tops[order], verdicts.highest[order]
+            if top >= 0 and self.raw[number].item(line, top) == before and self.key.item(line, top) >= 0:
+                continue
+            # `filled` writes raw scores of nodes that are no option, too.
+            key = self.key[line, : self._columns.count]
+            raw = np.where(key < 0, NO_RAW, self.raw[number][line, : self._columns.count])
+            tops[order] = top = int(raw.argmax())
+            highest = max(int(raw[top]), 0)
+            if highest == before:
+                continue
+            verdicts.highest[order] = highest
+            self.highest[number][line] = highest
+            self._divisor[number][line] = max(highest, 1)
+            self._highest_ever = max(self._highest_ever, highest)
+            score, weight = verdicts.rules.moving_normalized[order]
+            apply = _normalizer(score).apply
+            values = np.arange(max(highest, before) + 1)
+            change = (apply(values, np.array(highest)) - apply(values, np.array(before))) * (weight << TIE_BITS)
+            self.key[line, : self._columns.count] += change.take(raw, mode="clip")  # 0 for no raw score, as for 0
+
     def rekey(self, verdicts: "ClassVerdicts") -> None:
         """Judge a line anew on all nodes, because what it is normalised by has changed."""
         self.judge(verdicts, None)
@@ -396,16 +416,19 @@ class Board:
             self._allocate(self._room, self._columns.capacity)
         self._visits += 1
         verdicts.visited = self._visits
-        if verdicts.synced != self._syncs:
+        if verdicts.synced != self._syncs and not verdicts.faceted:
             verdicts.synced = self._syncs
             verdicts.position = -1  # it missed what the others were judged on: all nodes, then
-        if len(self._filled) >= MOST_FILLED:
+        if len(self.pending) >= MOST_FILLED:
             self._sync()
 
     def best(self, verdicts: "ClassVerdicts") -> int:
         """The row with the largest true key, or -1 if no node is feasible."""
         line = verdicts.line
         key = self.key[line, : self._columns.count]
+        if verdicts.faceted:
+            row = int(key.argmax())
+            return row if key.item(row) >= 0 else -1
         while True:
             row = int(key.argmax())
             if self._is_exact(line, row):
@@ -416,6 +439,8 @@ class Board:
 
     def settle(self, verdicts: "ClassVerdicts") -> None:
         """Make every key of a line exact."""
+        if verdicts.faceted:
+            return
         bit = 1 << verdicts.line
         bounds = [row for row, judged in self._exact_for.items() if not judged & bit]
         if len(bounds) <= FEW_BOUNDS and self._columns.known[bounds].all():
@@ -441,12 +466,14 @@ class Board:
     def _sync(self) -> None:
         """Judge the lines in use on all nodes that were filled since the last time."""
         rows = np.array(list(self._exact_for), np.intp)
-        self._filled.clear()
+        self.pending.clear()
         self._exact_for.clear()
         self._patches = 0
         oldest = self._visits - IDLE_VISITS * len(self._lines)
         lines = [
-            line for line in self._lines if line is not None and line.synced == self._syncs and line.visited >= oldest
+            line
+            for line in self._lines
+            if line is not None and not line.faceted and line.synced == self._syncs and line.visited >= oldest
         ]
         self._syncs += 1
         for line in lines:
@@ -463,10 +490,6 @@ class Board:
             marks = line.signature if line.rules.columnar else (*line.signature, line.line)
             groups.setdefault(marks, []).append(line)
         return [self._stack(group) for group in groups.values()]
-
-
-def _columnar(score: Score, line: "ClassVerdicts") -> bool:
-    return isinstance(score, ScoreColumns) and score.columnar_scores(line.state)
 
 
 def _normalizer(score: Score) -> ByMaximum:

@@ -1,20 +1,21 @@
 """Decisions: what the core wants done. The shell does it and reports back; the core itself touches nothing."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+import msgspec
 
 from scheduler.framework.nodeinfo import PodInfo
 
 
-@dataclass(frozen=True, slots=True)
-class Bind:
+class Bind(msgspec.Struct, frozen=True):
     """Put the pod on the node, with these marks on both. Answer with `Core.bound` or `Core.bind_failed`."""
 
     info: PodInfo
     node: str
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
-    node_annotations: Mapping[str, str] = field(default_factory=dict)  # to be written first
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    node_annotations: Mapping[str, str] = msgspec.field(default_factory=dict)  # to be written first
 
 
 @dataclass(frozen=True, slots=True)

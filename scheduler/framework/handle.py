@@ -24,9 +24,7 @@ class Nominator:
     def __init__(self) -> None:
         self._by_node: dict[str, dict[str, PodInfo]] = {}
         self._node_of: dict[str, str] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._node_of)
+        self.nominated = self._node_of.keys()  # uids; empty most of the time, which every decision asks
 
     def nominate(self, info: PodInfo, node: str) -> None:
         self.forget(info.uid)

@@ -1,6 +1,6 @@
 """One node as plugins see it: the object, and the sums of what its pods hold."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from scheduler.api.clock import from_rfc3339
 from scheduler.api.core import Node, Pod
@@ -15,10 +15,10 @@ class PodInfo:
     pod: Pod
     shape: PodClass
     node_name: str = ""  # where it is, or is assumed to be
+    uid: str = field(init=False)  # of all pods that `pod` is ever set to
 
-    @property
-    def uid(self) -> str:
-        return self.pod.metadata.uid
+    def __post_init__(self) -> None:
+        self.uid = self.pod.metadata.uid
 
     @property
     def key(self) -> str:
@@ -87,9 +87,15 @@ class NodeInfo:
 
     def _count(self, shape: PodClass, sign: int) -> None:
         requested = self.requested
-        for column, value in shape.vector:
-            if column >= len(requested):
-                self.widen(column + 1)
-            requested[column] += sign * value
+        if shape.width > len(requested):
+            self.widen(shape.width)
         cpu, memory = shape.nonzero
-        self.nonzero = (self.nonzero[0] + sign * cpu, self.nonzero[1] + sign * memory)
+        have = self.nonzero
+        if sign > 0:
+            for column, value in shape.vector:
+                requested[column] += value
+            self.nonzero = (have[0] + cpu, have[1] + memory)
+        else:
+            for column, value in shape.vector:
+                requested[column] -= value
+            self.nonzero = (have[0] - cpu, have[1] - memory)

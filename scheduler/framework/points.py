@@ -8,7 +8,7 @@ that pods alike in all of them can share one verdict. A plugin that can judge ma
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -103,6 +103,8 @@ class Filter(Plugin):
 class FilterColumns(Filter):
     """A filter that can judge many nodes, for many classes, at once."""
 
+    faceted: ClassVar[bool] = False  # whether `filter_facet` and `passing_on` are there; a score's likewise
+
     def columnar(self, state: CycleState) -> bool:  # noqa: ARG002
         """Whether it can for this class; if not, `filter` is asked node by node."""
         return True
@@ -114,6 +116,14 @@ class FilterColumns(Filter):
     @abstractmethod
     def passing(self, stacked: Any, batch: Batch) -> Bools | None:
         """`filter` for every class and row, [class, row]; None if they all pass."""
+
+    def filter_facet(self, stacked: Any, node: "NodeInfo") -> Hashable:  # noqa: ARG002
+        """What of a node `passing_on` depends on: nodes with equal facets pass alike, and are judged once."""
+        raise AssertionError(f"{self.name} has no facet")
+
+    def passing_on(self, stacked: Any, node: "NodeInfo") -> Bools:  # noqa: ARG002
+        """`passing` for one node, [class]: asked when a pod comes to a node."""
+        raise AssertionError(f"{self.name} does not judge single nodes")
 
     def rejections(self, stacked: Any, batch: Batch) -> "tuple[Ints, Callable[[int], Status]] | None":  # noqa: ARG002
         """For one class: a small number for every row, 0 where it passes, and the status that a number stands for.
@@ -190,6 +200,8 @@ class Score(Plugin):
 class ScoreColumns(Score):
     """A score that can judge many nodes, for many classes, at once."""
 
+    faceted: ClassVar[bool] = False  # whether `score_facet` and `scores_on` are there; a filter's likewise
+
     def columnar_scores(self, state: CycleState) -> bool:  # noqa: ARG002
         """Whether it can for this class; if not, `score` is asked node by node."""
         return True
@@ -205,6 +217,15 @@ class ScoreColumns(Score):
     def scores_on(self, stacked: Any, node: "NodeInfo") -> Ints:  # noqa: ARG002
         """The same for one node, [class]: asked of scores that are not `bounded` when a pod comes to a node."""
         raise AssertionError(f"{self.name} neither has a bound nor scores single nodes")
+
+    def score_facet(self, stacked: Any, node: "NodeInfo") -> Hashable:  # noqa: ARG002
+        """What of a node `scores_on` depends on: nodes with equal facets score alike, and are judged once."""
+        raise AssertionError(f"{self.name} has no facet")
+
+    @property
+    def falls(self) -> bool:
+        """With a normalizer: whether a pod that comes to a node never raises the node's raw score for another."""
+        return False
 
 
 class Permit(Plugin):
@@ -235,13 +256,14 @@ class PreBind(Plugin):
         """What to write on the pod together with its node. No I/O here: binding writes it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
+class Marks(msgspec.Struct, frozen=True):
     """Labels and annotations for a pod that is being bound, and for its node."""
 
     annotations: Mapping[str, str]
     labels: Mapping[str, str]
-    node_annotations: Mapping[str, str] = field(default_factory=dict)  # for the node, before anything else is written
+    node_annotations: Mapping[str, str] = msgspec.field(
+        default_factory=dict
+    )  # for the node, before anything else is written
 
 
 NO_MARKS = Marks({}, {})
@@ -278,15 +300,15 @@ class ByMaximum:
     """
 
     def __init__(self, *, reverse: bool = False) -> None:
-        self._reverse = reverse
+        self.reverse = reverse
 
     def apply(self, raw: Ints, highest: Ints) -> Ints:
         """Scores for `raw` [class, row], given each class's largest [class, 1]."""
         scaled = raw * MAX_NODE_SCORE  # where the highest is 0 all are 0, and stay 0 (or 100, in reverse)
         scaled //= np.maximum(highest, 1)
-        return MAX_NODE_SCORE - scaled if self._reverse else scaled
+        return MAX_NODE_SCORE - scaled if self.reverse else scaled
 
     def one(self, raw: int, highest: int) -> int:
         """The same for one value."""
         scaled = raw * MAX_NODE_SCORE // (highest or 1)
-        return MAX_NODE_SCORE - scaled if self._reverse else scaled
+        return MAX_NODE_SCORE - scaled if self.reverse else scaled

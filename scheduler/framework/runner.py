@@ -136,7 +136,7 @@ class Runner:
         """All of them, or none: a rejection takes back what the others reserved."""
         for plugin in self.profile.reserve:
             status = plugin.reserve(state, pod, node_name)
-            if not status.ok:
+            if status is not SUCCESS and not status.ok:
                 self.unreserve(state, pod, node_name)
                 return status.by(plugin.name)
         return SUCCESS

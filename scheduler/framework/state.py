@@ -1,7 +1,7 @@
 """What plugins tell themselves and each other within one cycle, under typed keys."""
 
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -13,34 +13,28 @@ class StateKey(Generic[T]):
     name: str
 
 
-class CycleState:
-    """A small typed dictionary. What depends on the pod's class alone is computed once and shared by `fork`."""
+class CycleState(dict[StateKey[Any], Any]):
+    """A small typed dictionary. What depends on the pod's class alone is computed once and shared by `fork`.
 
-    __slots__ = ("_entries",)
+    It is a dictionary and not an object with one, because every decision copies one and asks it several times.
+    """
 
-    def __init__(self) -> None:
-        self._entries: dict[StateKey[Any], Any] = {}
+    __slots__ = ()
 
-    def __setitem__(self, key: StateKey[T], value: T) -> None:
-        self._entries[key] = value
+    if TYPE_CHECKING:
 
-    def __getitem__(self, key: StateKey[T]) -> T:
-        return self._entries[key]
+        def __setitem__(self, key: StateKey[T], value: T) -> None: ...
 
-    def __contains__(self, key: StateKey[Any]) -> bool:
-        return key in self._entries
+        def __getitem__(self, key: StateKey[T]) -> T: ...
 
-    def get(self, key: StateKey[T]) -> T | None:
-        return self._entries.get(key)
+        def get(self, key: StateKey[T]) -> T | None: ...  # type: ignore[override]
 
     def discard(self, key: StateKey[Any]) -> None:
-        self._entries.pop(key, None)
+        self.pop(key, None)
 
     def fork(self) -> "CycleState":
         """A state that starts with the same entries; writing to one does not show in the other."""
-        copy = CycleState()
-        copy._entries = self._entries.copy()
-        return copy
+        return CycleState(self)
 
 
 SKIPPED: StateKey[frozenset[str]] = StateKey("framework/skipped")  # plugins whose PreFilter said Skip: not asked again

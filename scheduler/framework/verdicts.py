@@ -13,6 +13,7 @@ from scheduler.cache.classes import PodClass
 from scheduler.cache.columns import TIE_BITS, Batch, Bools, Ints, Rows
 from scheduler.framework.board import NOT_FEASIBLE, Board, signature
 from scheduler.framework.clusterwide import Cycle, outside
+from scheduler.framework.facets import faceted
 from scheduler.framework.failure import FitError, Reasons
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import Filter, FilterColumns, Plugin, Score, ScoreColumns
@@ -51,20 +52,22 @@ class ClassVerdicts:
         self.synced = -1  # up to which of the board's joint judgements its line is in step with the others
         self.visited = 0
         self.highest = [0] * len(rules.moving_normalized)  # the largest raw scores that its keys are normalised by
+        self.tops = [-1] * len(self.highest)  # a row that has it; -1: to be looked for
+        self.raised = 0
+        self.faceted = faceted(rules)
         self.salt = runner.handle.columns.ties.salt(shape.digest)
         self.rules = rules
         self.signature = signature(rules) if board is not None else ()
-        self.has_node_totals = False
         self._runner = runner
         self._handle = runner.handle
         self._columns = runner.handle.columns
         self._static_position = 0
         self._plain_node_scores: list[Weighted] = [item for item in rules.node_scores if item[0].normalizer is None]
         self._node_scores = [_NodeScore(*item) for item in rules.node_scores if item[0].normalizer is not None]
-        self._normalized = bool(self._node_scores or rules.moving_normalized)
         self._versioned = rules.versioned
         self._versions = [-1] * len(self._versioned)
         self._kept_filters = {*rules.node_filters, *rules.moving_filters}
+        self._stacks: dict[Filter, object] = {}  # for `_explain_by`
         self._reasons: Reasons | None = None
         self._reasons_position = -1
         self.board = board
@@ -91,13 +94,14 @@ class ClassVerdicts:
         board, columns = self.board, self._columns
         if board is None:
             return
-        board.visit(self)
-        if self._versioned:
-            versions = [plugin.version for plugin in self._versioned]
-            if versions != self._versions:
-                self._versions, self.position = versions, -1
+        if not self.faceted or board.pending or board.capacity != columns.capacity:
+            board.visit(self)
+        for number, plugin in enumerate(self._versioned):
+            version = plugin.version
+            if version != self._versions[number]:
+                self._versions[number], self.position = version, -1
         position, self.position = self.position, board.end
-        if position != board.end or position < 0:
+        if position != self.position:
             changed = board.opened_since(position) if position >= 0 else None
             if changed is None:
                 self.judge_nodes(everything=True)
@@ -112,8 +116,12 @@ class ClassVerdicts:
                             board.judge(self, np.array([row], np.intp))
                 else:
                     board.judge(self, np.array(changed, np.intp))
-        if self._normalized:
-            self._normalize()
+        stale = bool(self.highest) and board.normalize(self)
+        for kept in self._node_scores:
+            if kept.raw is not None and self._normalize_by_node(kept, kept.raw[: columns.count], board):
+                stale = True
+        if stale:  # what normalising depends on has changed
+            board.rekey(self)
 
     def judge_nodes(self, *, everything: bool = False) -> None:
         """Take in which node objects changed."""
@@ -149,7 +157,6 @@ class ClassVerdicts:
                 total += kept.normal(batch.pick(kept.raw)) * kept.weight
         board.node_ok[self.line, batch.rows] = ok[0]
         board.node_total[self.line, batch.rows] = total[0]
-        self.has_node_totals |= bool(total.any())
 
     def _keep_raw(self, kept: _NodeScore, values: Ints | None, batch: Batch, *, everything: bool) -> None:
         if everything:
@@ -196,19 +203,8 @@ class ClassVerdicts:
             values[0, index] = score.score(self.state, self.shape.example, self.node(int(batch.rows[index])))
         return values
 
-    def _normalize(self) -> None:
-        """See whether what normalising depends on has changed, and if so, put all keys together anew."""
-        board = self.board
-        assert board is not None  # noqa: S101
-        stale = board.normalize(self)
-        for kept in self._node_scores:
-            if kept.raw is not None and self._normalize_by_node(kept, kept.raw[: self._columns.count], board):
-                stale = True
-        if stale:
-            board.rekey(self)
-
     def _normalize_by_node(self, kept: _NodeScore, raw: Ints, board: Board) -> bool:
-        """The same for a score by the node object; whether it has changed."""
+        """`Board.normalize` for a score by the node object."""
         board.settle(self)  # which nodes are feasible matters here, not only which is best
         highest = int(np.where(self.key >= 0, raw, 0).max())
         if highest == kept.highest:
@@ -216,7 +212,6 @@ class ClassVerdicts:
         before = kept.normal(raw)
         kept.highest = highest
         board.node_total[self.line, : self._columns.count] += (kept.normal(raw) - before)[0] * kept.weight
-        self.has_node_totals = True
         return True
 
     # -- deciding -----------------------------------------------------------------------------------------------------
@@ -238,20 +233,21 @@ class ClassVerdicts:
 
     def select(self, info: PodInfo) -> "tuple[int, CycleState] | FitError":
         """The best row for this pod with the state of its cycle, or why there is none."""
-        if self.board is None:
+        board = self.board
+        if board is None:
             return FitError(self._handle.cache.known_count, pre_filter=self.rejected)
         self.refresh()
         if not self._columns.count:
             return FitError(0)
         state = self.state.fork()
-        if self.rules.cluster_wide:
-            concerned = self._concerned(info)
-            if concerned:
-                return self._select_cluster_wide(info, state, concerned)
-        if self._handle.nominator:
-            self.board.settle(self)
+        pod = info.pod
+        for plugin in self.rules.cluster_wide:
+            if plugin.concerns(pod):  # about most pods none has anything to say
+                return self._select_cluster_wide(info, state, self._concerned(info))
+        if self._handle.nominator.nominated:
+            board.settle(self)
             return self._select_past_nominated(info, state, self.key)
-        row = self.board.best(self)
+        row = board.best(self)
         return (row, state) if row >= 0 else self._failure(_NOTHING)
 
     def _select_past_nominated(
@@ -368,8 +364,10 @@ class ClassVerdicts:
             numbers[left_out] = reasons.number(outside(self.rules.allowed_by))
             open_ &= ~left_out
         batch = Batch(columns, rows)
+        assert self.board is not None  # noqa: S101
+        passed = self.rules.node_filters if self.board.node_ok[self.line, rows][open_].all() else ()
         for plugin in self._runner.filters:
-            if plugin in self._kept_filters and open_.any():
+            if plugin in self._kept_filters and plugin not in passed and open_.any():
                 self._explain_by(plugin, batch, open_, numbers, reasons)
         reasons.update(rows, numbers)
 
@@ -377,7 +375,9 @@ class ClassVerdicts:
         self, plugin: Filter, batch: Batch, open_: Bools, numbers: NDArray[np.int32], reasons: Reasons
     ) -> None:
         """Number the nodes that `plugin` rejects among those still `open_`, and close them."""
-        stacked = self.stack(plugin, [self.state])
+        if plugin not in self._stacks:
+            self._stacks[plugin] = self.stack(plugin, [self.state])
+        stacked = self._stacks[plugin]
         found = plugin.rejections(stacked, batch) if stacked is not None and isinstance(plugin, FilterColumns) else None
         if found is not None:
             codes, statuses = found

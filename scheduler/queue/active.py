@@ -1,6 +1,7 @@
 """Pods that are ready to be tried, the most important first."""
 
 import heapq
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -21,35 +22,46 @@ class Entry:
 
 
 class ActiveQueue:
-    """A heap; entries that were taken out stay in it, dead, until they surface."""
+    """Entries in the order in which they come, as far as that is the right one, and a heap for the others.
+
+    Most pods are no more important than those before them: they need no heap, whose every step is a miss of the
+    processor's cache once it is large. Entries that were taken out stay where they are, dead, until they surface.
+    """
 
     def __init__(self) -> None:
+        self._line: deque[Entry] = deque()  # sorted by key; equal ones in order of arrival
         self._heap: list[tuple[Any, ...]] = []  # (*key, order of arrival, entry): flat tuples compare faster
         self._order = 0
-        self._members: dict[str, Entry] = {}
+        self.members: dict[str, Entry] = {}  # by pod uid; to be read
 
     def __len__(self) -> int:
-        return len(self._members)
+        return len(self.members)
 
     def __iter__(self) -> Iterator[Entry]:
-        return iter(list(self._members.values()))
+        return iter(list(self.members.values()))
 
     def get(self, uid: str) -> Entry | None:
-        return self._members.get(uid)
+        return self.members.get(uid)
 
     def push(self, entry: Entry) -> None:
-        self._members[entry.info.uid] = entry
+        self.members[entry.info.uid] = entry
+        if not self._line or entry.key >= self._line[-1].key:
+            self._line.append(entry)
+            return
         self._order += 1
         heapq.heappush(self._heap, (*entry.key, self._order, entry))
 
     def pop(self) -> Entry | None:
-        while self._heap:
-            entry: Entry = heapq.heappop(self._heap)[-1]
+        line, heap = self._line, self._heap
+        while line or heap:
+            # What is in the heap came when a larger key was in the line, so after what equals it there.
+            in_line = not heap or (line and line[0].key <= heap[0][:-2])
+            entry: Entry = line.popleft() if in_line else heapq.heappop(heap)[-1]
             uid = entry.info.uid
-            if self._members.get(uid) is entry:
-                del self._members[uid]
+            if self.members.get(uid) is entry:
+                del self.members[uid]
                 return entry
         return None
 
     def remove(self, uid: str) -> Entry | None:
-        return self._members.pop(uid, None)
+        return self.members.pop(uid, None)

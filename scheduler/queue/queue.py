@@ -21,27 +21,24 @@ class SchedulingQueue:
         self._policy = policy or BackoffPolicy()
         self._gated: dict[str, Entry] = {}
         self._active = ActiveQueue()
+        self.pop = self._active.pop  # the next pod to try
         self._backoff = BackoffQueue()
-        self._waiting = UnschedulablePods()
+        self.waiting = UnschedulablePods()
 
     def __len__(self) -> int:
-        return len(self._gated) + len(self._active) + len(self._backoff) + len(self._waiting)
+        return len(self._gated) + len(self._active) + len(self._backoff) + len(self.waiting)
 
     @property
     def ready(self) -> int:
         """How many could be tried now."""
-        return len(self._active)
-
-    @property
-    def waiting(self) -> UnschedulablePods:
-        return self._waiting
+        return len(self._active.members)
 
     def counts(self) -> dict[str, int]:
         """How many stand where, by upstream's names for the places."""
         return {
             "active": len(self._active),
             "backoff": len(self._backoff),
-            "unschedulable": len(self._waiting),
+            "unschedulable": len(self.waiting),
             "gated": len(self._gated),
         }
 
@@ -49,11 +46,11 @@ class SchedulingQueue:
         """Every entry with the place where it stands, by the names of `counts`."""
         yield from (("active", entry) for entry in self._active)
         yield from (("backoff", entry) for entry in self._backoff)
-        yield from (("unschedulable", entry) for entry in self._waiting)
+        yield from (("unschedulable", entry) for entry in self.waiting)
         yield from (("gated", entry) for entry in list(self._gated.values()))
 
     def find(self, uid: str) -> Entry | None:
-        return self._active.get(uid) or self._backoff.get(uid) or self._waiting.get(uid) or self._gated.get(uid)
+        return self._active.get(uid) or self._backoff.get(uid) or self.waiting.get(uid) or self._gated.get(uid)
 
     def add(self, info: PodInfo, *, gated: bool = False) -> None:
         """A pod that is not in the queue."""
@@ -69,13 +66,9 @@ class SchedulingQueue:
         return (
             self._active.remove(uid)
             or self._backoff.remove(uid)
-            or self._waiting.remove(uid)
+            or self.waiting.remove(uid)
             or self._gated.pop(uid, None)
         )
-
-    def pop(self) -> Entry | None:
-        """The next pod to try."""
-        return self._active.pop()
 
     def put_back(self, entry: Entry) -> None:
         """Try again when its time has come, whatever happens meanwhile: its failure was no fault of the nodes."""
@@ -87,11 +80,11 @@ class SchedulingQueue:
         now = self._clock.monotonic()
         entry.waiting_since = now
         entry.ready_at = now + self._policy.after(entry.attempts)
-        self._waiting.add(key, entry)
+        self.waiting.add(key, entry)
 
     def wake(self, entry: Entry) -> None:
         """Let an entry that waits be tried next."""
-        self._waiting.remove(entry.info.uid)
+        self.waiting.remove(entry.info.uid)
         self._active.push(entry)
 
     def tick(self) -> None:
@@ -99,8 +92,8 @@ class SchedulingQueue:
         now = self._clock.monotonic()
         for entry in self._backoff.due(now):
             self._active.push(entry)
-        if len(self._waiting):
-            for entry in self._waiting.overdue(now - LEFTOVER_SECONDS):
+        if len(self.waiting):
+            for entry in self.waiting.overdue(now - LEFTOVER_SECONDS):
                 self.wake(entry)
 
     def next_backoff(self) -> float:

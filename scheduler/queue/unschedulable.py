@@ -64,6 +64,10 @@ class UnschedulablePods:
         """Those whose place depends on what is elsewhere in the cluster."""
         return [key for key in self._groups if key[2]] if self._wide else []
 
+    @property
+    def empty(self) -> bool:
+        return not self._class_of
+
     def has_class(self, key: ClassKey) -> bool:
         return key in self._groups
 

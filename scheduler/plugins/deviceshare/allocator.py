@@ -16,6 +16,8 @@ from scheduler.plugins.deviceshare.shares import Share
 from scheduler.plugins.deviceshare.states import Choice, DeviceState, Template
 from scheduler.plugins.deviceshare.topology import NO_CARDS
 
+MOST_GIVEN = 65536
+
 
 def allocate(
     state: DeviceState, request: DeviceRequest, policy: Policy, numa: frozenset[int] | None = None
@@ -131,12 +133,22 @@ def _of_type(
 
 
 def _share(state: DeviceState, request: TypeRequest, picked: Pick) -> Share:
+    simple = request.numa is None and picked.function is None and not picked.template
+    given = state.template.given
+    found = given.get((request, picked.number)) if simple else None
+    if found is not None:
+        return found
     amounts = request.amounts
     if request.type == "gpu":
         fill_memory(amounts, state.template.totals[picked.number])
     functions = () if picked.function is None else (picked.function,)
     minor = state.template.slots[picked.number].minor
-    return Share(request.type, minor, tuple(sorted(amounts.items())), functions, picked.template)
+    share = Share(request.type, minor, tuple(sorted(amounts.items())), functions, picked.template)
+    if simple:
+        if len(given) >= MOST_GIVEN:
+            given.clear()
+        given[request, picked.number] = share
+    return share
 
 
 def fill_memory(amounts: Amounts, total: Amounts) -> None:

@@ -4,7 +4,8 @@ A device that is listed but not healthy keeps its place with nothing in it. Book
 nothing is handed out twice when the object comes back (Koordinator deviceshare/device_cache.go, R19 to R22).
 """
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 import numpy as np
@@ -37,6 +38,7 @@ LISTED, FLAGS, FREE, TOTAL, DIVISOR, WEIGHTS = 0, 1, slice(2, 5), slice(5, 8), s
 HAS_TREE, HONOURS = 1, 2  # flags: where GPUs sit is known; whole cards come from the partition table alone
 NO_ENTRY = -1
 _FIRST_CARDS = 8
+MOST_UNWRITTEN = 256  # so that nobody has to wait long for them to be written
 
 
 class NodeDevices:
@@ -113,10 +115,14 @@ class DeviceCache(Listener):
         self._book = StateBook()
         self._nothing = self._book.untouched(self._book.template(())[0])
         self._nodes: dict[str, NodeDevices] = {}
+        # The node's devices if a Device object lists them (or did, and pods hold some still). Asked several times a
+        # decision, so it is the dictionary's own method.
+        self.find: Callable[[str], NodeDevices | None] = self._nodes.get
         self._promised: dict[str, str] = {}  # pod uid → the annotation that was decided on and is being written
         self._cards = _FIRST_CARDS
         self._blank = self._vector(NO_ENTRY, 0, {}, {}, [])
-        self._columns.add_column(SHOWN, self._blank)
+        self._unwritten: dict[int, Ints] = {}  # by row: what the column `SHOWN` is to have there
+        self._columns.add_column(SHOWN, self._blank, self._catch_up)
 
     @staticmethod
     def of(handle: Handle) -> "DeviceCache":
@@ -142,10 +148,6 @@ class DeviceCache(Listener):
         """Where the cards begin in the column `SHOWN`."""
         return WEIGHTS + len(self._scorers)
 
-    def find(self, name: str) -> NodeDevices | None:
-        """The node's devices if a Device object lists them (or did, and pods hold some still)."""
-        return self._nodes.get(name)
-
     def __iter__(self) -> Iterator[NodeDevices]:
         return iter(self._nodes.values())
 
@@ -155,7 +157,7 @@ class DeviceCache(Listener):
         if node is None:
             if device is None:
                 return []
-            node = self._nodes[name] = NodeDevices(name, self._nothing)
+            node = self._nodes[sys.intern(name)] = NodeDevices(name, self._nothing)
         node.device, node.listed = device, device is not None
         infos = device.spec.devices if device is not None else ()
         node.ids = {(info.type, info.minor): quoted(info.id) for info in infos if info.minor is not None and info.id}
@@ -225,7 +227,7 @@ class DeviceCache(Listener):
         """What a pod's annotation says it holds; on nodes without a Device object it is kept for when one comes."""
         node = self._nodes.get(name)
         if node is None:
-            node = self._nodes[name] = NodeDevices(name, self._nothing)
+            node = self._nodes[sys.intern(name)] = NodeDevices(name, self._nothing)
         before = node.state
         if node.take(uid, Holding(shares)):
             self.show(name)
@@ -234,8 +236,10 @@ class DeviceCache(Listener):
 
     def settle(self, node: NodeDevices, uid: str, choice: Choice) -> None:
         """What the allocator chose for a pod on `node`, in the state that `node` is in."""
-        before = node.state
-        if node.take(uid, choice.holding, choice.after):
+        before, after = node.state, choice.after
+        if node.take(uid, choice.holding, after):
+            if after.shown is None:
+                self._derive(before, after)
             self.show(node.name)
             if before.unsteady:
                 self._unsettle(node.name)
@@ -259,10 +263,19 @@ class DeviceCache(Listener):
         if row is None:
             return
         node = self._nodes.get(name)
-        shown = self._blank if node is None or not node.listed else self._shown(node.state)
-        self._columns.column(SHOWN)[:, row] = shown
+        # Most decisions look at single nodes; writing forty places far from each other can wait for one who reads them.
+        self._unwritten[row] = self._blank if node is None or not node.listed else self.shown(node.state)
+        if len(self._unwritten) >= MOST_UNWRITTEN:
+            self._columns.column(SHOWN)
 
-    def _shown(self, state: DeviceState) -> Ints:
+    def _catch_up(self, array: Ints) -> None:
+        if self._unwritten:
+            rows = np.fromiter(self._unwritten, np.intp, len(self._unwritten))
+            array[:, rows] = np.array(list(self._unwritten.values())).T
+            self._unwritten.clear()
+
+    def shown(self, state: DeviceState) -> Ints:
+        """One row of the column `SHOWN` for a node in this state."""
         if state.shown is None or len(state.shown) != len(self._blank):
             cards = [state.frees[number] for number in state.slots("gpu")]
             if len(cards) > self._cards:
@@ -272,6 +285,21 @@ class DeviceCache(Listener):
             flags = (template.tree is not None) * HAS_TREE | template.traits.honour * HONOURS
             state.shown = self._vector(len(cards), flags, total, free, cards)
         return state.shown
+
+    def _derive(self, before: DeviceState, after: DeviceState) -> None:
+        """`shown` of a state that is another one but for a few cards: cheaper than from the beginning."""
+        slots = after.slots("gpu")
+        if before.shown is None or len(before.shown) != len(self._blank) or before.template is not after.template:
+            return
+        shown = after.shown = before.shown.copy()
+        free = after.sums("gpu")[1]
+        shown[FREE] = [free.get(name, 0) for name in SHARES]
+        first = self.first_card
+        for card, number in enumerate(slots):
+            left = after.frees[number]
+            if left is not before.frees[number]:
+                for share, name in enumerate(SHARES):
+                    shown[first + share * self._cards + card] = left.get(name, 0)
 
     def _vector(self, listed: int, flags: int, total: Amounts, free: Amounts, cards: list[Amounts]) -> Ints:
         totals = [total.get(name, 0) for name in SHARES]
@@ -287,7 +315,8 @@ class DeviceCache(Listener):
         """Make room for more cards than any node had so far, or for a new scorer's weights."""
         self._cards = cards
         self._blank = self._vector(NO_ENTRY, 0, {}, {}, [])
-        self._columns.add_column(SHOWN, self._blank)
+        self._unwritten.clear()
+        self._columns.add_column(SHOWN, self._blank, self._catch_up)
         for name in self._nodes:
             self.show(name)
 

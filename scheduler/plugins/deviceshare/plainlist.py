@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from scheduler.plugins.deviceshare.candidates import Pick, candidates, free_function, has_room, pick
 from scheduler.plugins.deviceshare.request import TypeRequest
 from scheduler.plugins.deviceshare.scoring import Scorer
-from scheduler.plugins.deviceshare.states import DeviceState
+from scheduler.plugins.deviceshare.states import DeviceState, Scores
 
 Ranked = tuple[int, int]  # the score, negative, and the number of a slot; slots are in the order of their minors
 
@@ -23,17 +23,20 @@ def take(
 
     Devices on those switches come first, by turns.
     """
-    scores: dict[tuple[int, tuple[int, ...]], int] = {}  # devices alike score alike
+    # Devices alike score alike. A request that names NUMA nodes is made anew each time: nothing is kept about it.
+    scores: Scores = state.template.scores((request, scorer)) if request.numa is None else {}
     ranked: list[Ranked] = []
     functions = request.hint.vf_selector is not None
-    totals, used = state.template.totals, state.used
+    totals, frees = state.template.totals, state.frees  # the same of two devices is one object
     for number in candidates(state, request):
-        alike = (id(totals[number]), used[number])
-        score = scores.get(alike)
-        if score is None:
+        alike = (id(totals[number]), id(frees[number]))
+        known = scores.get(alike)
+        if known is None:
             fits = has_room(state, number, request)
-            score = scorer.score(totals[number], state.frees[number], request.amounts) if fits else -1
-            scores[alike] = score
+            score = scorer.score(totals[number], frees[number], request.amounts) if fits else -1
+            scores[alike] = (score, frees[number])
+        else:
+            score = known[0]
         if score >= 0 and (not functions or free_function(state, number, request) is not None):
             ranked.append((-score, number))
     if len(ranked) < desired:

@@ -87,6 +87,7 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
     reads_labels = (GPU_ISOLATION_PROVIDER,)
     reads_annotations = ANNOTATIONS
     normalizer = ByMaximum()
+    faceted = True
 
     def __init__(self, handle: Handle, args: DeviceShareArgs | None = None) -> None:
         args = args or DeviceShareArgs()
@@ -175,6 +176,27 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
                 ok[index, one] = status.ok
         return ok
 
+    def filter_facet(self, stacked: object, node: NodeInfo) -> Hashable:
+        devices = self.devices.find(node.name)
+        if devices is None or not devices.listed:
+            return None
+        state = devices.state
+        if state.cards is None:
+            state.find_facets()
+        return state if state.template.traits.honour else state.cards
+
+    def passing_on(self, stacked: _Stacked, node: NodeInfo) -> Bools:
+        devices = self.devices.find(node.name)
+        if devices is None or not devices.listed:
+            return np.ones(len(stacked.requests), np.bool_)
+        cards = self.devices.shown(devices.state)[self.devices.first_card :].reshape(len(SHARES), -1, 1)
+        ok: Bools = np.add.reduce((cards >= stacked.shares[:, 0, :, 0][:, None]).all(axis=0)) >= stacked.counts[:, 0]
+        if devices.state.template.traits.honour:
+            for index, request in enumerate(stacked.requests):
+                if not request.types[0].shared:
+                    ok[index] = verdict(devices.state, request, self._policy).ok
+        return ok
+
     def _by_table(self, stacked: _Stacked, batch: Batch) -> Iterator[tuple[int, int, Status]]:
         """Verdicts on nodes where counting cards does not decide: class, place in the batch, and what is said there."""
         whole = [(index, one) for index, one in enumerate(stacked.requests) if not one.types[0].shared]
@@ -233,6 +255,27 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         return self._column_scorer.scores(
             shown[TOTAL], shown[DIVISOR], shown[FREE], shown[WEIGHTS + self._number], stacked
         )
+
+    def score_facet(self, stacked: Ints, node: NodeInfo) -> Hashable:
+        devices = self.devices.find(node.name)
+        if devices is None or not devices.listed:
+            return None
+        if devices.state.level is None:
+            devices.state.find_facets()
+        return devices.state.level
+
+    def scores_on(self, stacked: Ints, node: NodeInfo) -> Ints:
+        devices = self.devices.find(node.name)
+        if devices is None or not devices.listed:
+            return np.zeros(stacked.shape[1], np.int64)
+        shown = self.devices.shown(devices.state)[:, None]
+        return self._column_scorer.scores(
+            shown[TOTAL], shown[DIVISOR], shown[FREE], shown[WEIGHTS + self._number], stacked
+        )[:, 0]
+
+    @property
+    def falls(self) -> bool:
+        return self._policy.scorer.strategy == "LeastAllocated"
 
     def kind(self, state: CycleState) -> Hashable:
         """Device types for most pods; a request that looks at some devices only is a kind of its own."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from scheduler.api.device import RENAMED, Allocations
@@ -83,10 +84,14 @@ def _pieces(shares: Shares) -> Iterator[tuple[str, tuple[str, int], str]]:
     before = None
     for share in shares:
         opening = f'{"{" if before is None else "],"}"{share.type}":[' if share.type != before else ","
-        resources = ",".join(f"{quoted(name)}:{quoted(text(name, value))}" for name, value in share.amounts)
-        piece = f'{opening}{{"minor":{share.minor},"resources":{{{resources}}}'
+        piece = f'{opening}{{"minor":{share.minor},"resources":{{{_resources(share.amounts)}}}'
         yield piece, (share.type, share.minor), _extension(share) + "}"
         before = share.type
+
+
+@lru_cache(maxsize=4096)
+def _resources(amounts: tuple[tuple[str, int], ...]) -> str:
+    return ",".join(f"{quoted(name)}:{quoted(text(name, value))}" for name, value in amounts)
 
 
 def _extension(share: Share) -> str:

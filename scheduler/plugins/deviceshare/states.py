@@ -21,6 +21,7 @@ from scheduler.plugins.deviceshare.shares import Function, Holding, Share, Share
 from scheduler.plugins.deviceshare.topology import Place, build
 
 SHARES = (GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO)  # what the columns carry for each card, in this order
+MOST_REQUESTS = 4096
 MOST_STATES = 200_000  # more than that, and they are forgotten and worked out anew
 
 
@@ -68,10 +69,16 @@ class Choice:
         self.after = after
 
 
+# By identity of a device's total and of what is left of it; with the latter, so that its id stays its own.
+Scores = dict[tuple[int, int], tuple[int, Amounts]]
+
+
 class Template:
     """The devices of one kind of node, by type and minor."""
 
-    __slots__ = ("by_type", "index", "narrowed", "slots", "table", "totals", "traits", "tree")
+    __slots__ = (
+        "_lefts", "_scores", "by_type", "given", "index", "narrowed", "slots", "table", "totals", "traits", "tree",
+    )  # fmt: skip
 
     def __init__(self, slots: tuple[Slot, ...], traits: Traits) -> None:
         self.slots = slots
@@ -85,6 +92,32 @@ class Template:
         self.tree = build({number: slots[number].place for number in self.by_type.get("gpu", [])})
         self.table = parse_table(traits.partitions) if traits.partitions else BUILT_IN if traits.built_in else None
         self.narrowed: dict[object, list[int]] = {}  # by what a request says: filled and read by the allocator
+        self.given: dict[tuple[object, int], Share] = {}  # by request and slot: likewise
+        self._scores: dict[object, Scores] = {}
+        self._lefts: dict[tuple[int, tuple[int, ...]], Amounts] = {}
+
+    def left(self, number: int, used: tuple[int, ...]) -> Amounts:
+        """What is free of a device of which so much is used: one object for all devices of which that is said."""
+        total = self.totals[number]
+        found = self._lefts.get((id(total), used))
+        if found is None:
+            if len(self._lefts) >= MOST_STATES:
+                self._lefts.clear()
+                self._scores.clear()
+            found = self._lefts[id(total), used] = {
+                name: value - taken if value > taken else 0
+                for (name, value), taken in zip(total.items(), used, strict=True)
+            }
+        return found
+
+    def scores(self, request: object) -> Scores:
+        """What devices are worth to a request. Filled and read by the allocator."""
+        found = self._scores.get(request)
+        if found is None:
+            if len(self._scores) >= MOST_REQUESTS:
+                self._scores.clear()
+            found = self._scores[request] = {}
+        return found
 
 
 Used = tuple[tuple[int, ...], ...]  # per slot, in the order of its total
@@ -95,7 +128,8 @@ class DeviceState:
     """A template and what is used of it."""
 
     __slots__ = (
-        "_book", "_sums", "choices", "fits", "frees", "functions", "scores", "shown", "template", "unsteady", "used",
+        "_book", "_sums", "cards", "choices", "fits", "frees", "functions", "level", "scores", "shown", "template",
+        "unsteady", "used",
     )  # fmt: skip
 
     def __init__(
@@ -112,6 +146,8 @@ class DeviceState:
         self.shown: NDArray[np.int64] | None = None  # as the cache's column has it; written and read there
         self.unsteady = False  # something was refused here that may fit once more is taken; written by the allocator
         self._sums: dict[str, tuple[Amounts, Amounts]] = {}
+        self.cards: object = None  # shared by states in which the same is free on as many GPUs, whichever these are
+        self.level: object = None  # shared by states in which the same is free on all GPUs together
 
     def touched(self, number: int) -> bool:
         """Whether anything of that slot is used."""
@@ -128,10 +164,8 @@ class DeviceState:
             number = self.template.index.get((share.type, share.minor))
             if number is not None:
                 change = dict(share.amounts)
-                used[number] = tuple(
-                    taken + sign * change.get(name, 0)
-                    for name, taken in zip(self.template.totals[number], used[number], strict=True)
-                )
+                before = zip(self.template.totals[number], used[number], strict=True)
+                used[number] = tuple([taken + sign * change.get(name, 0) for name, taken in before])
                 changed.append(number)
                 if share.functions:
                     functions = _counted(functions, [(number, one.bus) for one in share.functions], sign)
@@ -149,6 +183,24 @@ class DeviceState:
                     free[name] = free.get(name, 0) + self.frees[number][name]
             found = self._sums[device_type] = (total, free)
         return found
+
+    def derive_sums(self, near: "DeviceState", changed: Iterable[int]) -> None:
+        """Take the sums from a state that differs in the slots `changed` only."""
+        for device_type, (total, before) in near._sums.items():  # noqa: SLF001
+            free = before.copy()
+            for number in set(changed):
+                if self.template.slots[number].type == device_type:
+                    for name, value in near.frees[number].items():
+                        free[name] += self.frees[number][name] - value
+            self._sums[device_type] = (total, free)
+
+    def find_facets(self) -> None:
+        """Fill in `cards` and `level`, which most states are never asked for."""
+        template = self.template
+        slots = self.slots("gpu")
+        alike = len({id(template.totals[number]) for number in slots}) < 2
+        self.cards = (template, *sorted([self.used[number] for number in slots])) if alike else self
+        self.level = (template, *self.sums("gpu")[1].values())
 
 
 class StateBook:
@@ -189,13 +241,15 @@ class StateBook:
             if len(self._states) >= MOST_STATES:
                 self._states.clear()  # nodes keep the states they are in
             if near is None:
-                frees = tuple(_left(total, there) for total, there in zip(template.totals, used, strict=True))
+                frees = tuple(template.left(number, there) for number, there in enumerate(used))
             else:
                 parts = list(near.frees)
                 for number in changed:
-                    parts[number] = _left(template.totals[number], used[number])
+                    parts[number] = template.left(number, used[number])
                 frees = tuple(parts)
             found = self._states[key] = DeviceState(self, template, used, functions, frees)
+            if near is not None:
+                found.derive_sums(near, changed)
         return found
 
     def untouched(self, template: Template) -> DeviceState:
@@ -223,12 +277,6 @@ def _counted(functions: Functions, moved: Iterable[tuple[int, str]], sign: int) 
         if one in left:
             left.remove(one)
     return tuple(left)
-
-
-def _left(total: Amounts, used: tuple[int, ...]) -> Amounts:
-    return {
-        name: value - taken if value > taken else 0 for (name, value), taken in zip(total.items(), used, strict=True)
-    }
 
 
 def understood(resources: Mapping[str, str | int | float]) -> tuple[Amounts, list[str]]:

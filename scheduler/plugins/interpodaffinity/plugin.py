@@ -8,6 +8,7 @@ has, and so are the terms of placed pods; a cycle sums both over the domains of 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 
@@ -88,11 +89,11 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
         self._cache = handle.cache
         self._args = args or InterPodAffinityArgs()
 
-    @property
+    @cached_property
     def _tallies(self) -> Tallies:
         return self._handle.shared(Tallies)
 
-    @property
+    @cached_property
     def _held(self) -> HeldTerms:
         return self._handle.shared(HeldTerms)
 
@@ -100,7 +101,8 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
         affinity = pod.spec.affinity
         if affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None):
             return True
-        return any(True for _ in self._held.about(pod))
+        held = self._held
+        return bool(held.holders) and any(True for _ in held.about(pod))
 
     # -- filter -------------------------------------------------------------------------------------------------------
 

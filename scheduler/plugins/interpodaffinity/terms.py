@@ -72,7 +72,7 @@ class HeldTerms(Listener):
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
         self._rows: dict[Term, Ints] = {}
-        self._holders: dict[Term, int] = {}
+        self.holders: dict[Term, int] = {}  # how many pods have a term; to be read
         self._held: dict[str, tuple[Term, ...]] = {}  # by pod uid
         self._index: LabelIndex[Term] = LabelIndex()
         cache.listen(self)
@@ -112,12 +112,12 @@ class HeldTerms(Listener):
         columns = self._cache.columns
         row = columns.rows[info.node_name]
         for term in terms:
-            holders = self._holders.get(term, 0)
+            holders = self.holders.get(term, 0)
             if not holders:
                 self._rows[term] = np.zeros(columns.capacity, np.int64)
                 self._index.add(term)
             self.rows(term)[row] += change
-            self._holders[term] = holders + change
-            if not self._holders[term]:
+            self.holders[term] = holders + change
+            if not self.holders[term]:
                 self._index.discard(term)
-                del self._rows[term], self._holders[term]
+                del self._rows[term], self.holders[term]

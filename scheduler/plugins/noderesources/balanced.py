@@ -1,6 +1,6 @@
 """Prefer nodes whose resources would be used evenly (kubernetes noderesources/balanced_allocation.go, 1.35)."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from math import sqrt
 
 import numpy as np
@@ -31,6 +31,7 @@ class NodeResourcesBalancedAllocationArgs(Args, frozen=True):
 class NodeResourcesBalancedAllocation(ScoreColumns):
     name = "NodeResourcesBalancedAllocation"
     scope = Scope.NODE_PODS
+    faceted = True
 
     def __init__(self, handle: Handle, args: NodeResourcesBalancedAllocationArgs | None = None) -> None:
         self._handle = handle
@@ -75,6 +76,10 @@ class NodeResourcesBalancedAllocation(ScoreColumns):
         if batch.columns.lacking:  # a resource that a node has nothing of is left out: one fraction alone is level
             scores[:, ~batch.allocatable[pair].all(axis=0)] = MAX_NODE_SCORE
         return scores
+
+    def score_facet(self, stacked: Ints, node: NodeInfo) -> Hashable:
+        allocatable, requested = node.allocatable, node.requested
+        return allocatable[CPU_COLUMN], allocatable[MEMORY_COLUMN], requested[CPU_COLUMN], requested[MEMORY_COLUMN]
 
     def scores_on(self, stacked: Ints, node: NodeInfo) -> Ints:
         cpu, memory = node.allocatable[CPU_COLUMN], node.allocatable[MEMORY_COLUMN]

@@ -4,10 +4,11 @@ Follows kubernetes pkg/scheduler/framework/plugins/noderesources/fit.go. What a 
 affair; here device resources count as plain sums over the node.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -98,9 +99,18 @@ class _Ask:
 ASK: StateKey[_Ask] = StateKey("NodeResourcesFit/ask")
 
 
+class _Stacked(NamedTuple):
+    """What some classes ask for."""
+
+    columns: list[int]  # those that some class asks for
+    needs: Ints  # how much, [column, class, 1]; no amount is always there
+    steps: list[tuple[int, list[int]]]  # by column, all amounts that are asked for, ascending
+
+
 class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns):
     name = "NodeResourcesFit"
     scope = Scope.NODE_PODS
+    faceted = True
 
     def __init__(self, handle: Handle, args: NodeResourcesFitArgs | None = None) -> None:
         args = args or NodeResourcesFitArgs()
@@ -141,24 +151,38 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns):
             return SUCCESS
         return _insufficient(tuple(short), hopeless)
 
-    def stack(self, states: Sequence[CycleState]) -> tuple[list[int], Ints]:
-        """The columns that some class asks for, and how much [column, class, 1]; no amount is always there."""
+    def stack(self, states: Sequence[CycleState]) -> _Stacked:
         asks = [{column: amount for column, amount, _ in state[ASK].checked} for state in states]
         columns = sorted(set().union(*asks))
         never = int(np.iinfo(np.int64).min)
-        return columns, np.array([[[ask.get(column, never)] for ask in asks] for column in columns], np.int64)
+        needs = np.array([[[ask.get(column, never)] for ask in asks] for column in columns], np.int64)
+        steps = [(column, sorted({ask[column] for ask in asks if column in ask})) for column in columns]
+        return _Stacked(columns, needs, steps)
 
-    def passing(self, stacked: tuple[list[int], Ints], batch: Batch) -> Bools | None:
-        columns, needs = stacked
+    def passing(self, stacked: _Stacked, batch: Batch) -> Bools | None:
+        columns, needs, _ = stacked
         batch.columns.ensure_width()
         ok: Bools = batch.free[columns[0]] >= needs[0]
         for column, need in zip(columns[1:], needs[1:], strict=True):
             ok &= batch.free[column] >= need
         return ok
 
-    def rejections(self, stacked: tuple[list[int], Ints], batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
+    def filter_facet(self, stacked: _Stacked, node: NodeInfo) -> Hashable:
+        """For each resource, how many of the amounts that are asked for would fit."""
+        have, taken = node.allocatable, node.requested
+        if len(taken) <= stacked.columns[-1] or len(have) < len(taken):
+            node.widen(stacked.columns[-1] + 1)
+            have = node.allocatable
+        return tuple([bisect_right(steps, have[column] - taken[column]) for column, steps in stacked.steps])
+
+    def passing_on(self, stacked: _Stacked, node: NodeInfo) -> Bools:
+        free = np.array([[node.allocatable[column] - node.requested[column]] for column in stacked.columns], np.int64)
+        ok: Bools = np.logical_and.reduce(free >= stacked.needs[..., 0])
+        return ok
+
+    def rejections(self, stacked: _Stacked, batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
         """A bit for each resource that is short, and one above them if it is beyond hope."""
-        columns, needs = stacked
+        columns, needs, _ = stacked
         codes = np.zeros(batch.size, np.int64)
         hopeless = np.zeros(batch.size, np.bool_)
         for bit, (column, need) in enumerate(zip(columns, needs[:, 0], strict=True)):
@@ -232,8 +256,21 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns):
         batch.columns.ensure_width()
         return np.stack([self._scores_of_one(ask, batch) for ask in asks])
 
+    def score_facet(self, stacked: tuple[Ints, list[_Ask]], node: NodeInfo) -> Hashable:
+        allocatable = node.allocatable
+        if self._native_only:
+            return allocatable[CPU_COLUMN], allocatable[MEMORY_COLUMN], node.nonzero
+        columns = (self._resources.column(name) for name in self._weights)
+        return tuple((allocatable[column], _used(node, column)) for column in columns if column < len(allocatable))
+
     def scores_on(self, stacked: tuple[Ints, list[_Ask]], node: NodeInfo) -> Ints:
-        return np.array([self._score_of(ask, node) for ask in stacked[1]], np.int64)
+        native, asks = stacked
+        cpu, memory = node.allocatable[CPU_COLUMN], node.allocatable[MEMORY_COLUMN]
+        if self._native_only and cpu and memory:
+            capacity = np.array([[cpu], [memory]])
+            left = np.array([[cpu - node.nonzero[0]], [memory - node.nonzero[1]]]) - native[..., 0]
+            return self._strategy.mean_many(self._strategy.many(capacity, left), self._native_weights[..., 0])
+        return np.array([self._score_of(ask, node) for ask in asks], np.int64)
 
     def _scores_of_one(self, ask: _Ask, batch: Batch) -> Ints:
         if not ask.scored:

@@ -105,8 +105,10 @@ class PodTopologySpread(PreFilter, FilterColumns, ScoreColumns, VictimAware):
     def concerns(self, pod: Pod) -> bool:
         if pod.spec.topology_spread_constraints:
             return True
+        if not self._defaults:
+            return False
         owners = self._cache.owners
-        return bool(self._defaults and owners and owners.selector_of(pod) is not None)
+        return bool(owners) and owners.selector_of(pod) is not None
 
     def _constraints(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
         if pod.spec.topology_spread_constraints:

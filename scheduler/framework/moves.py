@@ -1,0 +1,86 @@
+"""What moves the keys of a node when a pod comes to it, worked out once for the lines that there are.
+
+Lines whose plugins can all be asked by facet get exact keys; the others have bounds, and exact scores where a bound
+would be too wide.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.framework.facets import Faceted
+from scheduler.framework.points import Score, ScoreColumns
+
+if TYPE_CHECKING:
+    from scheduler.framework.verdicts import ClassVerdicts
+
+
+@dataclass(slots=True)
+class Part:
+    """A score and the lines that it counts for."""
+
+    score: Score
+    weight: int
+    kind: Hashable
+    number: int = 0  # of the array in `Board.raw`
+    lines: list[int] = field(default_factory=list)
+    index: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
+    stacked: Any = None
+
+
+@dataclass(slots=True)
+class Plan:
+    """What is remembered of facets, and bounds for the rest."""
+
+    faceted: Faceted
+    faceted_lines: NDArray[np.intp]
+    faceted_bits: int
+    bounds: bool  # whether there are other lines
+    bounded: list[Part]
+    exact: list[Part]
+    normalized: list[Part]
+    unknown: bool  # a score that has no bound and no columns: nothing for it but to judge the node anew
+
+
+def make_plan(lines: "Sequence[ClassVerdicts]", numbers: dict[str, int], room: int) -> Plan:
+    """The plan for these lines; `numbers` says which array of `Board.raw` is whose, `room` how long columns are."""
+    quick = [line for line in lines if line.faceted]
+    rest = [line for line in lines if not line.faceted]
+    bounded: dict[Hashable, Part] = {}
+    exact: dict[Hashable, Part] = {}
+    normalized: dict[Hashable, Part] = {}
+    unknown = False
+    for line in rest:
+        for score, weight in line.rules.moving_scores:
+            kind = score.kind(line.state) if score.bounded else None
+            parts = bounded if score.bounded else exact
+            parts.setdefault((score.name, kind), Part(score, weight, kind)).lines.append(line.line)
+            unknown |= not score.bounded and not _columnar(score, line)
+        for score, weight in line.rules.moving_normalized:
+            kind = score.kind(line.state)
+            part = normalized.setdefault((score.name, kind), Part(score, weight, kind, numbers[score.name]))
+            part.lines.append(line.line)
+            unknown |= not score.bounded
+    for part in (*bounded.values(), *exact.values(), *normalized.values()):
+        part.index = np.array(part.lines, np.intp)
+    for part in exact.values():
+        if not unknown:
+            assert isinstance(part.score, ScoreColumns)  # noqa: S101
+            part.stacked = part.score.stack_scores([line.state for line in rest if line.line in set(part.lines)])
+    return Plan(
+        Faceted(quick, numbers, room),
+        np.array([line.line for line in quick], np.intp),
+        sum(1 << line.line for line in quick),
+        bool(rest),
+        list(bounded.values()),
+        list(exact.values()),
+        list(normalized.values()),
+        unknown,
+    )
+
+
+def _columnar(score: Score, line: "ClassVerdicts") -> bool:
+    return isinstance(score, ScoreColumns) and score.columnar_scores(line.state)
