@@ -35,11 +35,12 @@ def foreign(expression: str) -> bool:
 @lru_cache(maxsize=1024)
 def _program(expression: str) -> Any:
     import celpy
+    from celpy.celparser import CELParseError
 
     environment = celpy.Environment()
     try:
         return environment.program(environment.compile(expression))
-    except celpy.CELParseError as error:
+    except CELParseError as error:
         raise ExpressionError(f"compilation failed: {error}") from error
 
 
@@ -49,15 +50,16 @@ def value_of(expression: str, objects: Mapping[str, Any]) -> Any:
     Raises:
         ExpressionError: it cannot be compiled or evaluated.
     """
-    import celpy
     from celpy.adapter import json_to_cel
+    from celpy.celtypes import BoolType
+    from celpy.evaluation import CELEvalError
 
     program = _program(expression)
     try:
         found = program.evaluate({name: json_to_cel(value) for name, value in objects.items()})
-    except celpy.CELEvalError as error:
+    except CELEvalError as error:
         raise ExpressionError(f"{error.args[0] if error.args else error} evaluating rule: {expression}") from error
-    if isinstance(found, celpy.celtypes.BoolType):
+    if isinstance(found, BoolType):
         return bool(found)
     return str(found) if isinstance(found, str) else found
 
