@@ -15,9 +15,11 @@ from harness.apiserver.defaults import default
 from harness.apiserver.podspecs import Completed, PodSpecs, Priority
 from harness.apiserver.qos import qos_class
 from harness.apiserver.resources import Registry, Resource
+from harness.apiserver.shapes import conform
 from harness.apiserver.store import Object, Store
 from harness.apiserver.validation import validate
 from harness.apiserver.validation_names import check_metadata, subdomain
+from harness.apiserver.webhooks.dispatch import Webhooks, Write
 from scheduler.api.clock import Clock
 
 SYSTEM_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
@@ -54,22 +56,33 @@ class Admission:
         self._store, self._registry, self._clock = store, registry, clock
         self._customs: dict[int, Custom] = {}
         self._specs = PodSpecs()
+        self.webhooks = Webhooks(store, registry)
         self.hooks: list[Hook] = []  # admission plugins added from outside: (resource, object, old, subresource)
         self.plugins: list[tuple[Hook, Concerns]] = []  # the same, each asked only where it says that it has a word
         self.last: list[Hook] = []  # the same, for those that must see what will be stored: they change nothing
 
     def create(
-        self, resource: Resource, namespace: str, body: Object, warnings: list[str], *, strictness: str
+        self,
+        resource: Resource,
+        namespace: str,
+        body: Object,
+        warnings: list[str],
+        *,
+        strictness: str,
+        write: Write | None = None,
     ) -> Object:
         """The object as its creator wants it, and owns it: with defaults, without what is added here.
 
+        `write` is what webhooks are told of it, if any may have a word.
+
         Raises:
             Refused: it may not be created.
+            Pending: webhooks have to be asked first.
         """
         if resource.namespaced:
             self._check_namespace(resource, namespace, body)
         if resource.key == ("", "pods"):
-            return self._create_pod(resource, namespace, body, warnings, strictness)
+            return self._create_pod(resource, namespace, body, warnings, strictness, write)
         self._complete(resource, body, warnings, strictness)
         hooks = self._acting(resource, namespace)
         wanted = _copy(body) if hooks else _outline(body) if resource.key in _COMPLETED else body
@@ -81,7 +94,11 @@ class Admission:
             self._one_global_default(body)
         for hook in hooks:
             hook(resource, body, None, "")
+        if write is not None:
+            self._mutate(write, body, None)
         self._check(resource, body, None, "")
+        if write is not None:
+            self.webhooks.validate(write, body, None)
         for hook in self.last:
             hook(resource, body, None, "")
         return wanted
@@ -95,25 +112,60 @@ class Admission:
         warnings: list[str],
         *,
         strictness: str,
+        write: Write | None = None,
     ) -> None:
         """
         Raises:
             Refused: the object may not become this.
+            Pending: webhooks have to be asked first.
         """
         if subresource == "status":
+            if write is not None:
+                self._mutate(write, body, old)
             if resource.custom is not None:
                 self._complete(resource, body, warnings, strictness)
                 self._check(resource, body, old, subresource)
             elif resource.key == ("", "pods"):
                 _stamp_conditions(body, old)
+            if write is not None:
+                self.webhooks.validate(write, body, old)
             return
         if body.get("spec") != old.get("spec") or resource.key != ("", "pods"):
             self._complete(resource, body, warnings, strictness)
         for hook in self._acting(resource, body["metadata"].get("namespace", "")):
             hook(resource, body, old, subresource)
+        if write is not None:
+            self._mutate(write, body, old)
         self._check(resource, body, old, subresource)
+        if write is not None:
+            self.webhooks.validate(write, body, old)
         for hook in self.last:
             hook(resource, body, old, subresource)
+
+    def other(self, write: Write, body: Object | None, old: Object | None) -> None:
+        """What stores no object of its resource: deletes, bindings, evictions. Webhooks may only refuse it.
+
+        Raises:
+            Refused: it may not be done.
+            Pending: webhooks have to be asked first.
+        """
+        self.webhooks.mutate(write, body, old, lambda found: found)
+        self.webhooks.validate(write, body, old)
+
+    def _mutate(self, write: Write, body: Object, old: Object | None) -> None:
+        """What webhooks make of the object, in place."""
+        resource = write.resource
+
+        def complete(found: Object) -> Object:
+            whole, _ = conform(resource.api_version, resource.kind, found, custom=resource.custom is not None)
+            self._complete(resource, whole, [], "Ignore")
+            completed: Object = whole
+            return completed
+
+        found = self.webhooks.mutate(write, body, old, complete)
+        if found is not body and found is not None:
+            body.clear()
+            body.update(found)
 
     def _acting(self, resource: Resource, namespace: str) -> list[Hook]:
         return [hook for hook, concerns in self.plugins if concerns(resource, namespace)] + self.hooks
@@ -140,7 +192,7 @@ class Admission:
     def _check(self, resource: Resource, body: Object, old: Object | None, subresource: str) -> None:
         causes: list[Cause] = validate(resource.group, resource.kind, body, old, subresource=subresource)
         if resource.custom is not None:
-            causes += self._custom(resource).problems(body)
+            causes += self._custom(resource).problems(body, old)
         self._refuse(resource, body, causes)
 
     def _refuse(self, resource: Resource, body: Object, causes: list[Cause]) -> None:
@@ -167,8 +219,14 @@ class Admission:
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
-    def _create_pod(
-        self, resource: Resource, namespace: str, body: Object, warnings: list[str], strictness: str
+    def _create_pod(  # noqa: PLR0917
+        self,
+        resource: Resource,
+        namespace: str,
+        body: Object,
+        warnings: list[str],
+        strictness: str,
+        write: Write | None,
     ) -> Object:
         spec = body.get("spec")
         if not isinstance(spec, dict):
@@ -178,7 +236,7 @@ class Admission:
         priority = self._priority(body, spec)
         hooks = self._acting(resource, namespace)
         key = self._specs.key(spec, priority)
-        known = self._specs.get(key) if not hooks else None
+        known = self._specs.get(key) if not hooks and write is None else None
         if known is not None:
             body.pop("status", None)
             wanted = {**body, "spec": known.wanted}
@@ -189,18 +247,22 @@ class Admission:
             self._refuse(resource, body, causes)
         else:
             self._complete(resource, body, warnings, strictness)
-            wanted = _copy(body) if hooks else _outline(body)
-            spec["priority"] = priority.value
-            spec.setdefault("preemptionPolicy", priority.policy)
-            if priority.class_name:
-                spec["priorityClassName"] = priority.class_name
+            wanted = _copy(body) if hooks or write is not None else _outline(body)
+            _rank(spec, priority)
             spec.setdefault("serviceAccountName", "default")
             _tolerate(spec)
             self._set_status(body, qos_class(spec))
             for hook in hooks:
                 hook(resource, body, None, "")
+            if write is not None:
+                self._mutate(write, body, None)
+                spec = body["spec"]
+                _rank(spec, self._priority(body, spec))  # as after every plugin: the class may be another one now
+                self._set_status(body, qos_class(spec))
             self._check(resource, body, None, "")
-            if not hooks:
+            if write is not None:
+                self.webhooks.validate(write, body, None)
+            elif not hooks:
                 self._specs.keep(key, Completed(spec, wanted["spec"], body["status"]["qosClass"]))
         for hook in self.last:
             hook(resource, body, None, "")
@@ -271,6 +333,13 @@ def _outline(body: Object) -> Object:
     if isinstance(spec, dict):
         copy["spec"] = {**spec}
     return copy
+
+
+def _rank(spec: dict[str, Any], priority: Priority) -> None:
+    spec["priority"] = priority.value
+    spec.setdefault("preemptionPolicy", priority.policy)
+    if priority.class_name:
+        spec["priorityClassName"] = priority.class_name
 
 
 def _tolerate(spec: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from harness.apiserver.rbac import Act
 from harness.apiserver.resources import Resource
 from harness.apiserver.shapes import conform
 from harness.apiserver.store import Key, Object
+from harness.apiserver.webhooks.attempts import FIRST, Attempt
 from scheduler.api.transport import Request
 
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update"}
@@ -44,6 +45,7 @@ class Asked:
     query: Mapping[str, str]
     format: Format
     warnings: list[str] = field(default_factory=list)
+    attempt: Attempt = FIRST
 
     def options(self) -> Options:
         """
@@ -69,6 +71,8 @@ class Asked:
             force=bool(flag(query, "force")),
             field_validation=strictness,
             warnings=self.warnings,
+            by=self.identity,
+            attempt=self.attempt,
         )
 
     def act(self, target: Target) -> Act:
@@ -107,6 +111,9 @@ class Asked:
             uid=conditions.get("uid") or "",
             version=conditions.get("resourceVersion") or "",
             dry_run=bool(query.get("dryRun") or body.get("dryRun")),
+            by=self.identity,
+            attempt=self.attempt,
+            warnings=self.warnings,
         )
 
     def body(self, resource: Resource, *, kind: str = "", api_version: str = "") -> Object:

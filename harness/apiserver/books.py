@@ -84,3 +84,14 @@ def with_entries(obj: Object, entries: list[Object]) -> Object:
     if not entries:
         return obj
     return {**obj, "metadata": {**obj["metadata"], "managedFields": entries}}
+
+
+def about_managers(patch: Any) -> bool:
+    """Whether a patch reads or writes managedFields."""
+    if isinstance(patch, list):
+        return any(
+            isinstance(step, dict) and "/metadata/managedFields" in f"{step.get('path')} {step.get('from')}"
+            for step in patch
+        )
+    metadata = patch.get("metadata") if isinstance(patch, dict) else None
+    return isinstance(metadata, dict) and "managedFields" in metadata

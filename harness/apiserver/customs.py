@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from harness.apiserver.causes import Cause
+from harness.apiserver.customs_rules import broken_rules, has_rules
 
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _EMBEDDED = "x-kubernetes-embedded-resource"
@@ -49,6 +50,7 @@ class Custom:
 
     def __init__(self, version: Mapping[str, Any]) -> None:
         self._root = _Node((version.get("schema") or {}).get("openAPIV3Schema") or {_PRESERVE: True})
+        self._rules = has_rules(self._root.schema)
 
     def complete(self, body: dict[str, Any]) -> list[str]:
         """Prune what the schema does not know and fill in its defaults, in place; the paths of what was pruned."""
@@ -66,14 +68,16 @@ class Custom:
         _default(self._root, body)
         return pruned
 
-    def problems(self, body: Mapping[str, Any]) -> list[Cause]:
-        """What the schema objects to."""
+    def problems(self, body: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> list[Cause]:
+        """What the schema objects to; its rules are asked about objects that are right otherwise."""
         causes: list[Cause] = []
         required = self._root.schema.get("required") or ()
         causes += [Cause(name, "FieldValueRequired", "Required value") for name in required if name not in body]
         for name, node in self._root.properties.items():
             if name in body and name not in {"apiVersion", "kind", "metadata"}:
                 _check(node, body[name], name, causes)
+        if self._rules and not causes:
+            causes += broken_rules(self._root.schema, body, old)
         return causes
 
 

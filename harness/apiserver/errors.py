@@ -30,8 +30,9 @@ class Refused(Exception):
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
         }
+        if self.reason:
+            body["reason"] = self.reason
         if self.details:
             body["details"] = self.details
         body["code"] = self.code

@@ -20,11 +20,13 @@ import httptools
 
 from harness.apiserver import errors
 from harness.apiserver.bodies import BODY_LIMIT
+from harness.apiserver.commands import Executing, write_when_over
 from harness.apiserver.errors import Refused
 from harness.apiserver.http_stream import Watcher
 from harness.apiserver.identity import Identity
 from harness.apiserver.server import ApiServer
 from harness.apiserver.streaming import Streaming
+from harness.apiserver.webhooks.attempts import FIRST, Attempt, Pending
 from scheduler.api.transport import Request, Response
 
 log = logging.getLogger(__name__)
@@ -88,6 +90,7 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._planned = False
         self._watch: Watcher | None = None
+        self._command: asyncio.Task[None] | None = None
         self._arriving = self._timed = False  # a request has begun to come in; its time is being taken
         self._due, self._abrupt = math.inf, False  # when the connection is to end, and how
         self._alarm: asyncio.TimerHandle | None = None
@@ -141,6 +144,8 @@ class Connection(asyncio.Protocol):
         if self._watch is not None:
             self._watch.gone()
             self._watch = None
+        if self._command is not None:
+            self._command.cancel()
 
     def pause_writing(self) -> None:
         self._stuck = True
@@ -198,7 +203,8 @@ class Connection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._in_headers:  # else it is a trailer, of which nothing is expected
             self._count_header(len(name) + len(value))
-            self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+            key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+            self._headers[key] = f"{self._headers[key]}, {text}" if key in self._headers else text
 
     def on_headers_complete(self) -> None:
         self._in_headers = False
@@ -256,7 +262,14 @@ class Connection(asyncio.Protocol):
         if not self._reading and len(self._waiting) <= PIPELINE // 2:
             self._read(on=True)
 
-    def _carry_out(self, asked: _Arrived) -> None:
+    def _again(self, asked: _Arrived, attempt: Attempt) -> None:
+        """Webhooks have answered; nobody asks any more where the client has gone."""
+        if self._transport is not None:
+            self._busy = False
+            self._carry_out(asked, attempt)
+            self._serve()
+
+    def _carry_out(self, asked: _Arrived, attempt: Attempt = FIRST) -> None:
         method, path, headers, body, close = asked
         identity = self._who(headers.get("authorization", ""))
         if identity is None and not path.startswith(_OPEN_PATHS):
@@ -264,12 +277,20 @@ class Connection(asyncio.Protocol):
             return
         request = Request(method, path, body, headers.get("content-type", ""), headers)
         try:
-            found = self._server.handle(request, identity or Identity("system:anonymous"))
+            found = self._server.handle(request, identity or Identity("system:anonymous"), attempt)
+        except Pending as pending:
+            self._busy = True  # only this client waits for its webhooks
+            self._stop_waiting()
+            learnt = pending.attempt
+            self._server.admission.webhooks.fetch(pending, lambda: self._again(asked, learnt))
+            return
         except Exception as error:  # a fault of ours must not take the other clients down
             log.exception("request broke method=%s path=%s", method, path)
             self._answer(errors.internal(f"{type(error).__name__}: {error}"), close=close)
             return
-        if isinstance(found, Streaming):
+        if isinstance(found, Executing):
+            self._execute(found)
+        elif isinstance(found, Streaming):
             self._stream(found, close=close)
         elif len(found.body) >= GZIP_FROM and "gzip" in headers.get("accept-encoding", "") and method != "HEAD":
             self._respond_compressed(found, close=close)
@@ -370,6 +391,15 @@ class Connection(asyncio.Protocol):
             self._wait(LINGER, abort=not self._stuck)
         else:
             self.close()
+
+    def _execute(self, found: Executing) -> None:
+        """From here on it is a WebSocket, of which nothing more is read."""
+        transport = self._transport
+        assert transport is not None  # noqa: S101
+        lines = "".join(f"{name}: {value}\r\n" for name, value in found.headers.items())
+        transport.write(f"HTTP/1.1 101 Switching Protocols\r\n{lines}\r\n".encode())
+        self._deaf = self._busy = True
+        self._command = write_when_over(found, transport.write, self.close)
 
     def _stream(self, streaming: Streaming, *, close: bool) -> None:
         transport = self._transport

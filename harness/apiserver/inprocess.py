@@ -5,6 +5,7 @@ from typing import Self
 from harness.apiserver.identity import ADMIN, Identity
 from harness.apiserver.server import ApiServer
 from harness.apiserver.streaming import Closable, Streaming
+from harness.apiserver.webhooks.attempts import Pending
 from scheduler.api.clock import Clock
 from scheduler.api.transport import Done, OnLine, Request, Response, Stream
 
@@ -16,18 +17,23 @@ class InProcessTransport:
         self._server, self._clock, self._identity = server, clock, identity
 
     def send(self, request: Request, done: Done) -> None:
-        def answer() -> None:
-            found = self._server.handle(request, self._identity)
+        def answered(found: Response | Streaming) -> None:
             done(found if isinstance(found, Response) else Response(200))
 
-        self._clock.call_soon(answer)
+        self._clock.call_soon(lambda: self._server.carry_out(request, self._identity, answered))
 
     def stream(self, request: Request, on_line: OnLine, on_end: Done) -> Stream:
         return _Stream(self._clock, on_line, on_end).open(self._server, request, self._identity)
 
     def call(self, request: Request) -> Response:
-        """The answer at once, for callers that are not called by the clock themselves."""
-        found = self._server.handle(request, self._identity)
+        """The answer at once, for callers that are not called by the clock themselves.
+
+        They cannot wait: where a webhook in another process has to be asked, the answer is a refusal.
+        """
+        try:
+            found = self._server.handle(request, self._identity)
+        except Pending as pending:
+            return Response(pending.code, pending.encoded(), {"content-type": "application/json"})
         return found if isinstance(found, Response) else Response(200)
 
 

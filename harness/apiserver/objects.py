@@ -4,53 +4,37 @@ Whatever kind it is, an object is created, updated and deleted here; what a kind
 the server) is in admission. Every write is one step: nothing is stored before everything has been checked.
 """
 
-import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
+
+import orjson
 
 from harness.apiserver import errors
 from harness.apiserver.admission import Admission, tell_unknown
 from harness.apiserver.apply import ApplyConflict, apply
-from harness.apiserver.books import Book, Write, with_entries
+from harness.apiserver.books import Book, Write, about_managers, with_entries
+from harness.apiserver.escalation import GROUP, check_grant
+from harness.apiserver.lots import Lots
 from harness.apiserver.managed import update_managed
 from harness.apiserver.narrowing import narrowed
+from harness.apiserver.options import DeleteOptions, Options, grace_of, write_of
 from harness.apiserver.patch import PatchError, json_patch, merge_patch, strategic_merge
+from harness.apiserver.rbac import Access
 from harness.apiserver.resources import Resource
 from harness.apiserver.schemas import SchemaNode, schema_for, schema_of_crd
 from harness.apiserver.shapes import conform
 from harness.apiserver.store import Collection, Item, Key, Object, Store
+from harness.apiserver.webhooks.attempts import Drawn, Pending
+from harness.apiserver.webhooks.parking import Parking
 from scheduler.api.clock import Clock, rfc3339
 from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 
+__all__ = ["PATCHES", "DeleteOptions", "Objects", "Options", "check_kind"]
+
 PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
-_SUFFIX = "bcdfghjklmnpqrstvwxz2456789"  # upstream's alphabet: no vowels, no words
-_NAME_LIMIT = 63
-_NAME_TRIES = 8  # as upstream; then the client hears AlreadyExists
 _NOBODY: list[Object] = []  # managedFields of a new object
 _PLAIN_KINDS = frozenset({"Node", "Namespace", "Event", "Lease", "ConfigMap", "Secret", "ServiceAccount", "Endpoints"})
-
-
-@dataclass(slots=True)
-class Options:
-    """What query parameters say of a write, and what there is to warn of."""
-
-    dry_run: bool = False
-    manager: str = ""
-    force: bool = False
-    field_validation: str = "Warn"
-    warnings: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteOptions:
-    """The body or the query of a delete."""
-
-    grace: int | None = None
-    propagation: str = "Background"
-    uid: str = ""
-    version: str = ""
-    dry_run: bool = False
 
 
 def check_kind(resource: Resource, body: Mapping[str, Any]) -> None:
@@ -72,8 +56,10 @@ class Objects:
     def __init__(self, store: Store, admission: Admission, clock: Clock, *, seed: int) -> None:
         self.store, self.clock = store, clock
         self._admission = admission
+        self._access = Access(store)
+        self._parking = Parking(admission.webhooks)
         self._second, self._now = -1, ""
-        self._random = random.Random(seed)  # noqa: S311 identities, no secrets
+        self._lots = Lots(seed)
 
     def collection(self, resource: Resource) -> Collection:
         return self.store.collection(resource.key)
@@ -87,11 +73,6 @@ class Objects:
         if item is None:
             raise errors.not_found(resource.plural, resource.group, key[1])
         return item
-
-    def new_uid(self) -> str:
-        bits = self._random.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 4 << 76 | 0x2 << 62  # version 4, variant 1
-        digits = f"{bits:032x}"
-        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
     def _timestamp(self) -> str:
         """Now, as text; the same text for all of one second."""
@@ -115,7 +96,31 @@ class Objects:
 
         Raises:
             Refused: the object is not acceptable, or is there already.
+            Pending: webhooks have to be asked first.
         """
+        webhooks = self._admission.webhooks
+        asked = webhooks.active and webhooks.concern("CREATE", resource)
+        if not asked or options.attempt is not None or webhooks.caller is None:
+            return self._create(resource, namespace, body, options, entries, asked=asked)
+        sent = orjson.dumps(body)
+        mark = f"create {resource.plural} {resource.group} {namespace} ".encode() + sent
+        return self._parking.carry_out(
+            mark,
+            lambda attempt: self._create(
+                resource, namespace, orjson.loads(sent), replace(options, attempt=attempt), entries, asked=True
+            ),
+        )
+
+    def _create(
+        self,
+        resource: Resource,
+        namespace: str,
+        body: Object,
+        options: Options,
+        entries: list[Object] | None,
+        *,
+        asked: bool,
+    ) -> Item:
         metadata = body.get("metadata")
         if not isinstance(metadata, dict):
             if metadata is not None:
@@ -124,13 +129,15 @@ class Objects:
         check_kind(resource, body)
         self._place(resource, namespace, metadata)
         name = metadata.get("name") or ""
-        if not name and metadata.get("generateName"):
-            name = metadata["name"] = self._generated(resource, namespace, metadata["generateName"])
+        drawn = options.attempt.drawn if options.attempt is not None else None
+        generated = not name and bool(metadata.get("generateName"))
+        if generated:
+            name = metadata["name"] = self._generated(resource, namespace, metadata["generateName"], drawn)
         body["apiVersion"], body["kind"] = resource.api_version, resource.kind
         collection = self.collection(resource)
         key = (namespace if resource.namespaced else "", name)
-        metadata["uid"] = self.new_uid()
-        now = metadata["creationTimestamp"] = self._timestamp()
+        metadata["uid"] = drawn.uid if drawn is not None else self._lots.uid()
+        now = metadata["creationTimestamp"] = drawn.created if drawn is not None else self._timestamp()
         brought = metadata.pop("managedFields", None)
         for mine in ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             metadata.pop(mine, None)
@@ -138,9 +145,16 @@ class Objects:
             metadata["generation"] = 1
         if resource.has_status and resource.kind not in {"Pod", "Node", "Namespace"}:
             body.pop("status", None)
-        wanted = self._admission.create(
-            resource, namespace, body, options.warnings, strictness=options.field_validation
-        )
+        if resource.group == GROUP:
+            check_grant(self._access, options.by, resource, body, None)
+        told = write_of("CREATE", resource, key, options, generated=generated) if asked else None
+        try:
+            wanted = self._admission.create(
+                resource, namespace, body, options.warnings, strictness=options.field_validation, write=told
+            )
+        except Pending as pending:
+            pending.attempt.drawn = Drawn(name, metadata["uid"], now)
+            raise
         if collection.get(key) is not None:
             raise errors.already_exists(resource.plural, resource.group, name)
         if entries is not None:
@@ -156,14 +170,11 @@ class Objects:
             return Item(key, body, self.store.version, book)
         return collection.put(key, body, book)
 
-    def _generated(self, resource: Resource, namespace: str, stem: str) -> str:
-        """A name that nobody has: among thousands of one stem, two alike are no rarity."""
-        name, collection, space = "", self.collection(resource), namespace if resource.namespaced else ""
-        for _ in range(_NAME_TRIES):
-            name = stem[: _NAME_LIMIT - 5] + "".join(self._random.choices(_SUFFIX, k=5))
-            if collection.get((space, name)) is None:
-                break
-        return name
+    def _generated(self, resource: Resource, namespace: str, stem: str, drawn: Drawn | None) -> str:
+        collection, space = self.collection(resource), namespace if resource.namespaced else ""
+        if drawn is not None and collection.get((space, drawn.name)) is None:
+            return drawn.name
+        return self._lots.name(stem, lambda name: collection.get((space, name)) is not None)
 
     def _place(self, resource: Resource, namespace: str, metadata: dict[str, Any]) -> None:
         given = metadata.get("namespace") or ""
@@ -199,6 +210,20 @@ class Objects:
                 f'{errors.qualified(resource.plural, resource.group)} "{key[1]}" is invalid: {field}: {text}',
                 [{"reason": "FieldValueInvalid", "message": text, "field": field}],
             )  # fmt: skip
+        webhooks = self._admission.webhooks
+        if (
+            options.attempt is None
+            and webhooks.caller is not None
+            and webhooks.concern("UPDATE", resource, subresource)
+        ):
+            sent = orjson.dumps(body)
+            mark = f"update {resource.plural} {resource.group} {key} {subresource} ".encode() + sent
+            return self._parking.carry_out(
+                mark,
+                lambda attempt: self.update(
+                    resource, key, orjson.loads(sent), replace(options, attempt=attempt), subresource=subresource
+                ),
+            )
         return self._replace(resource, old, body, options, subresource)
 
     def patch(  # noqa: PLR0917
@@ -212,7 +237,7 @@ class Objects:
         if kind == APPLY_PATCH:
             return self._apply(resource, key, patch, options, subresource)
         old = self.find(resource, key)
-        before = self.whole(resource, old) if _about_managers(patch) else old.obj
+        before = self.whole(resource, old) if about_managers(patch) else old.obj
         try:
             if kind == JSON_PATCH:
                 body = json_patch(before, patch)
@@ -371,8 +396,13 @@ class Objects:
                 del metadata[empty]
         body = narrowed(resource, old.obj, body, metadata, subresource)
         if body != old.obj:
+            webhooks = self._admission.webhooks
+            asked = webhooks.active and webhooks.concern("UPDATE", resource, subresource)
+            if resource.group == GROUP:
+                check_grant(self._access, options.by, resource, body, old.obj)
+            told = write_of("UPDATE", resource, old.key, options, subresource=subresource) if asked else None
             self._admission.update(
-                resource, body, old.obj, subresource, options.warnings, strictness=options.field_validation
+                resource, body, old.obj, subresource, options.warnings, strictness=options.field_validation, write=told
             )
         book = Book(entries) if entries is not None else self._book(resource, old, body, brought, options, subresource)
         if body == old.obj and (book is None or book.entries(None) == self.entries(resource, old)):
@@ -412,7 +442,15 @@ class Objects:
                 f" record ({metadata['resourceVersion']}). The object might have been modified"
             )
             raise errors.conflict(resource.plural, resource.group, key[1], why)
-        grace = _grace(resource, old.obj, options.grace)
+        webhooks = self._admission.webhooks
+        if webhooks.active and webhooks.concern("DELETE", resource):
+            if options.attempt is None and webhooks.caller is not None:
+                mark = f"delete {resource.plural} {resource.group} {metadata['uid']} {options}".encode()
+                return self._parking.carry_out(
+                    mark, lambda attempt: self.delete(resource, key, replace(options, attempt=attempt))
+                )
+            self.ask_to_delete(resource, old, options)
+        grace = grace_of(resource, old.obj, options.grace)
         finalizers = list(metadata.get("finalizers") or ())
         if options.propagation == "Foreground" and "foregroundDeletion" not in finalizers:
             finalizers.append("foregroundDeletion")
@@ -444,30 +482,16 @@ class Objects:
         item = self.collection(resource).put(key, body)
         return item, False
 
+    def ask_to_delete(self, resource: Resource, item: Item, options: DeleteOptions) -> None:
+        """
+        Raises:
+            Refused: a webhook does not let it go.
+            Pending: webhooks have to be asked first.
+        """
+        self._admission.other(write_of("DELETE", resource, item.key, options), None, item.obj)
+
     def _nothing_holds(self, resource: Resource, body: Object) -> bool:
         metadata = body["metadata"]
         if metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds", 0):
             return False
         return not (resource.kind == "Namespace" and body.get("spec", {}).get("finalizers"))
-
-
-def _about_managers(patch: Any) -> bool:
-    """Whether a patch reads or writes managedFields."""
-    if isinstance(patch, list):
-        return any(
-            isinstance(step, dict) and "/metadata/managedFields" in f"{step.get('path')} {step.get('from')}"
-            for step in patch
-        )
-    metadata = patch.get("metadata") if isinstance(patch, dict) else None
-    return isinstance(metadata, dict) and "managedFields" in metadata
-
-
-def _grace(resource: Resource, obj: Object, asked: int | None) -> int:
-    """Seconds that a pod is given to end; everything else goes at once."""
-    if resource.key != ("", "pods"):
-        return 0
-    spec = obj.get("spec", {})
-    if not spec.get("nodeName") or obj.get("status", {}).get("phase") in {"Succeeded", "Failed"}:
-        return 0
-    grace = spec.get("terminationGracePeriodSeconds", 30) if asked is None else asked
-    return max(int(grace), 0)

@@ -73,13 +73,14 @@ class Access:
         """What the identity may do in the namespace; in the whole cluster if that is empty."""
         for item in self._store.collection((_GROUP, "clusterrolebindings")).each():
             if _binds(item.obj, identity, ""):
-                yield from self._rules_of(item.obj["roleRef"], "")
+                yield from self.rules_of(item.obj["roleRef"], "")
         if namespace:
             for item in self._store.collection((_GROUP, "rolebindings")).each(namespace):
                 if _binds(item.obj, identity, namespace):
-                    yield from self._rules_of(item.obj["roleRef"], namespace)
+                    yield from self.rules_of(item.obj["roleRef"], namespace)
 
-    def _rules_of(self, reference: Mapping[str, Any], namespace: str) -> Iterator[Rule]:
+    def rules_of(self, reference: Mapping[str, Any], namespace: str) -> Iterator[Rule]:
+        """The rules of the role that a binding in `namespace` refers to; none if there is no such role."""
         name = reference.get("name", "")
         if reference.get("kind") == "Role":
             found = self._store.collection((_GROUP, "roles")).get((namespace, name))

@@ -6,6 +6,8 @@ shape of answer that the client asked for.
 
 import re
 import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from urllib.parse import parse_qs, unquote
 
 import orjson
@@ -13,14 +15,16 @@ import orjson
 from harness.apiserver import errors, faces, usage
 from harness.apiserver.admission import Admission
 from harness.apiserver.asked import Asked, Target
+from harness.apiserver.commands import Runner, begin, options_of
 from harness.apiserver.definitions import Definitions
 from harness.apiserver.discovery import Discovery, version
 from harness.apiserver.errors import Refused
 from harness.apiserver.identity import ADMIN, Identity
 from harness.apiserver.logs import Source, read_log
 from harness.apiserver.negotiation import PLAIN, negotiate
-from harness.apiserver.objects import PATCHES, Objects
+from harness.apiserver.objects import PATCHES, DeleteOptions, Objects
 from harness.apiserver.openapi import OpenApi
+from harness.apiserver.options import write_of
 from harness.apiserver.paging import flag
 from harness.apiserver.rbac import MASTERS, Access, Act
 from harness.apiserver.reads import Reads
@@ -30,6 +34,7 @@ from harness.apiserver.store import Item, Key, Object, Store
 from harness.apiserver.streaming import Streaming
 from harness.apiserver.subresources import bind, evict, rescaled, scale_of
 from harness.apiserver.tokens import Tokens
+from harness.apiserver.webhooks.attempts import FIRST, Attempt, Call, Pending
 from scheduler.api.clock import Clock
 from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, STRATEGIC_MERGE_PATCH, Request, Response
 
@@ -58,14 +63,19 @@ class ApiServer:
         self.reads = Reads(self.store, clock)
         self.usage = usage.Usage(self.store, self.registry, self.reads, clock)
         self.logs: Source = _no_logs
+        self.commands: Runner | None = None  # None: no container here is real
         self.access = Access(self.store)
         self.tokens = Tokens(self.store, clock, secrets.token_bytes(32))
         self.requests = 0
 
     # -- the way in ---------------------------------------------------------------------------------------------------
 
-    def handle(self, request: Request, identity: Identity = ADMIN) -> Response | Streaming:
-        """Carry out a request. Refusals are answers, never exceptions."""
+    def handle(self, request: Request, identity: Identity = ADMIN, attempt: Attempt = FIRST) -> Response | Streaming:
+        """Carry out a request. Refusals are answers, never exceptions.
+
+        Raises:
+            Pending: a webhook in another process has to be asked first: `carry_out` knows how.
+        """
         self.requests += 1
         try:
             path, _, query_text = request.path.partition("?")
@@ -77,7 +87,7 @@ class ApiServer:
             accept = request.headers.get("accept", "")
             if "impersonate-user" in request.headers:
                 identity = self._impersonated(request, identity)
-            asked = Asked(request, identity, query, negotiate(accept) if accept else PLAIN)
+            asked = Asked(request, identity, query, negotiate(accept) if accept else PLAIN, attempt=attempt)
             answer = self._route(path, asked)
         except RecursionError:
             refused = errors.bad_request("the request leads too deep into an object")
@@ -85,6 +95,8 @@ class ApiServer:
         except orjson.JSONEncodeError as error:
             refused = errors.bad_request(f"the object cannot be stored: {error}")
             return Response(refused.code, refused.encoded(), _PLAIN_HEADERS)
+        except Pending:
+            raise
         except Refused as refused:
             return Response(refused.code, refused.encoded(), {**_PLAIN_HEADERS, **refused.headers})
         if asked.warnings and isinstance(answer, Response):
@@ -92,13 +104,28 @@ class ApiServer:
             return Response(answer.code, answer.body, {**answer.headers, "warning": texts})
         return answer
 
+    def carry_out(self, request: Request, identity: Identity, done: Callable[[Response | Streaming], None]) -> None:
+        """Carry out a request that may have to wait for webhooks; `done` is called at once if it need not."""
+
+        def try_with(earlier: Attempt) -> None:
+            try:
+                found = self.handle(request, identity, earlier)
+            except Pending as pending:
+                learnt = pending.attempt
+                self.admission.webhooks.fetch(pending, lambda: try_with(learnt))
+                return
+            done(found)
+
+        try_with(FIRST)
+
     def _impersonated(self, request: Request, identity: Identity) -> Identity:
         """Whom the client wants to be taken for, if it may be."""
-        name, groups = request.headers["impersonate-user"], request.headers.get("impersonate-group", "")
+        name = request.headers["impersonate-user"]
+        groups = [one.strip() for one in request.headers.get("impersonate-group", "").split(",") if one.strip()]
         self.access.check(identity, Act("impersonate", resource="users", name=name))
-        if groups:
-            self.access.check(identity, Act("impersonate", resource="groups", name=groups))
-        return Identity(name, (*((groups,) if groups else ()), "system:authenticated"))
+        for group in groups:
+            self.access.check(identity, Act("impersonate", resource="groups", name=group))
+        return Identity(name, tuple(dict.fromkeys((*groups, "system:authenticated"))))
 
     def _route(self, path: str, asked: Asked) -> Response | Streaming:
         parts = path.strip("/").split("/")
@@ -309,9 +336,23 @@ class ApiServer:
     def _delete_collection(self, target: Target, asked: Asked) -> Response:
         options = asked.delete_options()
         items = self.reads.select(target.resource, target.namespace, asked.query)
+        if self.admission.webhooks.concern("DELETE", target.resource):
+            self._ask_to_delete(target.resource, items, options, asked)
         for item in items:
             self.objects.delete(target.resource, item.key, options)
         return self.reads.listing(target.resource, items, asked.format)
+
+    def _ask_to_delete(self, resource: Resource, items: Sequence[Item], options: DeleteOptions, asked: Asked) -> None:
+        """All answers before the first object goes: what is gone would be missing when the request is tried again."""
+        learnt = Attempt() if asked.attempt is FIRST else asked.attempt
+        missing: dict[tuple[str, bytes], Call] = {}
+        for item in items:
+            try:
+                self.objects.ask_to_delete(resource, item, replace(options, attempt=learnt))
+            except Pending as pending:
+                missing |= pending.calls
+        if missing:
+            raise Pending(learnt, missing)
 
     # -- subresources -------------------------------------------------------------------------------------------------
 
@@ -323,16 +364,16 @@ class ApiServer:
             case "eviction", "POST":
                 given = asked.request.body.strip()
                 body = asked.body(resource, kind="Eviction", api_version="policy/v1") if given else {}
+                self._tell(target, body, asked, ("policy", "v1", "Eviction"))
                 evict(self.objects, resource, target.key, body, dry_run=asked.options().dry_run)
                 return _success(201)
             case "log", "GET":
                 return self._log(target, asked)
             case (("exec" | "attach" | "portforward"), ("GET" | "POST")):
-                self.objects.find(resource, target.key)
-                raise errors.bad_request(
-                    f"pod {target.name}: expected a running process for {target.subresource}, found none:"
-                    " its node simulates its containers"
-                )
+                item = self.objects.find(resource, target.key)
+                found = begin(target.subresource, item, asked.request, self.commands)
+                self._tell(target, options_of(asked.request), asked, ("", "v1", "PodExecOptions"), "CONNECT")
+                return found
             case "token", "POST":
                 body = asked.body(resource, kind="TokenRequest", api_version="authentication.k8s.io/v1")
                 return Response(201, orjson.dumps(self.tokens.request(target.key, body)), _PLAIN_HEADERS)
@@ -354,8 +395,21 @@ class ApiServer:
     def _bind(self, key: Key, body: Object, asked: Asked) -> Response:
         pods = self.registry.find("", "v1", "pods")
         assert pods is not None  # noqa: S101
+        if self.admission.webhooks.active:
+            self._tell(Target(pods, key[0], key[1], "binding"), body, asked, ("", "v1", "Binding"))
         bind(self.objects, pods, key, body, dry_run="dryRun" in asked.query)
         return _success(201)
+
+    def _tell(
+        self, target: Target, body: Object, asked: Asked, kind: tuple[str, str, str], operation: str = "CREATE"
+    ) -> None:
+        """Ask webhooks about a subresource that is created or connected to, and not stored."""
+        if self.admission.webhooks.concern(operation, target.resource, target.subresource):
+            told = {"metadata": {}, **body, "apiVersion": f"{kind[0]}/{kind[1]}".lstrip("/"), "kind": kind[2]}
+            write = write_of(
+                operation, target.resource, target.key, asked.options(), subresource=target.subresource, kind=kind
+            )
+            self.admission.other(write, told, None)
 
     def _log(self, target: Target, asked: Asked) -> Response | Streaming:
         pods = self.objects.collection(target.resource)

@@ -26,6 +26,7 @@ from harness.apiserver.assembly import build_server
 from harness.apiserver.http import HttpServer
 from harness.apiserver.identity import Identity
 from harness.apiserver.inprocess import InProcessTransport
+from harness.apiserver.webhooks.calling import HttpsCaller
 from harness.clusters.local_node import LocalNode, local_agent
 from harness.errors import ClusterError, HarnessError
 from harness.nodes.agent import NodeAgents
@@ -74,6 +75,7 @@ async def _serve(
     clock = WallClock(loop)
     credentials = make_credentials([serving.host])
     server = build_server(clock, seed=serving.seed, root_ca=credentials.authority.decode())
+    server.admission.webhooks.caller = caller = HttpsCaller()
     transport = InProcessTransport(server, clock)
 
     def who(header: str, certificate: dict[str, object] | None) -> Identity | None:
@@ -97,12 +99,15 @@ async def _serve(
     try:
         with _nodes(serving, entries, transport, clock) as agents:
             server.logs = agents.logs
+            if not isinstance(agents, NodeAgents):
+                server.commands = agents.exec
             said = ready(url)
             if said is not None:
                 await said
             await stopped.wait()
     finally:
         await listener.close()
+        await caller.close()
 
 
 @contextlib.contextmanager

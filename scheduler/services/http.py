@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import ssl
 from http import HTTPStatus
 from typing import cast
 
@@ -11,7 +12,7 @@ from scheduler.services.routes import Answer, Routes, text
 
 log = logging.getLogger(__name__)
 
-LARGEST_BODY = 1 << 20  # bytes
+LARGEST_BODY = 4 << 20  # bytes
 IDLE_SECONDS = 60.0
 
 
@@ -93,10 +94,10 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
 
 
-async def serve(routes: Routes, address: str, port: int) -> asyncio.Server:
-    """Listen from now on; port 0 takes any that is free.
+async def serve(routes: Routes, address: str, port: int, tls: ssl.SSLContext | None = None) -> asyncio.Server:
+    """Listen from now on; port 0 takes any that is free. With `tls` it is HTTPS.
 
     Raises:
         OSError: the address cannot be had, because something else has it or it is not this machine's.
     """
-    return await asyncio.get_running_loop().create_server(lambda: _Connection(routes), address, port)
+    return await asyncio.get_running_loop().create_server(lambda: _Connection(routes), address, port, ssl=tls)

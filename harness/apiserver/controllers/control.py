@@ -11,6 +11,7 @@ from harness.apiserver.errors import Refused
 from harness.apiserver.objects import DeleteOptions, Objects, Options
 from harness.apiserver.resources import Registry, Resource
 from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.webhooks.attempts import Pending
 
 PODS: CollectionKey = ("", "pods")
 GATHER = 0.1  # seconds in which changes of pods count as one: a thousand starting pods are not a thousand recounts
@@ -62,6 +63,8 @@ class Control:
         """
         try:
             made = self.objects.create(self.pods, owner.key[0], pod, Options())
+        except Pending:
+            raise  # it goes on by itself
         except Refused as refused:
             name = pod["metadata"].get("name", "")
             if refused.reason != "AlreadyExists" and not _namespace_ends(refused):

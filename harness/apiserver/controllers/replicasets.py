@@ -10,10 +10,12 @@ from harness.apiserver.controllers.turns import Turns
 from harness.apiserver.errors import Refused
 from harness.apiserver.resources import Resource
 from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.webhooks.attempts import Pending
 
 REPLICA_SETS: CollectionKey = ("apps", "replicasets")
 REPLICATION_CONTROLLERS: CollectionKey = ("", "replicationcontrollers")
 BURST = 500  # pods made or deleted before anybody else gets a turn, upstream's value
+_LOOK_AGAIN = 0.02  # seconds in which a webhook may have answered
 _COMPONENTS = {"ReplicaSet": "replicaset-controller", "ReplicationController": "replication-controller"}
 
 
@@ -49,8 +51,11 @@ class ReplicaSets:
         if "deletionTimestamp" not in item.obj["metadata"]:
             problem = self._scale(item, pods)
             pods = [pod for pod in control.owned_pods.of(item.obj["metadata"]["uid"]) if is_active(pod.obj)]
-        self._tell(item, pods, problem)
-        if problem is not None:
+        waiting = isinstance(problem, Pending)
+        self._tell(item, pods, None if waiting else problem)
+        if waiting:
+            self._turns.gather(_LOOK_AGAIN, key)  # the pod comes by itself; a refusal has to be picked up
+        elif problem is not None:
             self._turns.failed(key)
         else:
             self._turns.succeeded(key)

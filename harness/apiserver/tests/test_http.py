@@ -303,3 +303,15 @@ def test_a_large_answer_is_compressed_for_who_wants_it(place: Served, wire: Wire
     while len(wire._left) < size:
         wire._left += wire._receive()
     assert orjson.loads(gzip.decompress(wire._left[:size]))["items"][0]["data"] == body["data"]
+
+
+def test_whoever_may_be_anybody_may_be_in_many_groups(place: Served) -> None:
+    review = orjson.dumps({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
+    lines = b"impersonate-user: jane\r\nimpersonate-group: crew\r\nimpersonate-group: cooks\r\n"
+    with place.connect() as wire:
+        request = wire.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
+        wire.send(request.replace(b"host: x\r\n", b"host: x\r\n" + lines))
+        code, found = wire.answer()
+
+    assert code == 201
+    assert found["status"]["userInfo"] == {"username": "jane", "groups": ["crew", "cooks", "system:authenticated"]}

@@ -160,3 +160,57 @@ def test_reviews_of_others(server: ApiServer) -> None:
     token = token_of(server, 600)
     _, answer = ask(server, "POST", "/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": token}})
     assert answer["status"]["user"]["username"] == ROBOT.name
+
+
+READER: dict[str, Any] = {"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get", "list"]}
+MAKER: dict[str, Any] = {
+    "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"], "verbs": ["create", "update"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        pytest.param(READER, 201, id="what-he-has"),
+        pytest.param({**READER, "resources": ["pods"], "verbs": ["get"]}, 201, id="less-than-he-has"),
+        pytest.param({**READER, "verbs": ["get", "delete"]}, 403, id="another-verb"),
+        pytest.param({**READER, "resources": ["*"]}, 403, id="every-resource"),
+        pytest.param({**READER, "resources": ["secrets"]}, 403, id="another-resource"),
+    ],
+)
+def test_nobody_grants_more_than_he_has(server: ApiServer, wanted: dict[str, Any], expected: int) -> None:
+    bind(server, READER, USER, "default")
+    grants = {"apiGroups": MAKER["apiGroups"], "resources": MAKER["resources"], "verbs": MAKER["verbs"]}
+    role = {"metadata": {"name": "maker"}, "rules": [grants]}
+    assert ask(server, "POST", f"{RBAC}/clusterroles", role)[0] == 201
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "maker"}
+    binding = {"metadata": {"name": "maker"}, "roleRef": reference, "subjects": [USER]}
+    assert ask(server, "POST", f"{RBAC}/namespaces/default/rolebindings", binding)[0] == 201
+    new = {"metadata": {"name": "new"}, "rules": [wanted]}
+
+    code, answer = ask(server, "POST", f"{RBAC}/namespaces/default/roles", new, identity=SOMEONE)
+
+    assert code == expected
+    if expected == 403:
+        said = 'roles.rbac.authorization.k8s.io "new" is forbidden: user "someone" (groups=["crew"'
+        assert answer["message"].startswith(said)
+        assert "is attempting to grant RBAC permissions not currently held:\n{APIGroups:" in answer["message"]
+
+
+@pytest.mark.parametrize(
+    ("role", "expected"),
+    [pytest.param("view-pods", 201, id="what-he-has"), pytest.param("cluster-admin", 403, id="everything")],
+)
+def test_nobody_binds_more_than_he_has(server: ApiServer, role: str, expected: int) -> None:
+    bind(server, READER, USER, "default")
+    for name, rule in (("view-pods", READER), ("maker", MAKER)):
+        assert ask(server, "POST", f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": [rule]})[0] == 201
+    path = f"{RBAC}/namespaces/default/rolebindings"
+
+    def binding(name: str, of: str) -> dict[str, Any]:
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": of}
+        return {"metadata": {"name": name}, "roleRef": reference, "subjects": [USER]}
+
+    assert ask(server, "POST", path, binding("maker", "maker"))[0] == 201
+
+    assert ask(server, "POST", path, binding("more", role), identity=SOMEONE)[0] == expected

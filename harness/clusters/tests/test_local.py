@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -106,6 +107,26 @@ def test_a_pod_runs_to_its_end(cluster: LocalCluster, text: str, phase: str, cod
     submit(cluster, script(name, text, restartPolicy="Never"))
     ended = reaches(cluster, name, phase)
     assert ended["containerStatuses"][0]["state"]["terminated"]["exitCode"] == code
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl: expected on PATH, not found")
+@pytest.mark.parametrize(
+    ("words", "code", "output"),
+    [
+        pytest.param("echo hello $HOSTNAME", 0, "hello kubectl-exec", id="a-command-and-its-output"),
+        pytest.param("exit 3", 3, "", id="a-command-that-fails"),
+    ],
+)
+def test_commands_by_kubectl(cluster: LocalCluster, words: str, code: int, output: str) -> None:
+    if status(cluster, "kubectl-exec").get("phase") != "Running":
+        submit(cluster, script("kubectl-exec", "sleep 600"))
+        reaches(cluster, "kubectl-exec", "Running")
+    assert cluster.endpoint is not None
+    command = ["kubectl", "--kubeconfig", str(cluster.endpoint.kubeconfig), "exec", "kubectl-exec", "--", "sh", "-c"]
+
+    found = subprocess.run([*command, words], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
+
+    assert (found.returncode, found.stdout.strip()) == (code, output), found.stderr
 
 
 def test_what_is_not_on_this_machine_is_pending_with_the_reason(cluster: LocalCluster) -> None:

@@ -1,0 +1,129 @@
+"""Webhook configurations, read: which webhook has a word in which write."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from harness.apiserver.resources import Registry, Resource
+from harness.apiserver.store import Item, Object, Store
+from scheduler.api.wire import LabelSelector
+
+GROUP: Final = "admissionregistration.k8s.io"
+MUTATING: Final = (GROUP, "mutatingwebhookconfigurations")
+VALIDATING: Final = (GROUP, "validatingwebhookconfigurations")
+_NAMESPACES: Final = ("", "namespaces")
+_EVERYTHING: Final = LabelSelector()
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One entry of `rules`."""
+
+    operations: frozenset[str]
+    groups: frozenset[str]
+    versions: frozenset[str]
+    resources: tuple[str, ...]
+    scope: str
+
+    def matches(self, operation: str, resource: Resource, subresource: str) -> bool:
+        """Whether the rule names this operation on exactly this resource."""
+        if "*" not in self.operations and operation not in self.operations:
+            return False
+        if "*" not in self.groups and resource.group not in self.groups:
+            return False
+        if "*" not in self.versions and resource.version not in self.versions:
+            return False
+        namespaced = resource.namespaced
+        if self.scope != "*" and (self.scope == "Namespaced") is not namespaced:
+            return False
+        return any(_names(one, resource.plural, subresource) for one in self.resources)
+
+
+def _names(pattern: str, plural: str, subresource: str) -> bool:
+    left, slash, right = pattern.partition("/")
+    if left not in {"*", plural}:
+        return False
+    return right in {"*", subresource} if slash else not subresource
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """One entry of `webhooks`."""
+
+    configuration: str
+    name: str
+    rules: tuple[Rule, ...]
+    equivalent: bool
+    namespaces: LabelSelector
+    objects: LabelSelector
+    conditions: tuple[tuple[str, str], ...]  # name and expression
+    ignore_failure: bool
+    seconds: float
+    dry_run_safe: bool
+    reinvoked: bool
+    client: Mapping[str, Any]
+    understood: bool  # whether it takes reviews in the version that we write
+
+    def wants(self, operation: str, resource: Resource, subresource: str, registry: Registry) -> Resource | None:
+        """The version of the resource in which the webhook is to be asked; None if no rule matches."""
+        for rule in self.rules:
+            if rule.matches(operation, resource, subresource):
+                return resource
+        if self.equivalent and resource.custom is not None:
+            for other in registry:
+                if other.key == resource.key and other.version != resource.version:
+                    for rule in self.rules:
+                        if rule.matches(operation, other, subresource):
+                            return other
+        return None
+
+    def selects(self, resource: Resource, namespace: str, objects: tuple[Object | None, ...], store: Store) -> bool:
+        """Whether the labels of the object (as it was or as it will be) and of its namespace are chosen."""
+        if self.objects != _EVERYTHING and not any(self.objects.matches(_labels(one)) for one in objects if one):
+            return False
+        if self.namespaces == _EVERYTHING:
+            return True
+        if resource.key == _NAMESPACES:
+            return self.namespaces.matches(_labels(next(one for one in objects if one)))
+        if not resource.namespaced:
+            return True
+        found = store.collection(_NAMESPACES).get(("", namespace))
+        return found is not None and self.namespaces.matches(_labels(found.obj))
+
+
+def _labels(obj: Object) -> dict[str, str]:
+    return obj["metadata"].get("labels") or {}
+
+
+def read_webhooks(configuration: Item) -> tuple[Webhook, ...]:
+    """The webhooks of one stored configuration, in its order."""
+    return tuple(_webhook(configuration.key[1], one) for one in configuration.obj.get("webhooks") or ())
+
+
+def _webhook(configuration: str, given: Object) -> Webhook:
+    return Webhook(
+        configuration=configuration,
+        name=given["name"],
+        rules=tuple(
+            Rule(
+                frozenset(rule.get("operations") or ()),
+                frozenset(rule.get("apiGroups") or ()),
+                frozenset(rule.get("apiVersions") or ()),
+                tuple(rule.get("resources") or ()),
+                rule.get("scope") or "*",
+            )
+            for rule in given.get("rules") or ()
+        ),
+        equivalent=given.get("matchPolicy", "Equivalent") == "Equivalent",
+        namespaces=msgspec.convert(given.get("namespaceSelector") or {}, LabelSelector),
+        objects=msgspec.convert(given.get("objectSelector") or {}, LabelSelector),
+        conditions=tuple((one["name"], one["expression"]) for one in given.get("matchConditions") or ()),
+        ignore_failure=given.get("failurePolicy") == "Ignore",
+        seconds=float(given.get("timeoutSeconds") or 10),
+        dry_run_safe=given.get("sideEffects") in {"None", "NoneOnDryRun"},
+        reinvoked=given.get("reinvocationPolicy") == "IfNeeded",
+        client=given.get("clientConfig") or {},
+        understood="v1" in (given.get("admissionReviewVersions") or ()),
+    )

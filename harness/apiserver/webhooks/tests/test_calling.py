@@ -1,0 +1,302 @@
+"""Webhooks over HTTPS, with real sockets on both sides."""
+
+import base64
+import http.server
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import orjson
+import pytest
+
+from harness.apiserver.access import make_credentials, server_context
+from harness.apiserver.tests.asking import PODS, Object, pod
+from harness.apiserver.tests.serving import PATIENCE, Served, Wire, served
+from harness.apiserver.webhooks.calling import HttpsCaller
+from harness.apiserver.webhooks.tests.answering import CONFIGURATIONS, labelled, reviewed, webhook
+
+MUTATING = f"{CONFIGURATIONS}/mutatingwebhookconfigurations"
+
+
+class Door:
+    """A webhook that listens."""
+
+    def __init__(self, port: int, bundle: str) -> None:
+        self.port, self.bundle = port, bundle
+        self.connections = self.requests = 0
+
+    @property
+    def client(self) -> Object:
+        return {"url": f"https://127.0.0.1:{self.port}/review", "caBundle": self.bundle}
+
+
+@contextmanager
+def door(answer: Callable[[Object], Object], folder: Path) -> Iterator[Door]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            super().setup()
+            found.connections += 1
+
+        def do_POST(self) -> None:
+            found.requests += 1
+            review = orjson.loads(self.rfile.read(int(self.headers["content-length"])))
+            body = orjson.dumps(answer(review))
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 the base class has it so
+            pass
+
+    class Server(http.server.ThreadingHTTPServer):
+        daemon_threads = True
+        request_queue_size = 64
+        block_on_close = False
+
+        def handle_error(self, request: object, client_address: object) -> None:
+            pass  # a client that does not trust us says so by going away
+
+    credentials = make_credentials(["door.default.svc"])
+    server = Server(("127.0.0.1", 0), Handler)
+    context = server_context(credentials, folder)
+    context.verify_mode = ssl.CERT_NONE
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    found = Door(server.server_address[1], base64.b64encode(credentials.authority).decode())
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield found
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(PATIENCE)
+
+
+@pytest.fixture
+def api() -> Iterator[Served]:
+    with served() as found:
+        found.api.admission.webhooks.caller = caller = HttpsCaller()
+        yield found
+        import asyncio
+
+        asyncio.run_coroutine_threadsafe(caller.close(), found.loop).result(PATIENCE)
+
+
+def register(wire: Wire, name: str, client: Object, **more: object) -> None:
+    body = {"metadata": {"name": name}, "webhooks": [webhook(name, **{"clientConfig": client, **more})]}
+    code, found = wire.ask("POST", MUTATING, body)
+    assert code == 201, found
+
+
+def test_the_answer_of_a_webhook_is_in_the_object(api: Served, tmp_path: Path) -> None:
+    with door(labelled("by", "a"), tmp_path) as found, api.connect() as wire:
+        register(wire, "a", found.client)
+
+        code, made = wire.ask("POST", PODS, {**pod("p"), "metadata": {"generateName": "p-"}})
+
+        assert (code, made["metadata"]["labels"]) == (201, {"by": "a"})
+        assert found.requests == 1
+
+
+def test_one_connection_serves_many_questions(api: Served, tmp_path: Path) -> None:
+    with door(labelled("by", "a"), tmp_path) as found, api.connect() as wire:
+        register(wire, "a", found.client)
+
+        for number in range(5):
+            assert wire.ask("POST", PODS, pod(f"p{number}"))[0] == 201
+
+        assert (found.connections, found.requests) == (1, 5)
+
+
+def test_a_certificate_of_somebody_else_is_not_trusted(api: Served, tmp_path: Path) -> None:
+    with door(labelled("by", "a"), tmp_path) as found, api.connect() as wire:
+        stranger = base64.b64encode(make_credentials(["x"]).authority).decode()
+        register(wire, "a", {**found.client, "caBundle": stranger})
+
+        code, refused = wire.ask("POST", PODS, pod("p"))
+
+        assert code == 500
+        assert 'failed calling webhook "a.seatrial.dev": failed to call webhook: Post "https://' in refused["message"]
+        assert "tls: failed to verify certificate" in refused["message"]
+        assert found.requests == 0
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("Fail", 500), ("Ignore", 201)])
+def test_nobody_at_home(api: Served, policy: str, expected: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with api.connect() as wire:
+        register(wire, "a", {"url": f"https://127.0.0.1:{port}/"}, failurePolicy=policy)
+
+        code, found = wire.ask("POST", PODS, pod("p"))
+
+        assert code == expected
+        if expected == 500:
+            where = f"127.0.0.1:{port}"
+            assert found["message"] == (
+                'Internal error occurred: failed calling webhook "a.seatrial.dev": failed to call webhook: '
+                f'Post "https://{where}/?timeout=10s": dial tcp {where}: connect: connection refused'
+            )
+
+
+def test_only_who_asked_waits_and_not_longer_than_he_must(api: Served, tmp_path: Path) -> None:
+    asked, enough = threading.Event(), threading.Event()
+
+    def slow(review: Object) -> Object:
+        asked.set()
+        enough.wait(PATIENCE)
+        return reviewed(review)
+
+    with door(slow, tmp_path) as found, api.connect() as wire, api.connect() as other:
+        register(wire, "a", found.client, timeoutSeconds=1, objectSelector={"matchLabels": {"slow": "yes"}})
+        begun = time.monotonic()
+        data = orjson.dumps(pod("p", labels={"slow": "yes"}))
+        wire.send(wire.request("POST", PODS, data))
+        assert asked.wait(PATIENCE)
+
+        assert other.ask("POST", PODS, pod("q"))[0] == 201
+        between = time.monotonic() - begun
+        code, refused = wire.answer()
+
+        enough.set()
+        assert between < 1.0
+        assert code == 500
+        assert refused["message"].endswith('/review?timeout=1s": context deadline exceeded')
+
+
+def test_a_service_with_an_endpoint_on_this_machine(api: Served, tmp_path: Path) -> None:
+    with door(labelled("by", "a"), tmp_path) as found, api.connect() as wire:
+        service = {"metadata": {"name": "door"}, "spec": {"ports": [{"port": 443}]}}
+        assert wire.ask("POST", "/api/v1/namespaces/default/services", service)[0] == 201
+        named = {"service": {"name": "door", "namespace": "default", "path": "/x"}, "caBundle": found.bundle}
+        register(wire, "a", named)
+        _, refused = wire.ask("POST", PODS, pod("p"))
+        assert 'no endpoints available for service "door"' in refused["message"]
+        subset = {"addresses": [{"ip": "127.0.0.1"}], "ports": [{"port": found.port}]}
+        endpoints = {"metadata": {"name": "door"}, "subsets": [subset]}
+        assert wire.ask("POST", "/api/v1/namespaces/default/endpoints", endpoints)[0] == 201
+
+        assert wire.ask("POST", PODS, pod("p"))[1]["metadata"]["labels"] == {"by": "a"}
+
+
+@pytest.mark.parametrize(
+    ("path", "spec"),
+    [
+        pytest.param("apps/v1/namespaces/default/replicasets", {"replicas": 5}, id="replica-set"),
+        pytest.param("apps/v1/namespaces/default/deployments", {"replicas": 5}, id="deployment"),
+        pytest.param(
+            "apps/v1/namespaces/default/statefulsets",
+            {"replicas": 5, "serviceName": "w", "podManagementPolicy": "Parallel"},
+            id="stateful-set",
+        ),
+        pytest.param("batch/v1/namespaces/default/jobs", {"parallelism": 5, "completions": 5}, id="job"),
+    ],
+)
+def test_pods_of_a_workload_go_through_it_too(api: Served, tmp_path: Path, path: str, spec: Object) -> None:
+    """Controllers cannot wait; what they create goes on by itself, and nothing is made twice."""
+    with door(labelled("by", "a"), tmp_path) as found, api.connect() as wire:
+        register(wire, "a", found.client)
+        template = {"metadata": {"labels": {"app": "w"}}, "spec": {**pod("x")["spec"]}}
+        whole = {**spec, "template": template}
+        if "jobs" in path:
+            template["spec"]["restartPolicy"] = "Never"
+        else:
+            whole["selector"] = {"matchLabels": {"app": "w"}}
+        code, made = wire.ask("POST", f"/apis/{path}", {"metadata": {"name": "w"}, "spec": whole})
+        assert code == 201, made
+
+        deadline = time.monotonic() + PATIENCE
+        pods: list[Object] = []
+        while len(pods) < 5 and time.monotonic() < deadline:
+            pods = wire.ask("GET", f"{PODS}?labelSelector=by%3Da")[1]["items"]
+        time.sleep(0.5)
+
+        assert len(pods) == 5
+        assert len(wire.ask("GET", PODS)[1]["items"]) == 5
+
+
+def test_a_refusal_is_told_to_the_owner_of_the_pods(api: Served, tmp_path: Path) -> None:
+    def no(review: Object) -> Object:
+        return reviewed(review, allowed=False, status={"message": "not here"})
+
+    with door(no, tmp_path) as found, api.connect() as wire:
+        register(wire, "a", found.client)
+        template = {"metadata": {"labels": {"app": "w"}}, "spec": pod("x")["spec"]}
+        spec = {"replicas": 1, "selector": {"matchLabels": {"app": "w"}}, "template": template}
+        path = "/apis/apps/v1/namespaces/default/replicasets"
+        assert wire.ask("POST", path, {"metadata": {"name": "w"}, "spec": spec})[0] == 201
+
+        deadline = time.monotonic() + PATIENCE
+        said: list[str] = []
+        while not said and time.monotonic() < deadline:
+            events = wire.ask("GET", "/api/v1/namespaces/default/events")[1]["items"]
+            said = [one["message"] for one in events if one["reason"] == "FailedCreate"]
+
+        assert said == ['Error creating: admission webhook "a.seatrial.dev" denied the request: not here']
+
+
+def test_all_of_a_collection_are_asked_for_before_the_first_goes(api: Served, tmp_path: Path) -> None:
+    kept = "c7"
+
+    def keeps(review: Object) -> Object:
+        return reviewed(review, allowed=review["request"]["name"] != kept, status={"message": "keep it"})
+
+    path = "/api/v1/namespaces/default/configmaps"
+    rules = [{**webhook("x")["rules"][0], "operations": ["DELETE"], "resources": ["configmaps"]}]
+    with door(keeps, tmp_path) as found, api.connect() as wire:
+        register(wire, "a", found.client, rules=rules)
+        for number in range(80):
+            body = {"metadata": {"name": f"c{number}", "labels": {"mine": "yes"}}}
+            assert wire.ask("POST", path, body)[0] == 201
+
+        assert wire.ask("DELETE", f"{path}?labelSelector=mine%3Dyes")[0] == 400
+        assert len(wire.ask("GET", f"{path}?labelSelector=mine%3Dyes")[1]["items"]) == 80
+        kept = ""
+        assert wire.ask("DELETE", f"{path}?labelSelector=mine%3Dyes")[0] == 200
+        assert wire.ask("GET", f"{path}?labelSelector=mine%3Dyes")[1]["items"] == []
+
+
+def test_nothing_is_stored_for_a_client_that_has_gone(api: Served, tmp_path: Path) -> None:
+    asked, enough, answered = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(review: Object) -> Object:
+        asked.set()
+        enough.wait(PATIENCE)
+        answered.set()
+        return reviewed(review)
+
+    with door(slow, tmp_path) as found, api.connect() as other:
+        with api.connect() as wire:
+            register(wire, "a", found.client, objectSelector={"matchLabels": {"slow": "yes"}})
+            wire.send(wire.request("POST", PODS, orjson.dumps(pod("p", labels={"slow": "yes"}))))
+            assert asked.wait(PATIENCE)
+        deadline = time.monotonic() + PATIENCE
+        while api.http.connections > 1 and time.monotonic() < deadline:
+            other.ask("GET", "/healthz")
+        enough.set()
+        assert answered.wait(PATIENCE)
+        time.sleep(0.1)
+
+        assert other.ask("GET", f"{PODS}/p")[0] == 404
+
+
+def test_requests_of_one_connection_keep_their_order(api: Served, tmp_path: Path) -> None:
+    with door(labelled("by", "a"), tmp_path) as found, api.connect() as wire:
+        register(wire, "a", found.client)
+        wire.send(
+            wire.request("POST", PODS, orjson.dumps(pod("p")))
+            + wire.request("GET", f"{PODS}/p")
+            + wire.request("DELETE", f"{PODS}/p")
+        )
+
+        answers = [wire.answer() for _ in range(3)]
+
+        assert [code for code, _ in answers] == [201, 200, 200]
+        assert answers[1][1]["metadata"]["labels"] == {"by": "a"}

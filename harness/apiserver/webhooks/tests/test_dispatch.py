@@ -1,0 +1,308 @@
+"""Webhooks that answer in this process: who is asked, in which order, and what the answers do."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from harness.apiserver.tests.asking import CONFIGS, PODS, Api, Object, config, pod
+from harness.apiserver.webhooks.tests.answering import (
+    CONFIGURATIONS,
+    PODS_CREATED,
+    Witness,
+    labelled,
+    register,
+    reviewed,
+    webhook,
+)
+from scheduler.api.transport import MERGE_PATCH, Request
+
+
+@pytest.fixture
+def api() -> Api:
+    return Api(bare=True)
+
+
+def test_a_patch_is_in_what_is_stored(api: Api) -> None:
+    register(api, "a", labelled("by", "a"))
+
+    made = api.do("POST", PODS, pod("p"))
+
+    assert made["metadata"]["labels"] == {"by": "a"}
+    assert api.do("GET", f"{PODS}/p")["metadata"]["labels"] == {"by": "a"}
+
+
+def test_mutating_webhooks_follow_each_other_by_the_names_of_their_configurations(api: Api) -> None:
+    register(api, "b", labelled("last", "b"))
+    register(api, "a", labelled("last", "a"))
+
+    assert api.do("POST", PODS, pod("p"))["metadata"]["labels"] == {"last": "b"}
+
+
+def test_what_a_webhook_adds_gets_its_defaults_and_decides_the_quality_of_service(api: Api) -> None:
+    def handle(review: Object) -> Object:
+        resources = {"limits": {"cpu": "1", "memory": "1Gi"}}
+        return reviewed(review, {"op": "add", "path": "/spec/containers/0/resources", "value": resources})
+
+    register(api, "a", handle)
+
+    made = api.do("POST", PODS, pod("p"))
+
+    assert made["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "1", "memory": "1Gi"}
+    assert made["status"]["qosClass"] == "Guaranteed"
+
+
+def test_validating_webhooks_see_what_mutating_ones_made(api: Api) -> None:
+    seen = Witness()
+    register(api, "a", labelled("by", "a"))
+    register(api, "z", seen, validating=True)
+
+    made = api.do("POST", PODS, {**pod("p"), "metadata": {"generateName": "p-"}})
+
+    assert seen.requests[0]["object"]["metadata"]["labels"] == {"by": "a"}
+    assert seen.requests[0]["object"]["metadata"]["uid"] == made["metadata"]["uid"]
+    assert seen.requests[0]["name"] == made["metadata"]["name"]
+
+
+def test_mutating_webhooks_see_no_identity(api: Api) -> None:
+    """Upstream draws names and uids only after them."""
+    seen = Witness()
+    register(api, "a", seen)
+
+    api.do("POST", PODS, {**pod("p"), "metadata": {"generateName": "p-"}})
+
+    request = seen.requests[0]
+    assert request["name"] == ""
+    assert set(request["object"]["metadata"]) == {"generateName", "namespace"}
+    assert request["oldObject"] is None
+
+
+def test_what_a_request_says_of_itself(api: Api) -> None:
+    seen = Witness()
+    register(api, "a", seen, validating=True)
+
+    api.do("POST", f"{PODS}?fieldManager=me&dryRun=All", pod("p"))
+
+    request = {name: value for name, value in seen.requests[0].items() if name not in {"object", "uid"}}
+    pods = {"group": "", "version": "v1", "resource": "pods"}
+    kind = {"group": "", "version": "v1", "kind": "Pod"}
+    assert request == {
+        "kind": kind, "requestKind": kind, "resource": pods, "requestResource": pods, "name": "p",
+        "namespace": "default", "operation": "CREATE", "oldObject": None, "dryRun": True,
+        "userInfo": {"username": "seatrial-admin", "groups": ["system:masters", "system:authenticated"]},
+        "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "me", "dryRun": ["All"]},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        pytest.param({"message": "too big"}, (400, "denied the request: too big"), id="with-a-message"),
+        pytest.param({"reason": "TooBig", "code": 200}, (400, "denied the request: TooBig"), id="with-a-reason-alone"),
+        pytest.param({}, (400, "denied the request without explanation"), id="without-a-word"),
+        pytest.param({"message": "no", "code": 403}, (403, "denied the request: no"), id="with-a-code-of-its-own"),
+    ],
+)
+@pytest.mark.parametrize("validating", [False, True])
+def test_a_refusal(api: Api, status: Object, expected: tuple[int, str], validating: bool) -> None:
+    register(api, "a", lambda review: reviewed(review, allowed=False, status=status), validating=validating)
+
+    code, found = api.ask("POST", PODS, pod("p"))
+
+    assert (code, found["message"]) == (expected[0], f'admission webhook "a.seatrial.dev" {expected[1]}')
+    assert api.ask("GET", f"{PODS}/p")[0] == 404
+
+
+def rule(**more: Any) -> Object:
+    return {"rules": [{**PODS_CREATED, **more}]}
+
+
+@pytest.mark.parametrize(
+    ("more", "asked"),
+    [
+        pytest.param({}, True, id="the-very-resource"),
+        pytest.param(rule(operations=["*"]), True, id="every-operation"),
+        pytest.param(rule(operations=["UPDATE"]), False, id="another-operation"),
+        pytest.param(rule(resources=["*"]), True, id="every-resource"),
+        pytest.param(rule(resources=["*/*"]), True, id="every-resource-and-subresource"),
+        pytest.param(rule(resources=["pods/*"]), True, id="pods-with-their-subresources"),
+        pytest.param(rule(resources=["pods/status"]), False, id="a-subresource-alone"),
+        pytest.param(rule(apiGroups=["apps"]), False, id="another-group"),
+        pytest.param(rule(scope="Namespaced"), True, id="namespaced-things"),
+        pytest.param(rule(scope="Cluster"), False, id="things-of-the-cluster"),
+        pytest.param({"namespaceSelector": {"matchLabels": {"team": "a"}}}, False, id="other-namespaces"),
+        pytest.param(
+            {"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}}, True,
+            id="namespaces-without-a-label",
+        ),
+        pytest.param({"objectSelector": {"matchLabels": {"app": "x"}}}, True, id="pods-with-a-label"),
+        pytest.param({"objectSelector": {"matchLabels": {"app": "y"}}}, False, id="pods-with-another-label"),
+    ],
+)  # fmt: skip
+def test_who_is_asked(api: Api, more: Object, asked: bool) -> None:
+    seen = Witness()
+    register(api, "a", seen, validating=True, **more)
+
+    api.do("POST", PODS, pod("p", labels={"app": "x"}))
+
+    assert bool(seen.requests) is asked
+
+
+@pytest.mark.parametrize(
+    ("policy", "code"), [pytest.param("Fail", 500, id="fail"), pytest.param("Ignore", 201, id="ignore")]
+)
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        pytest.param(lambda _: {}, "webhook response was absent", id="no-response"),
+        pytest.param(
+            lambda review: {**reviewed(review), "kind": "Review"},
+            "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got admission.k8s.io/v1, "
+            "Kind=Review",
+            id="another-kind",
+        ),
+        pytest.param(
+            lambda review: reviewed(review, patch="W10="),
+            "webhook returned response.patch but not response.patchType",
+            id="a-patch-without-type",
+        ),
+    ],
+)
+def test_an_answer_that_is_none(api: Api, answer: Any, why: str, policy: str, code: int) -> None:
+    register(api, "a", answer, failurePolicy=policy)
+
+    found_code, found = api.ask("POST", PODS, pod("p"))
+
+    assert found_code == code
+    if code == 500:
+        prefix = 'Internal error occurred: failed calling webhook "a.seatrial.dev": received invalid webhook response: '
+        assert found["message"] == prefix + why
+
+
+def test_nobody_calls_out_of_a_cluster_without_network(api: Api) -> None:
+    register(api, "a", None)
+
+    code, found = api.ask("POST", PODS, pod("p"))
+
+    assert code == 500
+    assert found["message"] == (
+        'Internal error occurred: failed calling webhook "a.seatrial.dev": failed to call webhook:'
+        ' Post "https://a.test/?timeout=10s": this cluster makes no calls over the network'
+    )
+
+
+def test_a_webhook_is_asked_again_if_a_later_one_changed_the_object(api: Api) -> None:
+    seen = Witness()
+    register(api, "a", seen, reinvocationPolicy="IfNeeded")
+    register(api, "b", labelled("by", "b"))
+    register(api, "c", Witness())
+
+    api.do("POST", PODS, pod("p"))
+
+    assert [one["object"]["metadata"].get("labels") for one in seen.requests] == [None, {"by": "b"}]
+
+
+def test_a_webhook_is_not_asked_again_for_what_it_did_itself(api: Api) -> None:
+    count = Witness()
+
+    def handle(review: Object) -> Object:
+        count(review)
+        return labelled("by", "a")(review)
+
+    register(api, "a", handle, reinvocationPolicy="IfNeeded")
+
+    api.do("POST", PODS, pod("p"))
+
+    assert len(count.requests) == 1
+
+
+def test_warnings_reach_the_client(api: Api) -> None:
+    register(api, "a", lambda review: reviewed(review, warnings=["mind the gap"]), validating=True)
+    answer = api.server.handle(Request("POST", PODS, orjson.dumps(pod("p"))))
+
+    assert answer.headers["warning"] == '299 - "mind the gap"'  # type: ignore[union-attr]
+
+
+def test_updates_and_deletes_show_what_was(api: Api) -> None:
+    seen = Witness()
+    register(
+        api, "a", seen, validating=True,
+        rules=[{**PODS_CREATED, "operations": ["UPDATE", "DELETE"], "resources": ["configmaps"]}],
+    )  # fmt: skip
+    api.do("POST", CONFIGS, config("c", a="1"))
+
+    api.do("PATCH", f"{CONFIGS}/c", {"data": {"a": "2"}}, MERGE_PATCH)
+    api.do("DELETE", f"{CONFIGS}/c")
+
+    shown = [
+        (one["operation"], (one["oldObject"] or {}).get("data"), (one["object"] or {}).get("data"))
+        for one in seen.requests
+    ]
+    assert shown == [("UPDATE", {"a": "1"}, {"a": "2"}), ("DELETE", {"a": "2"}, None)]
+
+
+def test_a_delete_can_be_refused(api: Api) -> None:
+    register(
+        api, "a", lambda review: reviewed(review, allowed=False, status={"message": "keep it"}), validating=True,
+        rules=[{**PODS_CREATED, "operations": ["DELETE"], "resources": ["configmaps"]}],
+    )  # fmt: skip
+    api.do("POST", CONFIGS, config("c"))
+
+    assert api.ask("DELETE", f"{CONFIGS}/c")[0] == 400
+    assert api.ask("DELETE", CONFIGS)[0] == 400
+    assert api.ask("GET", f"{CONFIGS}/c")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("subresource", "path", "body"),
+    [
+        pytest.param("binding", "p/binding", {"target": {"name": "n"}}, id="binding"),
+        pytest.param("eviction", "p/eviction", {"metadata": {"name": "p"}}, id="eviction"),
+    ],
+)
+def test_subresources_that_are_created(api: Api, subresource: str, path: str, body: Object) -> None:
+    seen = Witness()
+    register(api, "a", seen, validating=True, **rule(resources=[f"pods/{subresource}"]))
+    api.do("POST", PODS, pod("p"))
+
+    api.do("POST", f"{PODS}/{path}", body)
+
+    assert [(one["subResource"], one["kind"]["kind"]) for one in seen.requests] == [
+        (subresource, subresource.capitalize())
+    ]
+
+
+def test_status_is_shown_to_those_who_want_it(api: Api) -> None:
+    seen = Witness()
+    register(api, "a", seen, validating=True, **rule(operations=["UPDATE"], resources=["pods/status"]))
+    api.do("POST", PODS, pod("p"))
+
+    api.do("PATCH", f"{PODS}/p/status", {"status": {"phase": "Running"}}, MERGE_PATCH)
+
+    assert [one["object"]["status"]["phase"] for one in seen.requests] == ["Running"]
+
+
+def test_webhooks_have_no_word_in_their_own_configuration(api: Api) -> None:
+    register(
+        api, "a", lambda review: reviewed(review, allowed=False), validating=True,
+        **rule(apiGroups=["*"], resources=["*"], operations=["*"], apiVersions=["*"]),
+    )  # fmt: skip
+
+    api.do("DELETE", f"{CONFIGURATIONS}/validatingwebhookconfigurations/a")
+
+    api.do("POST", PODS, pod("p"))
+
+
+def test_a_webhook_with_side_effects_is_not_called_for_show(api: Api) -> None:
+    seen = Witness()
+    body = {"metadata": {"name": "a"}, "webhooks": [webhook("a", sideEffects="None")]}
+    made = api.do("POST", f"{CONFIGURATIONS}/validatingwebhookconfigurations", body)
+    stored = api.server.store.collection(("admissionregistration.k8s.io", "validatingwebhookconfigurations"))
+    old = {**made, "webhooks": [{**made["webhooks"][0], "sideEffects": "Some"}]}
+    stored.put(("", "a"), old)  # as an older version of the API may have left it
+    api.server.admission.webhooks.local["https://a.test/"] = seen
+
+    code, found = api.ask("POST", f"{PODS}?dryRun=All", pod("p"))
+
+    assert (code, found["message"]) == (400, 'admission webhook "a.seatrial.dev" does not support dry run')
+    assert seen.requests == []

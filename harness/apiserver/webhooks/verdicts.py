@@ -1,0 +1,109 @@
+"""AdmissionReview v1: what an answer says, in the words in which kube-apiserver passes it on."""
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from harness.apiserver import errors
+from harness.apiserver.errors import Refused
+from harness.apiserver.webhooks.attempts import Answer
+
+_API_VERSION, _KIND = "admission.k8s.io/v1", "AdmissionReview"
+_SHOWN = 512  # bytes of an answer that is no review
+
+
+class Failed(Exception):
+    """The webhook could not be asked, or did not answer as it should."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A webhook's answer, understood."""
+
+    allowed: bool
+    status: dict[str, Any]
+    patch: list[Any]
+    warnings: tuple[str, ...]
+
+
+def read_verdict(answer: Answer, uid: str, url: str, *, mutating: bool) -> Verdict:
+    """
+    Raises:
+        Failed: the answer is none; its text is the sentence after `failed calling webhook "x": `.
+    """
+    if answer.code == 0:
+        raise Failed(f'failed to call webhook: Post "{url}": {answer.why}')
+    if not 200 <= answer.code < 300:
+        raise Failed(f"failed to call webhook: {_rejected(answer)}")
+    try:
+        review = orjson.loads(answer.body)
+    except ValueError as error:
+        raise Failed(f"failed to call webhook: the answer is not JSON: {error}") from error
+    response = review.get("response") if isinstance(review, dict) else None
+    if response is None:
+        raise Failed("received invalid webhook response: webhook response was absent")
+    if review.get("apiVersion") != _API_VERSION or review.get("kind") != _KIND:
+        group, _, version = str(review.get("apiVersion") or "").rpartition("/")
+        kind = f"{group}/{version}, Kind={review.get('kind') or ''}"
+        raise Failed(
+            f"received invalid webhook response: expected webhook response of {_API_VERSION}, Kind={_KIND}, got {kind}"
+        )
+    if not isinstance(response, dict) or response.get("uid") != uid:
+        found = response.get("uid", "") if isinstance(response, dict) else ""
+        raise Failed(f'received invalid webhook response: expected response.uid="{uid}", got "{found}"')
+    return Verdict(
+        allowed=response.get("allowed") is True,
+        status=response.get("status") or {},
+        patch=_patch(response, mutating=mutating),
+        warnings=tuple(str(one) for one in response.get("warnings") or ()),
+    )
+
+
+def _rejected(answer: Answer) -> str:
+    if answer.code == 404:
+        return "the server could not find the requested resource"
+    said = answer.body[:_SHOWN].decode(errors="replace").strip() or "unknown"
+    if answer.code >= 500:
+        return f'an error on the server ("{said}") has prevented the request from succeeding'
+    return f"the server rejected our request for an unknown reason (code {answer.code}): {said}"
+
+
+def _patch(response: dict[str, Any], *, mutating: bool) -> list[Any]:
+    patch, kind = response.get("patch"), response.get("patchType")
+    if not patch and not kind:
+        return []
+    prefix = "received invalid webhook response:"
+    if not mutating:
+        raise Failed(f"{prefix} validating webhook may not return response.patch or response.patchType")
+    if patch and not kind:
+        raise Failed(f"{prefix} webhook returned response.patch but not response.patchType")
+    if kind != "JSONPatch":
+        raise Failed(f'{prefix} webhook returned invalid response.patchType of "{kind}"')
+    if not patch:
+        raise Failed(f"{prefix} webhook returned response.patchType but not response.patch")
+    try:
+        found = orjson.loads(base64.b64decode(patch, validate=True))
+    except (binascii.Error, ValueError, TypeError) as error:
+        raise Failed(f"{prefix} response.patch is not a JSON patch in base64: {error}") from error
+    if not isinstance(found, list):
+        raise Failed(f"{prefix} response.patch: expected a list of operations, found {type(found).__name__}")
+    return found
+
+
+def denied(name: str, status: dict[str, Any]) -> Refused:
+    """The refusal for the client of a webhook that said no."""
+    by = f'admission webhook "{name}" denied the request'
+    message, reason = status.get("message"), status.get("reason")
+    text = f"{by}: {message}" if message else f"{by}: {reason}" if reason else f"{by} without explanation"
+    code = status.get("code")
+    code = code if isinstance(code, int) and code >= 400 else 400
+    details = status.get("details")
+    return Refused(code, str(reason or ""), text, details=details if isinstance(details, dict) else None)
+
+
+def failed(name: str, why: Failed) -> Refused:
+    """The refusal for the client of a webhook that could not be asked."""
+    return errors.internal(f'failed calling webhook "{name}": {why}')

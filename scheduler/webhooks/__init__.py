@@ -1,0 +1,1 @@
+"""Koordinator's admission webhook for pods, as far as devices go."""

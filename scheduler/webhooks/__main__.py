@@ -1,0 +1,79 @@
+"""`python -m scheduler.webhooks`: the pod webhook as a process."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+import cyclopts
+import uvloop
+import yaml
+
+from scheduler.services.http import serve
+from scheduler.webhooks.certificates import CertificateError, load_context
+from scheduler.webhooks.registration import configurations
+from scheduler.webhooks.reviews import routes
+
+app = cyclopts.App(name="python -m scheduler.webhooks", help=__doc__, result_action="return_value")
+
+
+@app.default
+def run(
+    *,
+    port: int = 9443,
+    cert_dir: Path,
+    address: str = "127.0.0.1",
+    host: str = "",
+    namespace: str = "",
+    disable_device_resource_spec: bool = False,
+) -> int:
+    """Answer reviews until told to stop (SIGTERM or Ctrl-C).
+
+    Once it listens, it prints the configurations that register it, as YAML for `kubectl apply -f -`, and closes its
+    standard output.
+
+    Args:
+        port: At which port; 0 for any that is free.
+        cert_dir: A folder with tls.crt and tls.key; if it has neither, a certificate that signs itself is put there.
+        address: Where to listen; 0.0.0.0 for all of the network.
+        host: The name or address by which the API server reaches us; by default `address`.
+        namespace: Register for pods of this namespace alone.
+        disable_device_resource_spec: Leave requests as they are spelled (Koordinator's gate of that name) and only
+            refuse what makes no sense.
+    """
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname).1s %(message)s")
+    host = host or address
+    try:
+        context, authorities = load_context(cert_dir, tuple(dict.fromkeys((host, "localhost", "127.0.0.1"))))
+    except CertificateError as error:
+        print(f"webhooks: --cert-dir {error}", file=sys.stderr)  # noqa: T201
+        return 2
+
+    async def work() -> int:
+        try:
+            server = await serve(routes(), address, port, context)
+        except OSError as error:
+            print(f"webhooks: --address {address} --port {port}: cannot listen: {error.strerror}", file=sys.stderr)  # noqa: T201
+            return 2
+        taken = server.sockets[0].getsockname()[1]
+        url = f"https://[{host}]:{taken}" if ":" in host else f"https://{host}:{taken}"
+        manifests = configurations(url, authorities, namespace=namespace, mutating=not disable_device_resource_spec)
+        yaml.safe_dump_all(manifests, sys.stdout, sort_keys=False)
+        sys.stdout.flush()
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())  # whoever reads us to the end goes on; closing alone would keep it open
+        os.close(nowhere)
+        stopped = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+        await stopped.wait()
+        server.close()
+        return 0
+
+    return uvloop.run(work())
+
+
+if __name__ == "__main__":
+    sys.exit(app())

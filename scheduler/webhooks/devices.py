@@ -1,0 +1,122 @@
+"""What the pod webhook makes of device requests, and what it refuses.
+
+Follows Koordinator's `pkg/webhook/pod/mutating/device_resource_spec.go` and `pkg/webhook/pod/validating`
+(specification: device-share R64 to R66). Pods are manifests, as they come in a review; nothing given is changed.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED, NPU_CORE, NVIDIA_GPU
+from scheduler.api.quantity import Quantity, QuantityError, canonical, units
+
+Manifest = Mapping[str, Any]
+Resources = dict[str, Quantity]
+Operation = dict[str, Any]  # of a JSON patch
+
+_SHARE = (GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO)
+_NAMING = frozenset({GPU, *_SHARE, GPU_SHARED})
+_FIELD = "pod.spec.containers[*].resources.requests"
+_CARD = 100  # percent
+
+
+def spelled_out(resources: Mapping[str, Quantity]) -> Resources:
+    """`koordinator.sh/gpu` as cores and memory, and `gpu.shared` wherever a GPU is named (R64).
+
+    Raises:
+        QuantityError: an amount is not a quantity.
+    """
+    found = dict(resources)
+    if not _NAMING & found.keys():
+        return found
+    whole = found.pop(GPU, None)
+    if whole is not None:
+        found[GPU_CORE] = found[GPU_MEMORY_RATIO] = whole
+    if GPU_SHARED not in found:
+        found[GPU_SHARED] = str(_cards(found))
+    return found
+
+
+def _cards(resources: Mapping[str, Quantity]) -> int:
+    """Over how many cards the request is spread, if it does not say so itself."""
+    ratio, core = units(resources.get(GPU_MEMORY_RATIO, 0)), units(resources.get(GPU_CORE, 0))
+    percent = ratio or core
+    return percent // _CARD if percent > _CARD and percent % _CARD == 0 else 1
+
+
+def patch_of(pod: Manifest) -> list[Operation]:
+    """The JSON patch that spells out what the containers of a pod ask for; init containers stay as they are.
+
+    Raises:
+        QuantityError: an amount is not a quantity.
+    """
+    patch: list[Operation] = []
+    for index, container in enumerate((pod.get("spec") or {}).get("containers") or ()):
+        resources = container.get("resources") or {}
+        for part in ("limits", "requests"):
+            before = resources.get(part) or {}
+            after = spelled_out(before)
+            if after != before:
+                path = f"/spec/containers/{index}/resources/{part}"
+                patch.append({"op": "replace", "path": path, "value": after})
+    return patch
+
+
+def problems(pod: Manifest) -> list[str]:
+    """Why the device requests of a pod are refused, in Koordinator's words; empty if they are not (R66)."""
+    found: list[str] = []
+    for container in (pod.get("spec") or {}).get("containers") or ():
+        requests = (container.get("resources") or {}).get("requests") or {}
+        try:
+            found += _problems(requests)
+        except QuantityError as error:
+            found.append(_invalid(str(error.text), str(error)))
+    return list(dict.fromkeys(found))
+
+
+def _problems(requests: Mapping[str, Quantity]) -> list[str]:
+    share = [name for name in (*_SHARE, GPU_SHARED) if name in requests]
+    whole = [name for name in (GPU, NVIDIA_GPU) if name in requests]
+    if whole and share:
+        return [_forbidden("Forbidden declare GPU and GPU share at same time")]
+    found = []
+    if GPU in requests:
+        found += _whole_problems(requests[GPU])
+    if share and units(requests.get(NPU_CORE, 0)) <= 0:
+        found += _share_problems(requests)
+    return found
+
+
+def _whole_problems(quantity: Quantity) -> list[str]:
+    amount = units(quantity)
+    if amount <= 0:
+        return [_invalid(canonical(quantity), "the requested GPU must be greater than zero")]
+    if amount > _CARD and amount % _CARD:
+        return [_invalid(canonical(quantity), "the requested GPU must be percentage of 100")]
+    return []
+
+
+def _share_problems(requests: Mapping[str, Quantity]) -> list[str]:
+    core, memory, ratio = (units(requests.get(name, 0)) for name in _SHARE)
+    if not memory and not ratio:
+        return [_forbidden("GPU memory and GPU memory ratio all is zero")]
+    if memory and ratio:
+        return [_forbidden("declare GPU memory and GPU memory ratio at same time")]
+    shared = units(requests.get(GPU_SHARED, 0))
+    if shared <= 0:
+        return []
+    found = []
+    if core % shared:
+        found.append(_invalid(canonical(requests[GPU_CORE]), "the requested gpuCore must multiple of shared"))
+    if ratio % shared:
+        quantity = canonical(requests[GPU_MEMORY_RATIO])
+        found.append(_invalid(quantity, "the requested gpuMemoryRatio must multiple of shared"))
+    return found
+
+
+def _forbidden(why: str) -> str:
+    return f"{_FIELD}: Forbidden: {why}"
+
+
+def _invalid(quantity: str, why: str) -> str:
+    return f'{_FIELD}: Invalid value: "{quantity}": {why}'

@@ -1,0 +1,57 @@
+"""The configurations that make an API server ask these webhooks."""
+
+import base64
+from typing import Any
+
+from scheduler.webhooks.reviews import MUTATE, VALIDATE
+
+Manifest = dict[str, Any]
+NAME = "seatrial-pod-webhook"
+_GROUP = "admissionregistration.k8s.io/v1"
+_RULE = {
+    "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE", "UPDATE"],
+    "scope": "Namespaced",
+}  # fmt: skip
+_NOT_THE_SYSTEM = {
+    "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system"]}]
+}
+
+
+def configurations(
+    url: str, authorities: bytes, *, namespace: str = "", name: str = NAME, mutating: bool = True
+) -> list[Manifest]:
+    """A MutatingWebhookConfiguration (if `mutating`) and a ValidatingWebhookConfiguration.
+
+    Args:
+        url: where the webhooks are, without a path.
+        authorities: PEM that their certificate comes from.
+        namespace: pods of this namespace alone; empty: of all but the system's.
+        name: of both configurations.
+    """
+    selector: Manifest = {"matchLabels": {"kubernetes.io/metadata.name": namespace}} if namespace else _NOT_THE_SYSTEM
+    bundle = base64.b64encode(authorities).decode()
+
+    def configuration(kind: str, webhook: str, path: str, **more: Any) -> Manifest:
+        return {
+            "apiVersion": _GROUP,
+            "kind": kind,
+            "metadata": {"name": name},
+            "webhooks": [
+                {
+                    "name": webhook,
+                    "clientConfig": {"url": f"{url}{path}", "caBundle": bundle},
+                    "rules": [_RULE],
+                    "namespaceSelector": selector,
+                    "failurePolicy": "Fail",
+                    "sideEffects": "None",
+                    "admissionReviewVersions": ["v1"],
+                    **more,
+                }
+            ],
+        }
+
+    found = [configuration("ValidatingWebhookConfiguration", "vpod.koordinator.sh", VALIDATE)]
+    if mutating:
+        more = {"reinvocationPolicy": "IfNeeded"}
+        found.insert(0, configuration("MutatingWebhookConfiguration", "mpod.koordinator.sh", MUTATE, **more))
+    return found

@@ -1,0 +1,68 @@
+"""AdmissionReview v1: from the question to the answer."""
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from scheduler.api.quantity import QuantityError
+from scheduler.services.routes import Answer, Asked, Routes, json, text
+from scheduler.webhooks.devices import patch_of, problems
+
+MUTATE, VALIDATE = "/mutate-pod", "/validate-pod"  # as Koordinator's manager has them
+Review = dict[str, Any]
+
+_decode = msgspec.json.Decoder(Review).decode
+
+
+def mutate(review: Review) -> Review:
+    """The answer with a patch, if the pod's devices are to be spelled in another way."""
+    request = review["request"]
+    try:
+        patch = patch_of(request.get("object") or {})
+    except QuantityError as error:
+        return _answer(request, refused=str(error), code=400)
+    if not patch:
+        return _answer(request)
+    encoded = base64.b64encode(msgspec.json.encode(patch)).decode()
+    return _answer(request, patchType="JSONPatch", patch=encoded)
+
+
+def validate(review: Review) -> Review:
+    """The answer: refused if the pod asks for devices as it must not."""
+    request = review["request"]
+    found = problems(request.get("object") or {})
+    if not found:
+        return _answer(request)
+    return _answer(request, refused=found[0] if len(found) == 1 else f"[{', '.join(found)}]", code=403)
+
+
+def _answer(request: Review, *, refused: str = "", code: int = 0, **more: Any) -> Review:
+    response: Review = {"uid": request["uid"], "allowed": not refused, **more}
+    if refused:
+        reason = {400: "BadRequest", 403: "Forbidden"}[code]
+        response["status"] = {"code": code, "reason": reason, "message": refused}
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
+
+
+def routes() -> Routes:
+    """Both webhooks, and a page that says that we live."""
+    found = Routes()
+    found.add("POST", MUTATE, _page(mutate))
+    found.add("POST", VALIDATE, _page(validate))
+    found.add("GET", "/healthz", lambda _: text("ok"))
+    return found
+
+
+def _page(answer: Callable[[Review], Review]) -> Callable[[Asked], Answer]:
+    def page(asked: Asked) -> Answer:
+        try:
+            review = _decode(asked.body)
+            if review.get("apiVersion") != "admission.k8s.io/v1" or not isinstance(review.get("request"), dict):
+                return text("expected an AdmissionReview of admission.k8s.io/v1, found another body", 400)
+        except msgspec.DecodeError as error:
+            return text(f"expected an AdmissionReview, found no JSON object: {error}", 400)
+        return json(answer(review))
+
+    return page

@@ -1,0 +1,128 @@
+"""Reviews in, answers out, and the process that serves them."""
+
+import base64
+import json
+import select
+import ssl
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY_RATIO, GPU_SHARED
+from scheduler.webhooks.certificates import CertificateError, load_context
+from scheduler.webhooks.registration import configurations
+from scheduler.webhooks.reviews import MUTATE, VALIDATE, routes
+
+PATIENCE = 30.0
+
+
+def review(requests: dict[str, Any]) -> dict[str, Any]:
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "resources": {"requests": requests}}]}}
+    return {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {"uid": "u1", "operation": "CREATE", "object": pod},
+    }
+
+
+def ask(path: str, body: Any) -> tuple[int, Any]:
+    answer = routes().answer("POST", path, body if isinstance(body, bytes) else json.dumps(body).encode())
+    return answer.code, json.loads(answer.body) if answer.code == 200 else answer.body.decode()
+
+
+def test_mutating() -> None:
+    _, found = ask(MUTATE, review({GPU: "200"}))
+
+    response = found["response"]
+    assert (response["uid"], response["allowed"], response["patchType"]) == ("u1", True, "JSONPatch")
+    assert json.loads(base64.b64decode(response["patch"])) == [{
+        "op": "replace", "path": "/spec/containers/0/resources/requests",
+        "value": {GPU_CORE: "200", GPU_MEMORY_RATIO: "200", GPU_SHARED: "2"},
+    }]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", [MUTATE, VALIDATE])
+def test_pods_without_devices_pass(path: str) -> None:
+    _, found = ask(path, review({"cpu": "1"}))
+
+    assert found["response"] == {"uid": "u1", "allowed": True}
+
+
+def test_validating() -> None:
+    _, found = ask(VALIDATE, review({GPU: "150"}))
+
+    assert found["response"]["allowed"] is False
+    assert found["response"]["status"] == {
+        "code": 403,
+        "reason": "Forbidden",
+        "message": 'pod.spec.containers[*].resources.requests: Invalid value: "150":'
+        " the requested GPU must be percentage of 100",
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        pytest.param(b"no", "found no JSON object", id="no-json"),
+        pytest.param({"kind": "Pod"}, "expected an AdmissionReview of admission.k8s.io/v1", id="another-kind"),
+    ],
+)
+def test_what_is_no_review(body: Any, said: str) -> None:
+    code, found = ask(MUTATE, body)
+
+    assert code == 400
+    assert said in found
+
+
+def test_registration_for_one_namespace() -> None:
+    found = configurations("https://h:1", b"pem", namespace="team")
+
+    assert [one["kind"] for one in found] == ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"]
+    for one in found:
+        webhook = one["webhooks"][0]
+        assert webhook["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": "team"}}
+        assert base64.b64decode(webhook["clientConfig"]["caBundle"]) == b"pem"
+
+
+def test_who_wants_requests_left_alone_registers_for_validation_only() -> None:
+    found = configurations("https://h:1", b"pem", mutating=False)
+
+    assert [one["kind"] for one in found] == ["ValidatingWebhookConfiguration"]
+
+
+def test_half_a_certificate(tmp_path: Path) -> None:
+    (tmp_path / "tls.crt").write_text("x")
+
+    with pytest.raises(CertificateError, match=r"expected both tls\.crt and tls\.key, or neither; found no tls\.key"):
+        load_context(tmp_path, ("localhost",))
+
+
+def test_a_certificate_is_made_once_and_its_key_is_private(tmp_path: Path) -> None:
+    _, first = load_context(tmp_path, ("localhost",))
+    _, second = load_context(tmp_path, ("localhost",))
+
+    assert first == second
+    assert (tmp_path / "tls.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_process_answers_over_https(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "scheduler.webhooks", "--port", "0", "--cert-dir", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:  # noqa: S603 our own interpreter
+        try:
+            assert process.stdout is not None
+            assert select.select([process.stdout], [], [], PATIENCE)[0]
+            mutating, _ = yaml.safe_load_all(process.stdout.read())
+            client = mutating["webhooks"][0]["clientConfig"]
+            context = ssl.create_default_context(cadata=base64.b64decode(client["caBundle"]).decode())
+            body = json.dumps(review({GPU: "100"})).encode()
+            asked = urllib.request.Request(client["url"], body)  # noqa: S310 it is ours
+            with urllib.request.urlopen(asked, timeout=PATIENCE, context=context) as answer:  # noqa: S310
+                assert json.load(answer)["response"]["patchType"] == "JSONPatch"
+        finally:
+            process.terminate()
+        assert process.wait(PATIENCE) == 0

@@ -1,0 +1,130 @@
+"""Koordinator's pod webhook in front of the scheduler: a pod says how many GPUs, and is stored with what that means."""
+
+import select
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fixtures.expect import Expect
+from fixtures.trial import Trial
+from harness.clusters.protocol import Capability
+from harness.errors import ApiRefused, ClusterError
+from harness.processes import die_with_parent, stop
+from scheduler.api.builders import node, pod
+from scheduler.api.core import Pod
+from scheduler.api.device import (
+    GPU,
+    GPU_CORE,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    GPU_SHARED,
+    NVIDIA_GPU,
+    device_allocations,
+)
+from scheduler.api.quantity import units
+
+pytestmark = [pytest.mark.feature("DEV-1", "DEV-3"), pytest.mark.needs(Capability.NODES)]
+
+STARTS_WITHIN = 60.0  # seconds
+GROUP = "/apis/admissionregistration.k8s.io/v1"
+
+
+@pytest.fixture(autouse=True)
+def webhook(cluster: Trial, tmp_path: Path) -> Iterator[None]:
+    """The webhook as a process, asked about the pods of this trial alone."""
+    command = [
+        sys.executable, "-m", "scheduler.webhooks", "--port", "0", "--cert-dir", str(tmp_path),
+        "--namespace", cluster.name,
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=die_with_parent)  # noqa: S603, PLW1509
+    registered: list[str] = []
+    try:
+        assert process.stdout is not None
+        if not select.select([process.stdout], [], [], STARTS_WITHIN)[0]:
+            raise ClusterError(f"the webhook did not listen within {STARTS_WITHIN:.0f} s")
+        for one in yaml.safe_load_all(process.stdout.read()):
+            one["metadata"]["name"] = cluster.name
+            path = f"{GROUP}/{one['kind'].lower()}s"
+            cluster.accept(one, path)
+            registered.append(f"{path}/{cluster.name}")
+        yield
+    finally:
+        for path in registered:
+            cluster.call("DELETE", path)
+        stop(process)
+
+
+def asked(one: Pod) -> dict[str, int]:
+    """What the stored pod asks for, CPU and the like aside."""
+    requests: dict[str, Any] = dict(one.spec.containers[0].resources.requests)
+    return {name: units(amount) for name, amount in requests.items() if "/" in name}
+
+
+@pytest.mark.case("DS-090", severity="critical")
+def test_gpus_become_cores_and_memory(cluster: Trial, expect: Expect) -> None:
+    """`koordinator.sh/gpu: 200` is stored as 200 percent of cores and of memory on two cards, and gets both cards."""
+    cluster.add(node("n1").gpus("a10", 4))
+    cluster.submit(pod("a").gpus(2))
+
+    a = expect.running("a")
+
+    assert asked(a) == {GPU_CORE: 200, GPU_MEMORY_RATIO: 200, GPU_SHARED: 2}
+    assert len({part.minor for part in device_allocations(a)["gpu"]}) == 2
+
+
+@pytest.mark.case("DS-091", severity="normal")
+def test_a_share_says_that_it_is_one(cluster: Trial, expect: Expect) -> None:
+    """A share of a card is stored with `gpu.shared: 1`, and gets that share of one card."""
+    cluster.add(node("n1").gpus("a10", 1))
+    cluster.submit(pod("a").gpu_share(50))
+
+    a = expect.running("a")
+
+    assert asked(a) == {GPU_CORE: 50, GPU_MEMORY_RATIO: 50, GPU_SHARED: 1}
+    assert [units(part.resources[GPU_CORE]) for part in device_allocations(a)["gpu"]] == [50]
+
+
+@pytest.mark.case("DS-092", severity="normal")
+def test_the_spelling_of_nvidia_stays(cluster: Trial, expect: Expect) -> None:
+    """`nvidia.com/gpu` is left as it is, and gets whole cards all the same."""
+    cluster.add(node("n1").gpus("a10", 2))
+    cluster.submit(pod("a").nvidia(1))
+
+    assert asked(expect.running("a")) == {NVIDIA_GPU: 1}
+
+
+@pytest.mark.case("DS-093", severity="normal")
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        pytest.param(
+            {GPU_CORE: 50, GPU_SHARED: 1}, "Forbidden: GPU memory and GPU memory ratio all is zero",
+            id="cores-without-memory",
+        ),
+        pytest.param(
+            {GPU_MEMORY: "8Gi", GPU_MEMORY_RATIO: 50},
+            "Forbidden: declare GPU memory and GPU memory ratio at same time",
+            id="memory-twice",
+        ),
+        pytest.param(
+            {GPU_CORE: 75, GPU_MEMORY_RATIO: 100, GPU_SHARED: 2},
+            'Invalid value: "75": the requested gpuCore must multiple of shared', id="cores-that-do-not-divide",
+        ),
+        pytest.param(
+            {NVIDIA_GPU: 1, GPU: 100}, "Forbidden: Forbidden declare GPU and GPU share at same time",
+            id="whole-and-shared",
+        ),
+    ],
+)  # fmt: skip
+def test_requests_that_make_no_sense(cluster: Trial, request_: dict[str, Any], why: str) -> None:
+    """The API server does not take the pod, in the webhook's words."""
+    with pytest.raises(ApiRefused) as refused:
+        cluster.submit(pod("a").resources(request_))
+
+    denied = 'admission webhook "vpod.koordinator.sh" denied the request: pod.spec.containers[*].resources.requests'
+    assert f"{denied}: {why}" in str(refused.value)
