@@ -77,7 +77,8 @@ class Template:
     """The devices of one kind of node, by type and minor."""
 
     __slots__ = (
-        "_lefts", "_scores", "alike", "by_type", "given", "index", "narrowed", "slots", "table", "totals", "traits", "tree",
+        "_lefts", "_scores", "alike", "by_type", "given", "index", "narrowed", "slots", "table", "totals", "traits",
+        "tree",
     )  # fmt: skip
 
     def __init__(self, slots: tuple[Slot, ...], traits: Traits) -> None:
