@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scheduler.framework.verdicts import ClassVerdicts
 
 REFUSED = -(1 << 58)  # so low that no score brings it up to 0, and so high that a dozen of them do not overflow
-MOST_NUMBERS = 1 << 22  # remembered for each plugin; beyond, all are forgotten
+MOST_NUMBERS = 1 << 20  # remembered for each plugin; beyond, all are forgotten
 FEWEST_FACETS = 256  # but so many facets are remembered in any case
 
 Judge = Callable[[Any, NodeInfo], Ints]

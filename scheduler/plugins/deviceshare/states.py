@@ -77,7 +77,8 @@ class Template:
     """The devices of one kind of node, by type and minor."""
 
     __slots__ = (
-        "_lefts", "_scores", "by_type", "given", "index", "narrowed", "slots", "table", "totals", "traits", "tree",
+        "_lefts", "_scores", "alike", "by_type", "given", "index", "narrowed", "slots", "table", "totals", "traits",
+        "tree",
     )  # fmt: skip
 
     def __init__(self, slots: tuple[Slot, ...], traits: Traits) -> None:
@@ -89,6 +90,7 @@ class Template:
         self.by_type: dict[str, list[int]] = {}
         for number, slot in enumerate(slots):
             self.by_type.setdefault(slot.type, []).append(number)
+        self.alike = len({id(self.totals[number]) for number in self.by_type.get("gpu", [])}) < 2  # all GPUs
         self.tree = build({number: slots[number].place for number in self.by_type.get("gpu", [])})
         self.table = parse_table(traits.partitions) if traits.partitions else BUILT_IN if traits.built_in else None
         self.narrowed: dict[object, list[int]] = {}  # by what a request says: filled and read by the allocator
@@ -198,8 +200,7 @@ class DeviceState:
         """Fill in `cards` and `level`, which most states are never asked for."""
         template = self.template
         slots = self.slots("gpu")
-        alike = len({id(template.totals[number]) for number in slots}) < 2
-        self.cards = (template, *sorted([self.used[number] for number in slots])) if alike else self
+        self.cards = (template, *sorted([self.used[number] for number in slots])) if template.alike else self
         self.level = (template, *self.sums("gpu")[1].values())
 
 
