@@ -1,5 +1,6 @@
 """The kept verdicts against the slow reference: every decision and every message, over random clusters and events."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -43,7 +44,7 @@ from scheduler.config import Configuration, parse
 from scheduler.cycle import Core
 from scheduler.framework.events import Bind, Reject
 from scheduler.queue.active import Entry
-from scheduler.tests.oracle import judge
+from scheduler.tests.oracle import Verdict, judge
 
 PROFILES: dict[str, dict[str, Any]] = {
     "spread": {},
@@ -220,6 +221,8 @@ class Play:
     def __init__(self, settings: Configuration) -> None:
         self.clock = SimClock()
         self.core: Core = build_core(settings, self.clock, seed=3)
+        self.want = Verdict()  # what the reference says of the pod that is being decided about
+        self.core.queue.pop = self._judging(self.core.queue.pop)  # type: ignore[method-assign]
         self.runner = self.core.handle.runner_of  # by pod
         self.pods: dict[str, Pod] = {}
         self.bound: dict[str, tuple[Pod, str]] = {}
@@ -268,9 +271,9 @@ class Play:
         for _ in range(100):
             if not core.busy:
                 return
-            entry = self._next()
-            want = judge(core, core.handle.runner_of(entry.info), entry.info)
-            for decision in core.decide():
+            decisions = core.decide()
+            want = self.want
+            for decision in decisions:
                 match decision:
                     case Bind(info, node):
                         assert node == want.node, f"{info.key} should go to {want}"
@@ -283,11 +286,16 @@ class Play:
                         pass
         raise AssertionError("the queue does not come to rest")
 
-    def _next(self) -> Entry:
-        """Whose turn it is; it keeps its place among its equals."""
-        active = self.core.queue._active
-        entries: list[Entry] = [row[-1] for row in sorted(active._heap)]
-        return next(entry for entry in entries if active.get(entry.info.uid) is entry)
+    def _judging(self, pop: Callable[[], Entry | None]) -> Callable[[], Entry | None]:
+        """`pop`, which asks the reference about whoever's turn it is."""
+
+        def popped() -> Entry | None:
+            entry = pop()
+            assert entry is not None
+            self.want = judge(self.core, self.core.runner_of(entry.info), entry.info)
+            return entry
+
+        return popped
 
 
 @pytest.mark.parametrize("profile", PROFILES)
