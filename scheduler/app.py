@@ -34,7 +34,7 @@ from scheduler.queue.queue import SchedulingQueue
 from scheduler.shell import Shell
 
 # What drives us from outside needs these.
-__all__ = ["Bind", "Evict", "ConfigError", "build_core", "build_shell", "default_configuration", "load"]
+__all__ = ["Bind", "ConfigError", "Evict", "build_core", "build_shell", "default_configuration", "load"]
 
 P = TypeVar("P", bound=Plugin)
 
