@@ -1,6 +1,5 @@
 """The kept verdicts against the slow reference: every decision and every message, over random clusters and events."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -43,12 +42,7 @@ from scheduler.app import build_core
 from scheduler.config import Configuration, parse
 from scheduler.cycle import Core
 from scheduler.framework.events import Bind, Reject
-<<<<<<< HEAD
 from scheduler.tests.oracle import judge
-=======
-from scheduler.queue.active import Entry
-from scheduler.tests.oracle import Verdict, judge
->>>>>>> shellwork
 
 PROFILES: dict[str, dict[str, Any]] = {
     "spread": {},
@@ -225,8 +219,6 @@ class Play:
     def __init__(self, settings: Configuration) -> None:
         self.clock = SimClock()
         self.core: Core = build_core(settings, self.clock, seed=3)
-        self.want = Verdict()  # what the reference says of the pod that is being decided about
-        self.core.queue.pop = self._judging(self.core.queue.pop)  # type: ignore[method-assign]
         self.runner = self.core.handle.runner_of  # by pod
         self.pods: dict[str, Pod] = {}
         self.bound: dict[str, tuple[Pod, str]] = {}
@@ -275,16 +267,10 @@ class Play:
         for _ in range(100):
             if not core.busy:
                 return
-<<<<<<< HEAD
             entry = core.queue._active.peek()
             assert entry is not None
             want = judge(core, core.handle.runner_of(entry.info), entry.info)
             for decision in core.decide():
-=======
-            decisions = core.decide()
-            want = self.want
-            for decision in decisions:
->>>>>>> shellwork
                 match decision:
                     case Bind(info, node):
                         assert node == want.node, f"{info.key} should go to {want}"
@@ -297,20 +283,6 @@ class Play:
                         pass
         raise AssertionError("the queue does not come to rest")
 
-<<<<<<< HEAD
-=======
-    def _judging(self, pop: Callable[[], Entry | None]) -> Callable[[], Entry | None]:
-        """`pop`, which asks the reference about whoever's turn it is."""
-
-        def popped() -> Entry | None:
-            entry = pop()
-            assert entry is not None
-            self.want = judge(self.core, self.core.runner_of(entry.info), entry.info)
-            return entry
-
-        return popped
-
->>>>>>> shellwork
 
 @pytest.mark.parametrize("profile", PROFILES)
 @settings(
