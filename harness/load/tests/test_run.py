@@ -89,7 +89,9 @@ def test_an_interrupted_load_leaves_nothing_behind(cluster: EmbeddedCluster) -> 
     assert cluster.endpoint is not None
     command = [sys.executable, "-m", "harness", "load", "--kubeconfig", str(cluster.endpoint.kubeconfig)]
     process = subprocess.Popen(  # noqa: S603
-        [*command, "--seconds", "60", "--rate", "20", "--mix", "cpu", "--hold", "30"], stderr=subprocess.PIPE
+        [*command, "--seconds", "60", "--rate", "20", "--mix", "cpu", "--hold", "30"],
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509 as in a terminal
     )
     assert cluster.wait(lambda: _pods_and_namespaces(cluster)[0] > 3, within=30)
     process.send_signal(signal.SIGINT)
