@@ -65,6 +65,7 @@ class DockerRun:
         self.status = DockerStatus()
         self._runtime, self._changed = runtime, changed
         self._stop_asked: float | None = None
+        self._looked_again = False
         self._timer: Timer | None = None
 
     def stop(self, grace: float) -> None:
@@ -99,6 +100,10 @@ class DockerRun:
         if self._stop_asked is not None:
             self.stop(self._stop_asked)
 
+    def _killed_by_whom(self, state: dict[str, Any]) -> bool:
+        """Whether it was killed, not by us, and the engine does not say why."""
+        return int(state["ExitCode"]) == 137 and not state.get("OOMKilled") and self._stop_asked is None
+
     def seen(self, state: dict[str, Any] | None) -> None:
         """What the engine says of the container now; None if it has been removed behind our back."""
         if self.gone:
@@ -107,6 +112,9 @@ class DockerRun:
         if state is None:
             self.status = DockerStatus(before.started, running=False, finished=self._runtime.clock.now(), code=137)
         elif state["Status"] in {"exited", "dead"}:
+            if self._killed_by_whom(state) and not self._looked_again:
+                self._looked_again = True  # the engine tells of an end before it knows that memory was the reason
+                return
             self.status = DockerStatus(
                 _moment(state["StartedAt"]), running=False, finished=_moment(state["FinishedAt"]),
                 code=int(state["ExitCode"]), error=state.get("Error", ""), oom=bool(state.get("OOMKilled")),
