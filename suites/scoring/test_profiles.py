@@ -28,7 +28,7 @@ def test_a_plugin_that_the_profile_turned_off(cluster: Trial, expect: Expect) ->
     cluster.submit(pod("patient").gpus(1).priority_class("system-cluster-critical").scheduler(NO_PREEMPTION))
     expect.pending("patient", saying="Insufficient")
     assert "preemption" not in refusal(cluster, "patient")
-    expect.stable(seconds=20)
+    expect.stable(seconds=3)
     cluster.delete("patient")
     cluster.submit(pod("strong").gpus(1).priority_class("system-cluster-critical"))
     expect.gone("weak")
@@ -41,7 +41,7 @@ def test_a_pod_of_another_scheduler_is_left_alone(cluster: Trial, expect: Expect
     """It gets neither a node nor a word."""
     cluster.add(node("n1").gpus("a10", 1))
     cluster.submit(pod("other").gpus(1).scheduler("nobody-we-know"))
-    expect.stable(seconds=20)
+    expect.stable(seconds=3)
     assert cluster.pod("other").status.conditions == ()
     assert cluster.events("other") == []
     cluster.submit(pod("mine").gpus(1))
