@@ -68,15 +68,6 @@ class Definitions:
         self._registry.set_custom(group, plural, ())
 
 
-def complete_names(spec: Object) -> None:
-    """Fill in the names that a CRD may leave out."""
-    names = spec.get("names")
-    if isinstance(names, dict) and names.get("kind"):
-        names.setdefault("singular", str(names["kind"]).lower())
-        names.setdefault("listKind", f"{names['kind']}List")
-    spec.setdefault("conversion", {"strategy": "None"})
-
-
 def _established(obj: Object) -> bool:
     conditions: list[dict[str, Any]] = obj.get("status", {}).get("conditions") or []
     return any(one.get("type") == "Established" and one.get("status") == "True" for one in conditions)

@@ -199,51 +199,6 @@ def schema_of_crd(schema: JsonObject) -> SchemaNode:
     return builtin().schema_of_crd(schema)
 
 
-def unknown_fields(schema: SchemaNode, obj: Any) -> list[str]:
-    """Paths of fields that the schema does not know, as `spec.containers[0].foo`, in the order of the object."""
-    found: list[str] = []
-    _walk(schema, obj, "", found)
-    return found
-
-
-def prune(schema: SchemaNode, obj: Any) -> Any:
-    """The object without fields that the schema does not know; shares what stays with `obj`, which is not changed."""
-    return _walk(schema, obj, "", None)
-
-
-def _walk(schema: SchemaNode, value: Any, path: str, found: list[str] | None) -> Any:
-    if isinstance(value, dict):
-        return _walk_object(schema, value, path, found)
-    if isinstance(value, list):
-        items = schema.items
-        if items is None or items.type not in {"object", "array"}:
-            return value
-        where = (f"{path}[{at}]" for at in range(len(value))) if found is not None else ("" for _ in value)
-        kept = [_walk(items, item, place, found) for item, place in zip(value, where, strict=True)]
-        return kept if any(new is not old for new, old in zip(kept, value, strict=True)) else value
-    return value
-
-
-def _walk_object(schema: SchemaNode, value: JsonObject, path: str, found: list[str] | None) -> JsonObject:
-    changed: JsonObject | None = None
-    for name, field in value.items():
-        node = schema.child(name)
-        if node is None:
-            if schema.preserves_unknown:
-                continue
-            if found is not None:
-                found.append(f"{path}.{name}" if path else name)
-            changed = dict(value) if changed is None else changed
-            del changed[name]
-        elif isinstance(field, (dict, list)):
-            below = (f"{path}.{name}" if path else name) if found is not None else ""
-            kept = _walk(node, field, below, found)
-            if kept is not field:
-                changed = dict(value) if changed is None else changed
-                changed[name] = kept
-    return value if changed is None else changed
-
-
 def _newest_release() -> Path:
     spec = importlib.util.find_spec("kubernetes_validate")
     places = spec.submodule_search_locations if spec is not None else None

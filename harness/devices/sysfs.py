@@ -43,13 +43,6 @@ class Pci:
         except OSError:
             return []
 
-    def of_driver(self, driver: str) -> list[str]:
-        """The addresses that a driver has taken."""
-        try:
-            return sorted(one.name for one in (self.root / "sys/bus/pci/drivers" / driver).iterdir() if ":" in one.name)
-        except OSError:
-            return []
-
     def path(self, bus: str) -> Path:
         return self.devices / sysfs_bus(bus)
 

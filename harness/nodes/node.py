@@ -286,10 +286,6 @@ class NodeAgent:
                 return run.work
         return None
 
-    def pods_on(self, kind: str, minor: int) -> list[Work]:
-        """The pods that hold a part of a device."""
-        return [self._runs[uid].work for uid in self._books.holders((kind, minor)) if uid in self._runs]
-
     def device_use(self) -> NodeUse | None:
         """What the pods that run do with the cards; None while the node plays dead."""
         if self.frozen:

@@ -58,11 +58,6 @@ class SpecPlan(Wire, frozen=True):
     host_network: bool = False
 
 
-class PodConditionTime(Wire, frozen=True):
-    type: str = ""
-    status: str = ""
-
-
 class ResourceHealth(Wire, frozen=True):
     resource_id: str = field(default="", name="resourceID")
     health: str = ""

@@ -242,13 +242,6 @@ class Node(Wire, frozen=True):
         return self.metadata.name
 
 
-class PriorityClass(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-    value: int = 0
-    global_default: bool = False
-    preemption_policy: str = "PreemptLowerPriority"
-
-
 class ConfigMap(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     data: dict[str, str] = {}

@@ -8,7 +8,7 @@ from msgspec import field
 
 from scheduler.api.core import Pod
 from scheduler.api.quantity import Quantity
-from scheduler.api.wire import Condition, LabelSelector, ObjectMeta, ResourceList, Wire, to_json
+from scheduler.api.wire import Condition, LabelSelector, ObjectMeta, ResourceList, Wire
 
 DeviceType = Literal["gpu", "rdma", "fpga"]
 DEVICE_TYPES: tuple[DeviceType, ...] = ("gpu", "rdma", "fpga")
@@ -153,8 +153,3 @@ def parse_allocations(annotations: Mapping[str, str]) -> Allocations:
     """`device_allocations`, given the annotations alone."""
     found = annotations.get(DEVICE_ALLOCATED)
     return _decode_allocations(found) if found else {}
-
-
-def render_allocations(allocations: Mapping[str, list[DeviceAllocation]]) -> str:
-    """The annotation's text, keys in Koordinator's order; `minor` is written even when it is 0."""
-    return to_json(allocations).decode()

@@ -47,21 +47,6 @@ class Ties:
         return digest
 
 
-class FirstComeTies(Ties):
-    """The node that was known first, for every class alike: what a replay in name order needs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._known = 0
-
-    def rank(self, name: str) -> int:  # noqa: ARG002
-        self._known += 1
-        return (1 << TIE_BITS) - self._known
-
-    def salt(self, digest: int) -> int:  # noqa: ARG002
-        return 0
-
-
 class Watcher(Protocol):
     """Somebody who derives from the columns row by row."""
 

@@ -87,16 +87,6 @@ class FitError:
         self._absent = absent
         self.state = state
 
-    @property
-    def rejectors(self) -> frozenset[str]:
-        """Names of the plugins that said no."""
-        if self.pre_filter is not None:
-            return frozenset({self.pre_filter.plugin})
-        names = {status.plugin for status in self.overrides.values()}
-        if self._reasons is not None:
-            names |= {self._reasons.statuses[number].plugin for number, count in self._reasons.counts.items() if count}
-        return frozenset(names)
-
     def status(self, row: int) -> Status:
         """The verdict on one row."""
         if self.pre_filter is not None:

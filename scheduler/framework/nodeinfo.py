@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from scheduler.api.clock import from_rfc3339
 from scheduler.api.core import Node, Pod
 from scheduler.cache.classes import PodClass
-from scheduler.cache.resources import PODS_COLUMN
 
 
 @dataclass(slots=True, eq=False)
@@ -71,9 +70,6 @@ class NodeInfo:
     def remove(self, info: PodInfo) -> None:
         del self.pods[info.uid]
         self._count(info.shape, -1)
-
-    def fits_pod_count(self) -> bool:
-        return self.requested[PODS_COLUMN] + 1 <= self.allocatable[PODS_COLUMN]
 
     def copy(self) -> "NodeInfo":
         """An independent copy for trying out what happens when pods go or come."""

@@ -4,7 +4,7 @@ import pytest
 
 from fixtures.expect import Expect
 from fixtures.promises import check_arrival, minors
-from fixtures.trial import Trial, names_of
+from fixtures.trial import Trial
 from harness.clusters.protocol import Capability
 from scheduler.api.builders import PodBuilder, node, pods
 
@@ -148,4 +148,4 @@ def test_two_profiles_side_by_side(cluster: Trial, expect: Expect) -> None:
     assert second != first, "the spread pod should keep away from the packed one"
     assert third != fourth, "two nodes with one card each have room for one of the last two each"
     held = [(one.spec.node_name, minor) for one in cluster.pods() for minor in minors(one)]
-    assert len(set(held)) == len(names_of([*packed, *spread, *more]))
+    assert len(set(held)) == len([*packed, *spread, *more])
