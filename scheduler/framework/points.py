@@ -101,6 +101,19 @@ class Filter(Plugin):
     def filter(self, state: CycleState, pod: Pod, node: "NodeInfo") -> Status:
         """Whether the pod can go on this node."""
 
+    def trial_facet(self, node: "NodeInfo", pods: "Sequence[PodInfo]") -> Hashable:  # noqa: ARG002
+        """What `filter` depends on there, for any pod, while some of `pods`, which are on it, are imagined gone.
+
+        On nodes with equal facets it says the same when pods at the same places are gone. Preemption then tries one
+        for all. For scope NODE_PODS, and for a plugin that has something short to say; see `has_trial_facet`.
+        """
+        raise AssertionError(f"{self.name} has no trial facet")
+
+
+def has_trial_facet(plugin: Filter) -> bool:
+    """Whether the plugin says what its trials depend on."""
+    return type(plugin).trial_facet is not Filter.trial_facet
+
 
 class FilterColumns(Filter):
     """A filter that can judge many nodes, for many classes, at once."""
@@ -290,6 +303,9 @@ class Listener(ABC):
 
     def pod_changed(self, info: "PodInfo", before: Pod) -> None:  # noqa: B027 likewise
         """Its marks changed while it stayed where it is: labels, annotations, or that it is being deleted."""
+
+    def pod_started(self, info: "PodInfo") -> None:  # noqa: B027 likewise
+        """The API server says when it started; it said nothing, or something else, before."""
 
     def namespace_changed(self, name: str) -> None:  # noqa: B027 likewise
         """A namespace's labels are others than they were."""

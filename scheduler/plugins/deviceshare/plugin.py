@@ -151,6 +151,14 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
             return SUCCESS  # the kubelet's own device plugin is left to decide (R22)
         return verdict(devices.state, wanted.request, self._policy)
 
+    def trial_facet(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Hashable:
+        devices = self.devices.find(node.name)
+        if devices is None or not devices.listed:
+            return None
+        label, held = node.known.metadata.labels.get, devices.held.get
+        marks = label(GPU_ISOLATION_PROVIDER), label(GPU_VENDOR_LABEL), label(GPU_MODEL_LABEL)
+        return devices.state, marks, tuple([held(pod.uid) for pod in pods])
+
     def columnar(self, state: CycleState) -> bool:
         wanted = state[WANTED]
         return wanted.gpu_shares is not None and not wanted.isolation and not wanted.picky

@@ -151,6 +151,9 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns):
             return SUCCESS
         return _insufficient(tuple(short), hopeless)
 
+    def trial_facet(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Hashable:
+        return tuple(node.allocatable), tuple(node.requested), tuple([pod.shape.id for pod in pods])
+
     def stack(self, states: Sequence[CycleState]) -> _Stacked:
         asks = [{column: amount for column, amount, _ in state[ASK].checked} for state in states]
         columns = sorted(set().union(*asks))
