@@ -101,19 +101,6 @@ class Filter(Plugin):
     def filter(self, state: CycleState, pod: Pod, node: "NodeInfo") -> Status:
         """Whether the pod can go on this node."""
 
-    def trial_facet(self, node: "NodeInfo", pods: "Sequence[PodInfo]") -> Hashable:  # noqa: ARG002
-        """What `filter` depends on there, for any pod, while some of `pods`, which are on it, are imagined gone.
-
-        On nodes with equal facets it says the same when pods at the same places are gone. Preemption then tries one
-        for all. For scope NODE_PODS, and for a plugin that has something short to say; see `has_trial_facet`.
-        """
-        raise AssertionError(f"{self.name} has no trial facet")
-
-
-def has_trial_facet(plugin: Filter) -> bool:
-    """Whether the plugin says what its trials depend on."""
-    return type(plugin).trial_facet is not Filter.trial_facet
-
 
 class FilterColumns(Filter):
     """A filter that can judge many nodes, for many classes, at once."""
@@ -146,6 +133,40 @@ class FilterColumns(Filter):
         None: `filter` has to be asked for each.
         """
         return None
+
+
+class TrialColumns(Filter):
+    """A filter of scope NODE_PODS of which preemption can try many nodes at once, by amounts.
+
+    What it looks at of a node is a line of numbers; each pod there holds some of them, and gives them back if it goes.
+    """
+
+    @abstractmethod
+    def trial_facet(self, node: "NodeInfo", pods: "Sequence[PodInfo]") -> Hashable:
+        """What `filter` depends on there, for any pod, while some of `pods`, which are on it, are imagined gone.
+
+        On nodes with equal facets it says the same when pods at the same places are gone: one is tried for all.
+        """
+
+    @abstractmethod
+    def trial_columnar(self, state: CycleState) -> bool:
+        """Whether amounts decide for this class."""
+
+    @abstractmethod
+    def trial_width(self) -> int:
+        """How many numbers there are at present."""
+
+    @abstractmethod
+    def trial_free(self, node: "NodeInfo") -> Sequence[int] | None:
+        """What of each is free on the node, below 0 where too much is held; None: it has to be tried by itself."""
+
+    @abstractmethod
+    def trial_held(self, node: "NodeInfo", pod: "PodInfo") -> tuple[Hashable, Callable[[], Sequence[int]]]:
+        """What `pod` holds of each on this node, and before that, what this depends on."""
+
+    @abstractmethod
+    def trial_passing(self, state: CycleState, free: Ints) -> Bools:
+        """`filter` for one class where so much would be free [node, number]."""
 
 
 class VictimAware(Plugin):

@@ -25,8 +25,18 @@ from scheduler.api.core import (
     Taint,
     Toleration,
 )
-from scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, NVIDIA_GPU, RDMA, Device, DeviceInfo
-from scheduler.api.device import DeviceSpec, DeviceTopology
+from scheduler.api.device import (
+    GPU,
+    GPU_CORE,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    NVIDIA_GPU,
+    RDMA,
+    Device,
+    DeviceInfo,
+    DeviceSpec,
+    DeviceTopology,
+)
 from scheduler.api.wire import Condition, ObjectMeta, Requirement, ResourceList
 from scheduler.config import Configuration, ProfileConfig
 from scheduler.framework.events import Bind, Evict, Reject
@@ -116,6 +126,13 @@ def specs(draw: st.DrawFn) -> PodSpec:
         priority=draw(st.sampled_from(PRIORITIES)),
         preemption_policy=draw(st.sampled_from(["", "", "", "", "Never"])),
     )
+
+
+@st.composite
+def tight(draw: st.DrawFn) -> tuple[Node, None]:
+    """Nodes of racks and zones that are soon full."""
+    node, _ = draw(test_cluster_wide.nodes())
+    return replace(node, status=NodeStatus(allocatable={"cpu": "9", "memory": "64Gi", "pods": "4"})), None
 
 
 @st.composite
@@ -277,7 +294,7 @@ def test_victims_are_the_same_for_pods_that_look_at_where_others_are(name: str) 
 
     @settings(many, max_examples=60)
     @given(
-        start=st.lists(test_cluster_wide.nodes(), min_size=2, max_size=6),
+        start=st.lists(tight(), min_size=2, max_size=6),
         story=st.lists(events(choosy()), min_size=20, max_size=60),
     )
     def check(start: list[tuple[Node, None]], story: list[tuple[str, Any]]) -> None:

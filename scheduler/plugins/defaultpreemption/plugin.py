@@ -15,7 +15,7 @@ from scheduler.cache.columns import Rows
 from scheduler.framework.failure import FitError, histogram
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import PodInfo
-from scheduler.framework.points import Args, Listener, PostFilter, PostFilterResult, has_trial_facet
+from scheduler.framework.points import Args, Listener, PostFilter, PostFilterResult, TrialColumns
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import SKIPPED, CycleState
 from scheduler.framework.status import SUCCESS, Status
@@ -117,7 +117,7 @@ class DefaultPreemption(PostFilter, Listener):
                 break
             position += len(window)
         if not found:
-            return None, outcomes.statuses(order)
+            return None, outcomes.statuses(order, state, info)
         row = outcomes.best(np.concatenate(parts))
         return (self._handle.columns.names[row], outcomes.victims(row)), Counter()
 
@@ -127,15 +127,13 @@ class DefaultPreemption(PostFilter, Listener):
         verdicts = runner.verdicts(info.shape)
         situations = self._situations_towards(info, runner)
         situations.refresh()
-        rules = verdicts.rules
-        if not all(plugin.name in state[SKIPPED] for plugin in rules.cycle_filters):
-            outcomes = Outcomes(runner, verdicts, situations, shared=False)
+        if not all(plugin.name in state[SKIPPED] for plugin in verdicts.rules.cycle_filters):
+            outcomes = Outcomes(runner, verdicts, situations, alone=False)
         else:
             key = info.shape.id, situations.highest
             kept = self._kept.get(key)
             if kept is None or kept.verdicts is not verdicts or kept.situations is not situations:
-                shared = all(has_trial_facet(plugin) for plugin in rules.moving_filters)
-                kept = self._kept[key] = Outcomes(runner, verdicts, situations, shared=shared)
+                kept = self._kept[key] = Outcomes(runner, verdicts, situations, alone=True)
             self._kept.move_to_end(key)
             if len(self._kept) * self._handle.columns.capacity > KEPT_ROWS and len(self._kept) > FEWEST_KEPT:
                 self._kept.popitem(last=False)
@@ -148,7 +146,7 @@ class DefaultPreemption(PostFilter, Listener):
         highest = max(one for one, count in self._handle.cache.priorities.items() if count and one < info.priority)
         found = self._situations.get(highest)
         if found is None:
-            filters = [plugin for plugin in runner.filters if has_trial_facet(plugin)]
+            filters = [plugin for plugin in runner.filters if isinstance(plugin, TrialColumns)]
             found = self._situations[highest] = Situations(self._handle, filters, highest)
             if len(self._situations) > MOST_SITUATIONS:
                 self._situations.popitem(last=False)
@@ -160,7 +158,9 @@ class DefaultPreemption(PostFilter, Listener):
         crowd: dict[int, list[PodInfo]] = {}
         for name in self._handle.nominator.nodes():
             node = self._handle.cache.find(name)
-            for other in self._handle.nominator.on(name) if node is not None else ():
+            if node is None:
+                continue
+            for other in self._handle.nominator.on(name):
                 if other.uid != info.uid and other.priority >= info.priority and other.uid not in node.pods:
                     crowd.setdefault(node.row, []).append(other)
         return crowd

@@ -5,26 +5,37 @@ go in their order. Situations have numbers, so that a trial on one node serves a
 """
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from scheduler.api.core import PodDisruptionBudget
-from scheduler.cache.columns import Ints
+from scheduler.cache.columns import Bools, Ints
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import Filter
+from scheduler.framework.points import TrialColumns
+from scheduler.plugins.defaultpreemption.ledger import Accounts, Ledger
 from scheduler.plugins.defaultpreemption.trial import broken, importance
 
 MOST_KEYS = 65536
 NEVER = 0  # the stamp of a row about which nothing is known
+UNNUMBERED = -1
 
 
-@dataclass(slots=True)
 class Situation:
-    lesser: list[PodInfo]  # the most important first
-    breaks: tuple[bool, ...]  # whether the loss of each would break a budget
-    number: int
+    """One node's, as long as nothing changes there."""
+
+    __slots__ = ("accounts", "breaks", "lesser", "number")
+
+    def __init__(self, lesser: Sequence[PodInfo], breaks: tuple[bool, ...], accounts: Accounts | None) -> None:
+        self.lesser = lesser  # who would have to go, the most important first
+        self.breaks = breaks  # whether the loss of each would break a budget
+        self.accounts = accounts  # of these pods; None if the node has to be tried by itself
+        self.number = UNNUMBERED
+
+    def gone(self, victims: Bools) -> list[int]:
+        """The places in `lesser` of those whom a trial by accounts could not put back."""
+        order = sorted(range(len(self.lesser)), key=lambda place: not self.breaks[place])
+        return [place for place, gone in zip(order, victims.tolist(), strict=True) if gone]
 
 
 class Situations:
@@ -33,8 +44,8 @@ class Situations:
     `stamp`: int64 [row], `NEVER` or a number that nobody had before, new whenever the situation was worked out anew.
     """
 
-    def __init__(self, handle: Handle, filters: Sequence[Filter], highest: int) -> None:
-        """`filters` are those with a `trial_facet`."""
+    def __init__(self, handle: Handle, filters: Sequence[TrialColumns], highest: int) -> None:
+        self.ledger = Ledger(filters)
         self._handle = handle
         self._columns = handle.columns
         self._filters = filters
@@ -63,6 +74,8 @@ class Situations:
             self._rows += [None] * missing
         changed = columns.changed_since(self._position) if self._position >= 0 else None
         self._position = columns.changes
+        if self.ledger.refresh():
+            changed = None
         self.stamp[slice(None) if changed is None else changed] = NEVER
         if self._handle.budgets or self._budgets:
             self._take_in_budgets()
@@ -93,17 +106,25 @@ class Situations:
         if len(lesser) > 1:
             lesser.sort(key=importance)
         breaks = self._breaks(lesser, row) if self._budgets else (False,) * len(lesser)
-        key = (breaks, *[plugin.trial_facet(node, lesser) for plugin in self._filters])
-        number = self._numbers.get(key)
-        if number is None:
-            if len(self._numbers) >= MOST_KEYS:
-                self._numbers.clear()  # numbers go on, so that no old one gets a new meaning
-            number = self._numbers[key] = self._next
-            self._next += 1
+        accounts = self.ledger.accounts(node, lesser, breaks) if lesser else None
         self._stamps += 1
         self.stamp[row] = self._stamps
-        found = self._rows[row] = Situation(lesser, breaks, number)
+        found = self._rows[row] = Situation(lesser, breaks, accounts)
         return found
+
+    def number(self, situation: Situation, node: NodeInfo) -> int:
+        """The number of a node's situation: nodes with the same come to the same end, whatever the class."""
+        if situation.number == UNNUMBERED:
+            facets = [plugin.trial_facet(node, situation.lesser) for plugin in self._filters]
+            key = (situation.breaks, *facets)
+            number = self._numbers.get(key)
+            if number is None:
+                if len(self._numbers) >= MOST_KEYS:
+                    self._numbers.clear()  # numbers go on, so that no old one gets a new meaning
+                number = self._numbers[key] = self._next
+                self._next += 1
+            situation.number = number
+        return situation.number
 
     def _breaks(self, lesser: Sequence[PodInfo], row: int) -> tuple[bool, ...]:
         budgets = [

@@ -26,7 +26,13 @@ NO_VICTIMS = Outcome(Status.unresolvable("No preemption victims found for incomi
 
 
 def attempt(
-    runner: Runner, state: CycleState, info: PodInfo, node: NodeInfo, lesser: Sequence[PodInfo], breaks: Sequence[bool]
+    runner: Runner,
+    state: CycleState,
+    info: PodInfo,
+    node: NodeInfo,
+    *,
+    lesser: Sequence[PodInfo],
+    breaks: Sequence[bool],
 ) -> Outcome:
     """Try `node` for `info`, `lesser` being its less important pods, the most important of them first.
 

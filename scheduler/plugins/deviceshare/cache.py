@@ -31,7 +31,7 @@ from scheduler.framework.points import Listener
 from scheduler.plugins.deviceshare.partitions import TableError, known_machine, parse_table
 from scheduler.plugins.deviceshare.scoring import ColumnScorer, Scorer
 from scheduler.plugins.deviceshare.shares import Holding, Shares, quoted, shares_of
-from scheduler.plugins.deviceshare.states import NO_TRAITS, SHARES, Choice, DeviceState, StateBook, Traits
+from scheduler.plugins.deviceshare.states import NO_TRAITS, SHARES, Choice, DeviceState, StateBook, Template, Traits
 
 SHOWN = "DeviceShare/shown"  # one column for all that is shown of a node's GPUs, so that it is read and written at once
 LISTED, FLAGS, FREE, TOTAL, DIVISOR, WEIGHTS = 0, 1, slice(2, 5), slice(5, 8), slice(8, 11), 11  # then [share, card]
@@ -267,6 +267,41 @@ class DeviceCache(Listener):
         self._unwritten[row] = self._blank if node is None or not node.listed else self.shown(node.state)
         if len(self._unwritten) >= MOST_UNWRITTEN:
             self._columns.column(SHOWN)
+
+    # -- amounts for trials of preemption: whether nothing is listed, then [share, card] --------------------------------
+
+    @property
+    def trial_width(self) -> int:
+        return 1 + len(SHARES) * self._cards
+
+    def trial_nothing(self) -> list[int]:
+        return [0] * self.trial_width
+
+    def trial_free(self, node: NodeDevices | None) -> list[int]:
+        """What is free of a node's GPUs; below 0 where more is held than there is."""
+        numbers = self.trial_nothing()
+        if node is None or not node.listed:
+            numbers[0] = 1
+            return numbers
+        template, used = node.state.template, node.state.used
+        for card, number in enumerate(node.state.slots("gpu")):
+            for (name, total), taken in zip(template.totals[number].items(), used[number], strict=True):
+                if name in SHARES:
+                    numbers[1 + SHARES.index(name) * self._cards + card] = total - taken
+        return numbers
+
+    def trial_held(self, template: Template, holding: Holding) -> list[int]:
+        """What a holding takes of the GPUs of a node with this template."""
+        numbers = self.trial_nothing()
+        cards = {template.slots[number].minor: number for number in template.by_type.get("gpu", [])}
+        places = {minor: card for card, minor in enumerate(cards)}
+        for share in holding.shares:
+            if share.type != "gpu" or share.minor not in cards:
+                continue
+            for name, value in share.amounts:
+                if name in SHARES and name in template.totals[cards[share.minor]]:
+                    numbers[1 + SHARES.index(name) * self._cards + places[share.minor]] += value
+        return numbers
 
     def _catch_up(self, array: Ints) -> None:
         if self._unwritten:

@@ -7,6 +7,7 @@ Follows Koordinator `pkg/scheduler/plugins/deviceshare`; deviations are in sched
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ from scheduler.framework.points import (
     Reserve,
     Scope,
     ScoreColumns,
+    TrialColumns,
     VictimAware,
 )
 from scheduler.framework.state import CycleState, StateKey
@@ -81,7 +83,7 @@ class _Stacked(NamedTuple):
     requests: list[DeviceRequest]
 
 
-class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, VictimAware):
+class DeviceShare(PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve, PreBind, VictimAware):
     name = "DeviceShare"
     scope = Scope.NODE_PODS
     reads_labels = (GPU_ISOLATION_PROVIDER,)
@@ -150,14 +152,6 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         if devices is None or not devices.listed:
             return SUCCESS  # the kubelet's own device plugin is left to decide (R22)
         return verdict(devices.state, wanted.request, self._policy)
-
-    def trial_facet(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Hashable:
-        devices = self.devices.find(node.name)
-        if devices is None or not devices.listed:
-            return None
-        label, held = node.known.metadata.labels.get, devices.held.get
-        marks = label(GPU_ISOLATION_PROVIDER), label(GPU_VENDOR_LABEL), label(GPU_MODEL_LABEL)
-        return devices.state, marks, tuple([held(pod.uid) for pod in pods])
 
     def columnar(self, state: CycleState) -> bool:
         wanted = state[WANTED]
@@ -346,6 +340,46 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         return Marks({**annotations, **adapted.annotations}, adapted.labels, adapted.node_annotations)
 
     # -- preemption ---------------------------------------------------------------------------------------------------
+
+    def trial_facet(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Hashable:
+        devices = self.devices.find(node.name)
+        if devices is None or not devices.listed:
+            return None
+        label, held = node.known.metadata.labels.get, devices.held.get
+        marks = label(GPU_ISOLATION_PROVIDER), label(GPU_VENDOR_LABEL), label(GPU_MODEL_LABEL)
+        return devices.state, marks, tuple([held(pod.uid) for pod in pods])
+
+    def trial_columnar(self, state: CycleState) -> bool:
+        return self.columnar(state)
+
+    def trial_width(self) -> int:
+        return self.devices.trial_width
+
+    def trial_free(self, node: NodeInfo) -> Sequence[int] | None:
+        devices = self.devices.find(node.name)
+        if devices is not None and devices.listed and devices.state.template.traits.honour:
+            return None
+        return self.devices.trial_free(devices)
+
+    def trial_held(self, node: NodeInfo, pod: PodInfo) -> tuple[Hashable, Callable[[], Sequence[int]]]:
+        devices = self.devices.find(node.name)
+        holding = devices.held.get(pod.uid) if devices is not None and devices.listed else None
+        if devices is None or holding is None:
+            return None, self.devices.trial_nothing
+        template = devices.state.template
+        return (template, holding), partial(self.devices.trial_held, template, holding)
+
+    def trial_passing(self, state: CycleState, free: Ints) -> Bools:
+        wanted = state[WANTED]
+        assert wanted.gpu_shares is not None  # noqa: S101
+        cards = free[:, 1:].reshape(len(free), len(SHARES), -1)
+        suffices = np.ones((len(free), cards.shape[2]), np.bool_)
+        for share, need in enumerate(wanted.gpu_shares):
+            if need:  # a card with nothing in it suffices for nobody: every request names an amount
+                suffices &= cards[:, share] >= need
+        ok: Bools = np.add.reduce(suffices, axis=1, dtype=np.int16) >= wanted.request.types[0].count
+        ok |= free[:, 0] > 0
+        return ok
 
     def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
         if WANTED in state:

@@ -7,7 +7,7 @@ affair; here device resources count as plain sums over the node.
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from scheduler.cache.columns import Batch, Bools, Ints
 from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN, PODS_COLUMN
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import Args, FilterColumns, PreFilter, Scope, ScoreColumns
+from scheduler.framework.points import Args, FilterColumns, PreFilter, Scope, ScoreColumns, TrialColumns
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.noderesources.strategies import LeastAllocated, MostAllocated, RequestedToCapacityRatio, Strategy
@@ -107,7 +107,7 @@ class _Stacked(NamedTuple):
     steps: list[tuple[int, list[int]]]  # by column, all amounts that are asked for, ascending
 
 
-class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns):
+class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
     name = "NodeResourcesFit"
     scope = Scope.NODE_PODS
     faceted = True
@@ -153,6 +153,33 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns):
 
     def trial_facet(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Hashable:
         return tuple(node.allocatable), tuple(node.requested), tuple([pod.shape.id for pod in pods])
+
+    def trial_columnar(self, state: CycleState) -> bool:
+        return True
+
+    def trial_width(self) -> int:
+        return len(self._resources)
+
+    def trial_free(self, node: NodeInfo) -> Sequence[int]:
+        width = len(self._resources)
+        if len(node.requested) < width or len(node.allocatable) < width:
+            node.widen(width)
+        return [have - taken for have, taken in zip(node.allocatable, node.requested, strict=True)]
+
+    def trial_held(self, node: NodeInfo, pod: PodInfo) -> tuple[Hashable, Callable[[], Sequence[int]]]:
+        return pod.shape.id, partial(self._held, pod.shape)
+
+    def _held(self, shape: PodClass) -> Sequence[int]:
+        held = [0] * len(self._resources)
+        for column, amount in shape.vector:
+            held[column] += amount
+        return held
+
+    def trial_passing(self, state: CycleState, free: Ints) -> Bools:
+        ok = np.ones(len(free), np.bool_)
+        for column, amount, _ in state[ASK].checked:
+            ok &= free[:, column] >= amount
+        return ok
 
     def stack(self, states: Sequence[CycleState]) -> _Stacked:
         asks = [{column: amount for column, amount, _ in state[ASK].checked} for state in states]
