@@ -161,8 +161,12 @@ class TrialColumns(Filter):
         """What of each is free on the node, below 0 where too much is held; None: it has to be tried by itself."""
 
     @abstractmethod
-    def trial_held(self, node: "NodeInfo", pod: "PodInfo") -> tuple[Hashable, Callable[[], Sequence[int]]]:
-        """What `pod` holds of each on this node, and before that, what this depends on."""
+    def trial_keys(self, node: "NodeInfo", pods: "Sequence[PodInfo]") -> Sequence[Hashable]:
+        """For each of these pods, which are on `node`, what decides about `trial_held`."""
+
+    @abstractmethod
+    def trial_held(self, node: "NodeInfo", pod: "PodInfo") -> Sequence[int]:
+        """What `pod` holds of each on this node."""
 
     @abstractmethod
     def trial_passing(self, state: CycleState, free: Ints) -> Bools:

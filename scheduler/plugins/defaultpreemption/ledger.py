@@ -76,28 +76,29 @@ class Ledger:
             free += part
         if len(free) != self._width:  # a number came while these were asked
             return None
-        order: Sequence[int] = range(len(pods))
         if True in breaks:
-            order = sorted(order, key=lambda place: not breaks[place])
-            pods = [pods[place] for place in order]
+            order = sorted(range(len(pods)), key=lambda place: not breaks[place])
+            pods, breaks = [pods[place] for place in order], [breaks[place] for place in order]
+        known = self._numbers.get
+        keys = zip(*[plugin.trial_keys(node, pods) for plugin in self._filters], strict=True)
+        lines = [
+            self._line(key, node, pod) if (found := known(key)) is None else found
+            for key, pod in zip(keys, pods, strict=True)
+        ]
         return Accounts(
             np.array(free, np.int64),
-            np.array([self._line(node, pod) for pod in pods], np.int64),
-            np.array([breaks[place] for place in order], np.bool_),
-            np.array([pod.priority for pod in pods], np.int64),
+            np.array(lines, np.int64),
+            np.array(breaks, np.bool_),
+            np.array([pod.pod.spec.priority for pod in pods], np.int64),
             np.array([pod.started for pod in pods], np.float64),
         )
 
-    def _line(self, node: NodeInfo, pod: PodInfo) -> int:
-        """The number of the line that says what `pod` holds."""
-        parts = [plugin.trial_held(node, pod) for plugin in self._filters]
-        key = tuple([key for key, _ in parts])
-        number = self._numbers.get(key)
-        if number is None:
-            number = self._numbers[key] = len(self._numbers)
-            if number == len(self._lines):
-                self._lines = np.pad(self._lines, ((0, number), (0, 0)))
-            self._lines[number] = [value for _, held in parts for value in held()]
+    def _line(self, key: Hashable, node: NodeInfo, pod: PodInfo) -> int:
+        """Write down what `pod` holds, for which no line is there yet; the number of the line."""
+        number = self._numbers[key] = len(self._numbers)
+        if number == len(self._lines):
+            self._lines = np.pad(self._lines, ((0, number), (0, 0)))
+        self._lines[number] = [value for plugin in self._filters for value in plugin.trial_held(node, pod)]
         return number
 
     def attempt(self, filters: Sequence[TrialColumns], state: CycleState, nodes: Sequence[Accounts]) -> Tried:

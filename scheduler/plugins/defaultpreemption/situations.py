@@ -102,7 +102,8 @@ class Situations:
         found = self._rows[row]
         if found is not None and self.stamp[row] != NEVER:
             return found
-        lesser = [pod for pod in node.pods.values() if pod.priority <= self.highest]
+        highest = self.highest
+        lesser = [pod for pod in node.pods.values() if pod.pod.spec.priority <= highest]
         if len(lesser) > 1:
             lesser.sort(key=importance)
         breaks = self._breaks(lesser, row) if self._budgets else (False,) * len(lesser)

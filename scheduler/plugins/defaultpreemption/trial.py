@@ -63,7 +63,7 @@ def attempt(
 
 def importance(info: PodInfo) -> tuple[float, float]:
     """Most important first: higher priority, then earlier start (util.MoreImportantPod)."""
-    return (-info.priority, info.started)
+    return (-info.pod.spec.priority, info.started)
 
 
 def broken(pods: Iterable[PodInfo], budgets: Sequence[PodDisruptionBudget]) -> tuple[bool, ...]:

@@ -7,7 +7,7 @@ affair; here device resources count as plain sums over the node.
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -166,12 +166,12 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
             node.widen(width)
         return [have - taken for have, taken in zip(node.allocatable, node.requested, strict=True)]
 
-    def trial_held(self, node: NodeInfo, pod: PodInfo) -> tuple[Hashable, Callable[[], Sequence[int]]]:
-        return pod.shape.id, partial(self._held, pod.shape)
+    def trial_keys(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Sequence[Hashable]:
+        return [pod.shape.id for pod in pods]
 
-    def _held(self, shape: PodClass) -> Sequence[int]:
+    def trial_held(self, node: NodeInfo, pod: PodInfo) -> Sequence[int]:
         held = [0] * len(self._resources)
-        for column, amount in shape.vector:
+        for column, amount in pod.shape.vector:
             held[column] += amount
         return held
 
