@@ -266,7 +266,7 @@ def play_through(name: str, start: list[tuple[Node, Device | None]], story: list
 
 
 many = settings(
-    max_examples=60,
+    max_examples=40,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
@@ -285,14 +285,14 @@ def test_victims_are_those_of_trying_every_node_anew(name: str) -> None:
         made_way += play_through(name, start, story)
 
     check()
-    assert made_way > 40, "a test in which nobody has to go shows nothing"
+    assert made_way > 20, "a test in which nobody has to go shows nothing"
 
 
 @pytest.mark.parametrize("name", ["defaults", "first-come"])
 def test_victims_are_the_same_for_pods_that_look_at_where_others_are(name: str) -> None:
     made_way = 0
 
-    @settings(many, max_examples=30)
+    @settings(many, max_examples=20)
     @given(
         start=st.lists(tight(), min_size=2, max_size=6),
         story=st.lists(events(choosy()), min_size=20, max_size=60),
@@ -302,4 +302,4 @@ def test_victims_are_the_same_for_pods_that_look_at_where_others_are(name: str) 
         made_way += play_through(name, [*start], story)
 
     check()
-    assert made_way > 10, "a test in which nobody has to go shows nothing"
+    assert made_way > 5, "a test in which nobody has to go shows nothing"
