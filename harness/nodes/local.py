@@ -8,7 +8,7 @@ import logging
 import os
 import platform
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -132,6 +132,12 @@ class LocalHardware:
         else:
             self._devices = tuple(self._asked(one) for one in self._devices)
         return self._devices != before
+
+    def forget(self, uuids: Iterable[str]) -> None:
+        """These devices were reset or replaced: what had happened to them is over."""
+        for uuid in uuids:
+            if uuid in self._owners:
+                self._owners[uuid].forget(uuid)
 
     def usage(self) -> dict[str, Usage]:
         """What the devices are doing, by uuid, without those that do not say."""

@@ -12,8 +12,11 @@ from typing import Any
 
 import msgspec
 
+from harness.devices.standin import StandIn
 from harness.nodes import local
+from harness.nodes.faults import FAULTS_ANNOTATION, FaultScript
 from harness.nodes.follow import Follower, HeadMeta
+from harness.nodes.hardware import NodeHardware
 from harness.nodes.leases import Leases
 from harness.nodes.local import LOOK_EVERY, LocalHardware
 from harness.nodes.node import NodeAgent
@@ -22,13 +25,26 @@ from harness.nodes.writer import NODES, PODS, Writer, then
 from scheduler.api.clock import Clock, Timer
 from scheduler.api.core import HOSTNAME_LABEL
 from scheduler.api.transport import Transport
+from scheduler.api.wire import Wire
 
 log = logging.getLogger(__name__)
 
 LOCAL_LABEL = "seatrial.dev/local"
 LIMITS_ANNOTATION = "seatrial.dev/limits"
+STAND_IN_ANNOTATION = "seatrial.dev/stand-in"  # the name of what stands in for the machine's devices
 
 Aside = Callable[[Callable[[], bool], Callable[[bool], None]], None]
+
+
+class _NodeMeta(Wire, frozen=True):
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class _NodeSeen(Wire, frozen=True):
+    metadata: _NodeMeta = _NodeMeta()
+
+
+_decode_node = msgspec.json.Decoder(_NodeSeen).decode
 
 
 class LocalAgent:
@@ -44,11 +60,22 @@ class LocalAgent:
         *,
         aside: Aside,
         annotations: Mapping[str, str] | None = None,
+        standing: StandIn | None = None,
     ) -> None:
-        """`aside` runs its first argument where it may block and hands the answer to the second, on the loop."""
+        """`aside` runs its first argument where it may block and hands the answer to the second, on the loop.
+
+        `standing` is what the hardware's providers read if that is no real machine; it fails as the Node's annotation
+        `seatrial.dev/faults` says.
+        """
         self.name = name
         self._clock, self._hardware, self._runtime, self._aside = clock, hardware, runtime, aside
         self._annotations = dict(annotations or {})
+        self._standing = standing
+        self._faults: FaultScript | None = None
+        if standing is not None:
+            self._annotations[STAND_IN_ANNOTATION] = standing.name
+            self._whole = NodeHardware(name, standing.machine, table=standing.table)
+            self._faults = FaultScript(self._whole, clock, on_devices=self._devices_fail, on_node=self._node_fails)
         self._writer = Writer(transport, clock)
         self._leases = Leases(self._writer, clock)
         self._agent: NodeAgent | None = None
@@ -77,6 +104,8 @@ class LocalAgent:
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
+        if self._faults is not None:
+            self._faults.close()
         self._node.stop()
         self._pods.stop()
         self._leases.close()
@@ -103,9 +132,14 @@ class LocalAgent:
 
     # -- the node -----------------------------------------------------------------------------------------------------
 
-    def _node_set(self, head: HeadMeta, _raw: msgspec.Raw) -> None:
-        if self._agent is not None:
-            return
+    def _node_set(self, head: HeadMeta, raw: msgspec.Raw) -> None:
+        if self._agent is None:
+            self._boot(head)
+        if self._faults is not None:
+            for problem in self._faults.follow(_decode_node(raw).metadata.annotations.get(FAULTS_ANNOTATION, "")):
+                log.warning("fault refused node=%s why=%s", self.name, problem)
+
+    def _boot(self, head: HeadMeta) -> None:
         agent = self._agent = NodeAgent(
             self.name, head.uid, 1, self._hardware,
             runtime=self._runtime, writer=self._writer, clock=self._clock, address=local.address(), facts=local.facts(),
@@ -134,6 +168,33 @@ class LocalAgent:
         if changed and self._agent is not None and not self._stopped:
             self._agent.refresh()
         self._look_later()
+
+    # -- faults of a stand-in -----------------------------------------------------------------------------------------
+
+    def _devices_fail(self) -> None:
+        """The table has changed. What is well in it was repaired, so that is told to whoever keeps faults in mind."""
+        assert self._standing is not None  # noqa: S101
+        self._standing.sync()
+        well = [one.uuid for one in self._whole.devices() if one.health.ok]
+
+        def forget() -> bool:
+            self._hardware.forget(well)
+            return False
+
+        self._aside(forget, lambda _: None)
+
+    def _node_fails(self, verb: str, on: bool) -> None:
+        agent = self._agent
+        if agent is None:
+            return
+        if verb == "not_ready":
+            agent.set_ready(not on)
+        elif on:
+            agent.freeze()
+            self._leases.drop(agent.name)
+        else:
+            agent.thaw()
+            self._leases.add(agent.name, agent.uid)
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 

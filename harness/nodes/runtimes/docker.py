@@ -42,6 +42,8 @@ ANSWER_WITHIN = 60  # seconds that the engine may take over one request
 _RUNTIMES = {"NVIDIA_VISIBLE_DEVICES": "nvidia", "ASCEND_VISIBLE_DEVICES": "ascend"}  # the vendors' own, where they are
 _GONE = {404, 409}  # 409: its removal is in progress
 _SET_BY_IMAGE = ("PATH", "HOSTNAME")
+_LIBRARIES = "/usr/local/seatrial/lib"
+LIBRARY_PATH = "LD_LIBRARY_PATH"
 
 
 class DockerStatus(msgspec.Struct, frozen=True):
@@ -135,7 +137,14 @@ class DockerRuntime(LifecycleRuntime):
     name = "docker"
 
     def __init__(
-        self, clock: Clock, *, url: str = "", owner: str = "", devices: bool = True, stages: Stages | None = None
+        self,
+        clock: Clock,
+        *,
+        url: str = "",
+        owner: str = "",
+        devices: bool = True,
+        libraries: Path | None = None,
+        stages: Stages | None = None,
     ) -> None:
         """
         Args:
@@ -144,6 +153,7 @@ class DockerRuntime(LifecycleRuntime):
             owner: Whose containers these are. A name makes them outlive the agent, for a successor of that name;
                 empty means this process, and they are cleared away once it is gone.
             devices: Whether granted device nodes are those of this machine; simulated ones are not there.
+            libraries: Stand-ins for the vendors' libraries: a folder that every container's loader finds.
             stages: The pauses between restarts.
 
         Raises:
@@ -152,7 +162,7 @@ class DockerRuntime(LifecycleRuntime):
         super().__init__(clock, stages)
         self.clock = clock
         self._owner = owner or f"{os.getpid()}-{started_at(os.getpid())}"
-        self._devices = devices
+        self._devices, self._libraries = devices, libraries
         self._loop = asyncio.get_running_loop()
         self._pool = ThreadPoolExecutor(8, "docker")
         self._runs: dict[str, DockerRun] = {}  # by container id
@@ -318,6 +328,9 @@ class DockerRuntime(LifecycleRuntime):
                 for mount in grant.mounts
                 if Path(mount.host).exists()
             }
+        if self._libraries is not None:
+            asked.setdefault("volumes", {})[str(self._libraries)] = {"bind": _LIBRARIES, "mode": "ro"}
+            asked["environment"].setdefault(LIBRARY_PATH, _LIBRARIES)
         return asked
 
     def _id(self, pod: RealPod, one: RealContainer) -> str:  # noqa: ARG002 the engine's own name says it all

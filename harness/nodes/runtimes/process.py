@@ -10,7 +10,7 @@ control groups can be made; `limits` says whether they can.
 import asyncio
 import logging
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -54,6 +54,7 @@ class ProcessRuntime(LifecycleRuntime):
         linger: float = 0.0,
         groups: cgroups.Cgroups | None = None,
         cards: Callable[[], Sequence[Device]] = tuple,
+        env: Mapping[str, str] | None = None,
     ) -> None:
         """
         Args:
@@ -63,9 +64,10 @@ class ProcessRuntime(LifecycleRuntime):
             linger: Seconds that containers outlive an agent that died, so that its successor can take them up.
             groups: Where to make control groups; looked for if not given.
             cards: The cards of this machine.
+            env: Variables for every container that does not set them itself, as where a stand-in's libraries are.
         """
         super().__init__(clock, stages)
-        self._root, self._linger, self._cards = root, linger, cards
+        self._root, self._linger, self._cards, self._env = root, linger, cards, dict(env or {})
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._groups = cgroups.find(cgroups.name_for(root)) if groups is None else groups
         self._said_unlimited = False
@@ -177,7 +179,8 @@ class ProcessRuntime(LifecycleRuntime):
 
     def _environment(self, pod: RealPod, plan: ContainerPlan) -> dict[str, str]:
         grant = pod.work.grants.get(plan.name)
-        return {**environment(pod.work, plan), **visible_cards(grant.nodes if grant else (), self._cards())}
+        cards = visible_cards(grant.nodes if grant else (), self._cards())
+        return {**self._env, **environment(pod.work, plan), **cards}
 
     def _folder(self, pod: RealPod) -> Path:
         return self._root / pod.work.uid
