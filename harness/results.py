@@ -60,13 +60,13 @@ class RunInfo(msgspec.Struct, frozen=True):
     backend: str
     subject: Subject
     fleet: str = ""
-    hardware: str = ""  # whose devices: simulated, this machine's, or which stand-in
     seed: int | None = None
     versions: dict[str, str] = {}
     host: dict[str, str] = {}
     suites: tuple[str, ...] = ()
     finished: Moment | None = None
     interrupted: bool = False
+    hardware: str = ""  # whose devices: simulated, this machine's, or which stand-in
     format: str = FORMAT
 
 
