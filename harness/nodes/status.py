@@ -26,8 +26,19 @@ def phase_of(states: Sequence[ContainerState], restart_policy: str) -> str:
     return "Failed" if restart_policy == "Never" else "Running"
 
 
-def running_status(work: Work, states: Sequence[ContainerState], *, host_ip: str, start: str, now: str) -> Manifest:
-    """The whole status of a pod that was admitted, to be merged strategically over what is there."""
+def running_status(
+    work: Work,
+    states: Sequence[ContainerState],
+    *,
+    host_ip: str,
+    start: str,
+    now: str,
+    well: Mapping[str, bool] | None = None,
+) -> Manifest:
+    """The whole status of a pod that was admitted, to be merged strategically over what is there.
+
+    `well`: the health of the node's devices by the names that plugins give them; one that is not listed is unknown.
+    """
     phase = phase_of(states, work.pod.spec.restart_policy)
     ended = phase in {"Succeeded", "Failed"}
     ready = bool(states) and all(one.state == "running" for one in states)
@@ -47,7 +58,7 @@ def running_status(work: Work, states: Sequence[ContainerState], *, host_ip: str
         "hostIP": host_ip,
         "hostIPs": [{"ip": host_ip}],
         "conditions": conditions,
-        "containerStatuses": [container_status(work, one) for one in states],
+        "containerStatuses": [container_status(work, one, well) for one in states],
     }
     if begun:
         status["podIP"] = work.ip
@@ -55,7 +66,7 @@ def running_status(work: Work, states: Sequence[ContainerState], *, host_ip: str
     return status
 
 
-def container_status(work: Work, state: ContainerState) -> Manifest:
+def container_status(work: Work, state: ContainerState, well: Mapping[str, bool] | None = None) -> Manifest:
     """One container. What device plugins gave it is in `allocatedResourcesStatus`, where a new agent finds it again."""
     plan = work.container(state.name)
     image = plan.image if plan else ""
@@ -73,10 +84,16 @@ def container_status(work: Work, state: ContainerState) -> Manifest:
     granted = work.granted_ids.get(state.name)
     if granted:
         status["allocatedResourcesStatus"] = [
-            {"name": name, "resources": [{"resourceID": one, "health": "Healthy"} for one in ids]}
+            {"name": name, "resources": [{"resourceID": one, "health": _health(one, well)} for one in ids]}
             for name, ids in granted.items()
         ]
     return status
+
+
+def _health(name: str, well: Mapping[str, bool] | None) -> str:
+    if well is None:
+        return "Healthy"
+    return {True: "Healthy", False: "Unhealthy", None: "Unknown"}[well.get(name)]
 
 
 def refused_status(reason: str, message: str, *, now: str) -> Manifest:
