@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # vendors' libraries and Docker are loaded by whoever has suc
 
 log = logging.getLogger(__name__)
 
+XPU_FOLDER = "xpu-device-infos"
 RuntimeName = Literal["process", "docker"]
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
@@ -67,6 +68,7 @@ def local_agent(wanted: LocalNode, transport: Transport, clock: Clock) -> Iterat
         agent = LocalAgent(
             transport, clock, node_name(), hardware, runtime,
             aside=aside, annotations={LIMITS_ANNOTATION: limits}, standing=standing,
+            xpu_folder=root / XPU_FOLDER,
         )  # fmt: skip
         stack.callback(agent.stop)
         yield agent

@@ -7,7 +7,7 @@ anything about hardware.
 """
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +56,20 @@ class StandIn:
     def env(self) -> dict[str, str]:
         """The variables by which a program of this machine finds the libraries."""
         return {LIBRARY_PATH: str(self.libraries)} if self.libraries is not None else {}
+
+    def set_processes(self, rows: Sequence[tuple[int, str, int, float]], *, now: float) -> None:
+        """Who is on the cards from now on: process id, UUID, bytes, percent of the cores; `now` in seconds since 1970.
+
+        More processes than the table has room for are left out.
+        """
+        for number, record in enumerate(self.table.processes):
+            pid, uuid, memory, core = rows[number] if number < len(rows) else (0, "", 0, 0.0)
+            at = self.table.position(uuid) if pid else None
+            if not pid and not record.pid:
+                continue
+            with self.table.writing(record):
+                record.pid, record.device = (pid, at) if at is not None else (0, 0)
+                record.used, record.sm, record.sampled_us = memory, round(core), int(now * 1e6)
 
     def sync(self) -> None:
         """Bring the files up to what the table says now; the libraries read the table themselves."""

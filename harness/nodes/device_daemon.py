@@ -1,8 +1,8 @@
 """koord-device-daemon: what it finds of NPUs and MLUs, as the file that koordlet reads.
 
 An array of JSON objects, replaced as a whole, written anew every quarter of an hour, and gone with the daemon unless it
-ran once. On this machine as a node the agent's Device object is made of the file (xpu_files.py); a real koordlet may read
-it as well. Simulated nodes make theirs of the same devices directly (devices.py), with the same outcome.
+ran once. On this machine as a node the agent's Device object is made of the file (xpu_files.py); a real koordlet may
+read it as well. Simulated nodes make theirs of the same devices directly (devices.py), with the same outcome.
 """
 
 import contextlib

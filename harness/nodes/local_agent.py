@@ -8,19 +8,24 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from harness.devices.standin import StandIn
 from harness.nodes import local
+from harness.nodes.device_daemon import INFOS_FILE, DeviceDaemon
+from harness.nodes.devices import DAEMON_VENDORS
 from harness.nodes.faults import FAULTS_ANNOTATION, FaultScript
 from harness.nodes.follow import Follower, HeadMeta
 from harness.nodes.hardware import NodeHardware
 from harness.nodes.leases import Leases
 from harness.nodes.local import LOOK_EVERY, LocalHardware
+from harness.nodes.local_use import Aside, LocalUse
 from harness.nodes.node import NodeAgent
 from harness.nodes.runtimes.protocol import Runtime
+from harness.nodes.usage import UsageReports
 from harness.nodes.writer import NODES, PODS, Writer, then
 from scheduler.api.clock import Clock, Timer
 from scheduler.api.core import HOSTNAME_LABEL
@@ -32,8 +37,6 @@ log = logging.getLogger(__name__)
 LOCAL_LABEL = "seatrial.dev/local"
 LIMITS_ANNOTATION = "seatrial.dev/limits"
 STAND_IN_ANNOTATION = "seatrial.dev/stand-in"  # the name of what stands in for the machine's devices
-
-Aside = Callable[[Callable[[], bool], Callable[[bool], None]], None]
 
 
 class _NodeMeta(Wire, frozen=True):
@@ -61,11 +64,13 @@ class LocalAgent:
         aside: Aside,
         annotations: Mapping[str, str] | None = None,
         standing: StandIn | None = None,
+        xpu_folder: Path | None = None,
     ) -> None:
         """`aside` runs its first argument where it may block and hands the answer to the second, on the loop.
 
         `standing` is what the hardware's providers read if that is no real machine; it fails as the Node's annotation
-        `seatrial.dev/faults` says.
+        `seatrial.dev/faults` says. In `xpu_folder` koord-device-daemon's file is kept while there are NPUs or MLUs, and
+        the Device object is made of what stands there.
         """
         self.name = name
         self._clock, self._hardware, self._runtime, self._aside = clock, hardware, runtime, aside
@@ -81,6 +86,12 @@ class LocalAgent:
         self._agent: NodeAgent | None = None
         self._timer: Timer | None = None
         self._stopped = False
+        self._xpu_folder = xpu_folder
+        self._daemon: DeviceDaemon | None = None
+        self._use = LocalUse(hardware, runtime, clock, aside=aside, agent=lambda: self._agent, standing=standing)
+        self._reports = UsageReports(
+            transport, clock, self._writer, lambda node: self._use.now() if node == name else None
+        )
         self._pods = Follower(
             transport, clock, PODS, {"fieldSelector": f"spec.nodeName={name}"},
             on_set=self._pod_set, on_gone=self._pod_gone,
@@ -92,6 +103,10 @@ class LocalAgent:
 
     def start(self) -> None:
         """Register the node, or take up the one that is there."""
+        if self._xpu_folder is not None and any(one.vendor in DAEMON_VENDORS for one in self._hardware.devices()):
+            path = self._xpu_folder / INFOS_FILE.name
+            self._daemon = DeviceDaemon(path, self._clock, lambda: (self._hardware.devices(), self._hardware.links()))
+            self._daemon.start()
         labels = {HOSTNAME_LABEL: self.name, LOCAL_LABEL: "true"}
         manifest: dict[str, Any] = {
             "apiVersion": "v1", "kind": "Node",
@@ -106,6 +121,10 @@ class LocalAgent:
             self._timer.cancel()
         if self._faults is not None:
             self._faults.close()
+        if self._daemon is not None:
+            self._daemon.stop()
+        self._use.stop()
+        self._reports.stop()
         self._node.stop()
         self._pods.stop()
         self._leases.close()
@@ -143,6 +162,7 @@ class LocalAgent:
         agent = self._agent = NodeAgent(
             self.name, head.uid, 1, self._hardware,
             runtime=self._runtime, writer=self._writer, clock=self._clock, address=local.address(), facts=local.facts(),
+            xpu_folder=self._xpu_folder,
         )  # fmt: skip
         agent.boot({LOCAL_LABEL: "true"}, (), self._booted)
 
@@ -151,6 +171,8 @@ class LocalAgent:
             self._leases.add(self.name, self._agent.uid)
             self._pods.start()
             self._look_later()
+            self._use.start()
+            self._reports.start()
 
     def _node_gone(self, head: HeadMeta) -> None:
         """Somebody deleted the Node: its pods end, as those of a machine that was taken away."""
@@ -166,6 +188,8 @@ class LocalAgent:
 
     def _looked(self, changed: bool) -> None:
         if changed and self._agent is not None and not self._stopped:
+            if self._daemon is not None:
+                self._daemon.reload()
             self._agent.refresh()
         self._look_later()
 

@@ -55,6 +55,7 @@ class DockerStatus(msgspec.Struct, frozen=True):
     code: int | None = None
     error: str = ""
     oom: bool = False
+    pid: int = 0  # of the first process, as this machine counts
 
 
 class DockerRun:
@@ -122,7 +123,7 @@ class DockerRun:
                 code=int(state["ExitCode"]), error=state.get("Error", ""), oom=bool(state.get("OOMKilled")),
             )  # fmt: skip
         elif state["Status"] == "running":
-            self.status = DockerStatus(_moment(state["StartedAt"]), running=True)
+            self.status = DockerStatus(_moment(state["StartedAt"]), running=True, pid=int(state.get("Pid", 0)))
         if self.status.finished is not None:
             self.gone = True
             if self._timer is not None:
@@ -208,6 +209,11 @@ class DockerRuntime(LifecycleRuntime):
             return bytes(self._client.api.logs(run.id, stdout=True, stderr=True))
         except DockerException:
             return None
+
+    def processes(self, work: Work) -> tuple[int, ...]:
+        pod = self._pods.get(work.uid)
+        runs = [one.run for one in pod.every] if pod is not None else []
+        return tuple(one.status.pid for one in runs if isinstance(one, DockerRun) and one.status.running)
 
     async def exec(self, work: Work, container: str, command: Sequence[str]) -> tuple[int, bytes]:
         found = self._found(work, container)

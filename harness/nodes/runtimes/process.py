@@ -104,6 +104,12 @@ class ProcessRuntime(LifecycleRuntime):
         except OSError:
             return None
 
+    def processes(self, work: Work) -> tuple[int, ...]:
+        pod = self._pods.get(work.uid)
+        runs = [one.run for one in pod.every] if pod is not None else []
+        kept = [one.status for one in runs if isinstance(one, Kept) and one.status.running and not one.gone]
+        return (*(one.main[0] for one in kept), *(one.keeper[0] for one in kept))
+
     async def exec(self, work: Work, container: str, command: Sequence[str]) -> tuple[int, bytes]:
         found = self._found(work, container)
         if found is None or not found[1].lives or not command:

@@ -89,6 +89,11 @@ class Runtime(ABC):
             f" asked for {' '.join(command)!r} in {container!r} of {work.pod.key}"
         )
 
+    def processes(self, work: Work) -> tuple[int, ...]:  # noqa: ARG002
+        """The first processes of the pod's running containers, then whatever their orphans become children of; none
+        where containers are no processes of this machine."""
+        return ()
+
     @abstractmethod
     def close(self) -> None:
         """End everything that was started."""
