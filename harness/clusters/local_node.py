@@ -87,7 +87,7 @@ def _runtime(
         from harness.nodes.runtimes.docker import DockerRuntime
 
         libraries = standing.libraries if standing is not None else None
-        return DockerRuntime(clock, devices=standing is None, libraries=libraries), "docker"
+        return DockerRuntime(clock, devices=standing is None, libraries=libraries, folder=root), "docker"
     from harness.nodes.runtimes.process import ProcessRuntime
 
     # A stand-in's cards are in its libraries alone: a pod finds them where the agent itself does.

@@ -24,6 +24,7 @@ from harness.nodes.leases import Leases
 from harness.nodes.local import LOOK_EVERY, LocalHardware
 from harness.nodes.local_use import Aside, LocalUse
 from harness.nodes.node import NodeAgent
+from harness.nodes.references import References
 from harness.nodes.runtimes.protocol import Runtime
 from harness.nodes.usage import UsageReports
 from harness.nodes.writer import NODES, PODS, Writer, then
@@ -82,6 +83,7 @@ class LocalAgent:
             self._whole = NodeHardware(name, standing.machine, table=standing.table)
             self._faults = FaultScript(self._whole, clock, on_devices=self._devices_fail, on_node=self._node_fails)
         self._writer = Writer(transport, clock)
+        self._references = References(transport)
         self._leases = Leases(self._writer, clock)
         self._agent: NodeAgent | None = None
         self._timer: Timer | None = None
@@ -162,7 +164,7 @@ class LocalAgent:
         agent = self._agent = NodeAgent(
             self.name, head.uid, 1, self._hardware,
             runtime=self._runtime, writer=self._writer, clock=self._clock, address=local.address(), facts=local.facts(),
-            xpu_folder=self._xpu_folder,
+            xpu_folder=self._xpu_folder, references=self._references,
         )  # fmt: skip
         agent.boot({LOCAL_LABEL: "true"}, (), self._booted)
 

@@ -1,6 +1,7 @@
 """Pod status as kubelet would write it: phase, conditions and container statuses, from the states a runtime reports."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from harness.nodes.pods import BoundPod, ContainerSeen, ResourceStatus
@@ -39,16 +40,18 @@ def running_status(
 
     `well`: the health of the node's devices by the names that plugins give them; one that is not listed is unknown.
     """
+    inits = [one for one in states if one.init]
+    states = [one for one in states if not one.init]
     phase = phase_of(states, work.pod.spec.restart_policy)
     ended = phase in {"Succeeded", "Failed"}
-    ready = bool(states) and all(one.state == "running" for one in states)
+    ready = bool(states) and all(one.state == "running" and one.ready for one in states)
     why = {} if ready else {"reason": "PodCompleted"} if phase == "Succeeded" else {"reason": "ContainersNotReady"}
     truth = "True" if ready else "False"
     begun = phase != "Pending"
     sandbox = "True" if begun and not ended else "False"
     conditions = [
         {"type": "PodReadyToStartContainers", "status": sandbox, "lastTransitionTime": now},
-        {"type": "Initialized", "status": "True", "lastTransitionTime": now},
+        {"type": "Initialized", "status": "True" if _initialised(work, inits) else "False", "lastTransitionTime": now},
         {"type": "Ready", "status": truth, "lastTransitionTime": now, **why},
         {"type": "ContainersReady", "status": truth, "lastTransitionTime": now, **why},
     ]
@@ -60,6 +63,8 @@ def running_status(
         "conditions": conditions,
         "containerStatuses": [container_status(work, one, well) for one in states],
     }
+    if inits:
+        status["initContainerStatuses"] = [container_status(work, one, well) for one in inits]
     if begun:
         status["podIP"] = work.ip
         status["podIPs"] = [{"ip": work.ip}]
@@ -74,8 +79,8 @@ def container_status(work: Work, state: ContainerState, well: Mapping[str, bool]
         "name": state.name,
         "image": image,
         "imageID": "",
-        "ready": state.state == "running",
-        "started": state.state == "running",
+        "ready": (state.state == "running" and state.ready) or (state.init and _ended_well(state)),
+        "started": state.state == "running" and state.up,
         "restartCount": state.restarts,
         "state": _state(state),
     }
@@ -88,6 +93,16 @@ def container_status(work: Work, state: ContainerState, well: Mapping[str, bool]
             for name, ids in granted.items()
         ]
     return status
+
+
+def _ended_well(state: ContainerState) -> bool:
+    return state.state == "terminated" and state.exit_code == 0
+
+
+def _initialised(work: Work, inits: Sequence[ContainerState]) -> bool:
+    """Every init container has ended well; those that run beside the others have started."""
+    sidecars = {one.name for one in work.pod.spec.init_containers if one.restart_policy == "Always"}
+    return all((one.state == "running" and one.up) if one.name in sidecars else _ended_well(one) for one in inits)
 
 
 def _health(name: str, well: Mapping[str, bool] | None) -> str:
@@ -103,7 +118,8 @@ def refused_status(reason: str, message: str, *, now: str) -> Manifest:
 
 def seen_states(pod: BoundPod) -> tuple[ContainerState, ...]:
     """The container states that an earlier agent wrote."""
-    return tuple(_seen(one) for one in pod.status.container_statuses)
+    inits = (replace(_seen(one), init=True) for one in pod.status.init_container_statuses)
+    return (*(_seen(one) for one in pod.status.container_statuses), *inits)
 
 
 def granted_before(pod: BoundPod) -> dict[str, Mapping[str, tuple[str, ...]]]:

@@ -22,6 +22,7 @@ from harness.nodes.runtimes import cgroups
 from harness.nodes.runtimes.commands import environment, found_here, limits_of, visible_cards, words
 from harness.nodes.runtimes.kept import Kept, Plan
 from harness.nodes.runtimes.lifecycle import (
+    NO_CONFIG,
     NO_IMAGE,
     NOT_CREATED,
     Blocked,
@@ -32,10 +33,14 @@ from harness.nodes.runtimes.lifecycle import (
 )
 from harness.nodes.runtimes.protocol import ContainerState, Report, Work
 from harness.nodes.runtimes.simulated import KILLED, Stages
+from harness.nodes.runtimes.volumes import CannotMount, Mounted, mounts, prepare
+from harness.nodes.variables import Unresolved
 from scheduler.api.clock import Clock
 
 log = logging.getLogger(__name__)
 
+SANDBOX = "CONTAINER_SANDBOX_MOUNT_POINT"  # the name that Windows' host-process containers have for it
+MOUNTS, VOLUMES = ".mounts", ".volumes"  # in a pod's folder; no container has such a name
 MOST_LOG = 64 << 20  # bytes of a log that are read back, the last ones
 
 
@@ -142,7 +147,7 @@ class ProcessRuntime(LifecycleRuntime):
     # -- a run --------------------------------------------------------------------------------------------------------
 
     def _begin(self, pod: RealPod, one: RealContainer, changed: Callable[[], object]) -> Run:
-        env = self._environment(pod, one.plan)
+        env = self._surroundings(pod, one)
         command, args = words(one.plan, env)
         count = one.state.restarts
         folder = self._run_folder(pod, one, count)
@@ -158,6 +163,7 @@ class ProcessRuntime(LifecycleRuntime):
             one.groups = self._groups.make(f"{pod.work.uid}-{one.plan.name}-{count}", limits)
             groups = [str(group) for group in one.groups]
             plan = Plan([*command, *args], env, working, str(folder / "log"), groups, linger=self._linger)
+            _link(self._sandbox(pod, one), mounts(pod.work, one.plan, self._volumes(pod)))
             return Kept.launch(folder, plan, self._clock, changed)
         except OSError as error:
             raise Blocked(NOT_CREATED, f"{error.filename}: {error.strerror}") from error
@@ -186,7 +192,27 @@ class ProcessRuntime(LifecycleRuntime):
     def _environment(self, pod: RealPod, plan: ContainerPlan) -> dict[str, str]:
         grant = pod.work.grants.get(plan.name)
         cards = visible_cards(grant.nodes if grant else (), self._cards())
-        return {**self._env, **environment(pod.work, plan), **cards}
+        env = {**self._env, **environment(pod.work, plan), **cards}
+        return {SANDBOX: str(self._folder(pod) / MOUNTS / plan.name), **env} if plan.volume_mounts else env
+
+    def _surroundings(self, pod: RealPod, one: RealContainer) -> dict[str, str]:
+        """Volumes first, then the variables, one of which says where the volumes are.
+
+        Raises:
+            Blocked: a volume cannot be had, or a variable's object lacks its key.
+        """
+        try:
+            prepare(pod.work, self._volumes(pod))
+            mounts(pod.work, one.plan, self._volumes(pod))
+            return self._environment(pod, one.plan)
+        except (CannotMount, Unresolved, OSError) as error:
+            raise Blocked(NO_CONFIG, str(error)) from error
+
+    def _volumes(self, pod: RealPod) -> Path:
+        return self._folder(pod) / VOLUMES
+
+    def _sandbox(self, pod: RealPod, one: RealContainer) -> Path:
+        return self._folder(pod) / MOUNTS / one.plan.name
 
     def _folder(self, pod: RealPod) -> Path:
         return self._root / pod.work.uid
@@ -195,11 +221,29 @@ class ProcessRuntime(LifecycleRuntime):
         return self._folder(pod) / one.plan.name / str(count)
 
     def _working_folder(self, plan: ContainerPlan, run: Path) -> str:
+        """`workingDir` where it is one of this machine's, or below a mount."""
+        if _below_a_mount(plan):
+            return f"{run.parent.parent}/{MOUNTS}/{plan.name}/{plan.working_dir.lstrip('/')}"
         return plan.working_dir or str(run / "work")
 
     def _runs(self, pod: RealPod, one: RealContainer) -> list[int]:
         folder = self._folder(pod) / one.plan.name
         return sorted(int(each.name) for each in folder.iterdir()) if folder.is_dir() else []
+
+
+def _link(sandbox: Path, mounted: Sequence[Mounted]) -> None:
+    """Every mount as a link at its own path below `sandbox`; a mount below another one is put into it."""
+    shutil.rmtree(sandbox, ignore_errors=True)
+    for one in mounted:
+        at = sandbox / one.target.lstrip("/")
+        at.parent.mkdir(parents=True, exist_ok=True)
+        if at.is_symlink() or at.exists():
+            continue  # a folder of that name is in the volume above
+        at.symlink_to(one.source)
+
+
+def _below_a_mount(plan: ContainerPlan) -> bool:
+    return any(Path(plan.working_dir).is_relative_to(one.mount_path) for one in plan.volume_mounts)
 
 
 def _check(plan: ContainerPlan, command: list[str], env: dict[str, str], working: str) -> None:
@@ -210,7 +254,7 @@ def _check(plan: ContainerPlan, command: list[str], env: dict[str, str], working
     image = f"image {plan.image!r}"
     if not command:
         why = "the process runtime pulls no images, so a container needs a `command`; found none"
-    elif plan.working_dir and not Path(working).is_dir():
+    elif plan.working_dir and not _below_a_mount(plan) and not Path(working).is_dir():
         why = f"the process runtime pulls no images, and workingDir {working!r} is not on this machine"
     elif not found_here(command[0], env, working):
         why = f"the process runtime pulls no images, and there is no program {command[0]!r} on this machine"
