@@ -1,6 +1,6 @@
 """Our own API server, and this very machine as the only node: pods really run, on the devices that are here.
 
-Needs no Kubernetes, and no root: without it limits are not enforced where control groups cannot be made.
+Needs no Kubernetes, and no root: without it limits hold for each process alone where control groups cannot be made.
 """
 
 import tempfile

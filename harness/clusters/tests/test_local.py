@@ -130,6 +130,37 @@ def test_commands_by_kubectl(cluster: LocalCluster, words: str, code: int, outpu
     assert (found.returncode, found.stdout.strip()) == (code, output), found.stderr
 
 
+def test_what_a_pod_is_made_of_is_waited_for(cluster: LocalCluster) -> None:
+    """Without its ConfigMap it waits and says for which; with it, it runs, and its init container is told of."""
+    at = "$CONTAINER_SANDBOX_MOUNT_POINT/etc/settings"
+    built = script(
+        "made-of-things", f"test $COLOUR = blue && test $(cat {at}/size) = 9 && echo $POD_IP", restartPolicy="Never",
+        volumes=[{"name": "v", "configMap": {"name": "settings"}}],
+        initContainers=[{"name": "first", "image": "x", "command": ["true"]}],
+    )  # fmt: skip
+    (container,) = built.manifest["spec"]["containers"]
+    container["volumeMounts"] = [{"name": "v", "mountPath": "/etc/settings"}]
+    container["env"] = [
+        {"name": "COLOUR", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "colour"}}},
+        {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+    ]
+    submit(cluster, built)
+
+    def waiting() -> dict[str, Any]:
+        found = status(cluster, "made-of-things").get("containerStatuses") or [{"state": {}}]
+        return dict(found[0]["state"].get("waiting", {}))
+
+    assert cluster.wait(lambda: waiting().get("reason") == "CreateContainerConfigError", within=WITHIN)
+    assert waiting()["message"] == 'configmap "settings" not found'
+    body = {"metadata": {"name": "settings"}, "data": {"colour": "blue", "size": "9"}}
+    cluster.call(Request("POST", "/api/v1/namespaces/default/configmaps", orjson.dumps(body)))
+    ended = reaches(cluster, "made-of-things", "Succeeded")
+    assert ended["initContainerStatuses"][0]["state"]["terminated"]["reason"] == "Completed"
+    assert ended["podIP"].startswith("127.64.")
+    log = cluster.call(Request("GET", f"{PODS}/made-of-things/log")).body
+    assert log.decode().strip() == ended["podIP"]
+
+
 def test_what_is_not_on_this_machine_is_pending_with_the_reason(cluster: LocalCluster) -> None:
     built = pod("imageless")
     built.manifest["spec"]["containers"][0].update(image="vendor/tool:7", command=["no-such-tool"])

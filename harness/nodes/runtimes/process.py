@@ -19,7 +19,7 @@ from harness.devices.provider import Device
 from harness.errors import ClusterError
 from harness.nodes.pods import ContainerPlan
 from harness.nodes.runtimes import cgroups
-from harness.nodes.runtimes.commands import environment, found_here, limits_of, visible_cards, words
+from harness.nodes.runtimes.commands import Limits, environment, found_here, limits_of, visible_cards, words
 from harness.nodes.runtimes.kept import Kept, Plan
 from harness.nodes.runtimes.lifecycle import (
     NO_CONFIG,
@@ -156,13 +156,17 @@ class ProcessRuntime(LifecycleRuntime):
         limits = limits_of(one.plan)
         if limits and not self._groups and not self._said_unlimited:
             self._said_unlimited = True
-            log.warning("limits not-enforced pod=%s why=%s", pod.work.pod.key, self._groups.why)
+            log.warning("limits by-process pod=%s why=%s", pod.work.pod.key, self._groups.why)
         shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(self._run_folder(pod, one, count - 2), ignore_errors=True)  # the last two are kept
         try:
             one.groups = self._groups.make(f"{pod.work.uid}-{one.plan.name}-{count}", limits)
             groups = [str(group) for group in one.groups]
-            plan = Plan([*command, *args], env, working, str(folder / "log"), groups, linger=self._linger)
+            alone = limits if not self._groups else Limits()
+            plan = Plan(
+                [*command, *args], env, working, str(folder / "log"), groups,
+                memory=alone.memory or 0, cores=-(-(alone.cpu or 0) // 1000), linger=self._linger,
+            )  # fmt: skip
             _link(self._sandbox(pod, one), mounts(pod.work, one.plan, self._volumes(pod)))
             return Kept.launch(folder, plan, self._clock, changed)
         except OSError as error:
