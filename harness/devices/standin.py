@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from fake_devices import mailbox
 from fake_devices.ascend.library import DCMI
 from fake_devices.build import NO_COMPILER, TABLE_FILE, Stand, compiler, install
 from fake_devices.cambricon.library import CNDEV
@@ -70,6 +71,10 @@ class StandIn:
             with self.table.writing(record):
                 record.pid, record.device = (pid, at) if at is not None else (0, 0)
                 record.used, record.sm, record.sampled_us = memory, round(core), int(now * 1e6)
+
+    def attend(self) -> None:
+        """Answer what programs ask of the libraries to be changed; to be called each `mailbox.EVERY` seconds."""
+        mailbox.answer(self.table)
 
     def sync(self) -> None:
         """Bring the files up to what the table says now; the libraries read the table themselves."""

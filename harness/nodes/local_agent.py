@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from fake_devices import mailbox
 from harness.devices.standin import StandIn
 from harness.nodes import local
 from harness.nodes.device_daemon import INFOS_FILE, DeviceDaemon
@@ -175,6 +176,7 @@ class LocalAgent:
             self._look_later()
             self._use.start()
             self._reports.start()
+            self._attend()
 
     def _node_gone(self, head: HeadMeta) -> None:
         """Somebody deleted the Node: its pods end, as those of a machine that was taken away."""
@@ -194,6 +196,12 @@ class LocalAgent:
                 self._daemon.reload()
             self._agent.refresh()
         self._look_later()
+
+    def _attend(self) -> None:
+        """Programs may cut a stand-in's cards through its libraries, as they would the real ones."""
+        if self._standing is not None and not self._stopped:
+            self._standing.attend()
+            self._clock.call_later(mailbox.EVERY, self._attend)
 
     # -- faults of a stand-in -----------------------------------------------------------------------------------------
 

@@ -261,7 +261,7 @@ def test_probes_ask_inside_and_the_first_process_is_known(engine: str) -> None:
         assert not (await reports.state("running")).ready
         await reports.until(lambda one: one.ready and one.state == "running")
         (pid,) = runtime.processes(pod)
-        assert "sleep\0600" in read(f"/proc/{pid}/cmdline")
+        assert "sleep\x00600" in read(f"/proc/{pid}/cmdline")
         await stopped(runtime, pod)
 
     on_loop(engine, body)
