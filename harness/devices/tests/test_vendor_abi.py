@@ -1,4 +1,4 @@
-"""What DCMI and CNDEV must keep as libraries: names that they export, sizes that they write, versions, other processes."""
+"""What DCMI and CNDEV must keep as libraries: names, sizes, versions; and that other processes find them."""
 
 import ctypes
 import os
