@@ -191,11 +191,11 @@ class LocalAgent:
             self._timer = self._clock.call_later(LOOK_EVERY, lambda: self._aside(self._hardware.look, self._looked))
 
     def _looked(self, changed: bool) -> None:
+        self._look_later()
         if changed and self._agent is not None and not self._stopped:
             if self._daemon is not None:
                 self._daemon.reload()
             self._agent.refresh()
-        self._look_later()
 
     def _attend(self) -> None:
         """Programs may cut a stand-in's cards through its libraries, as they would the real ones."""

@@ -149,8 +149,8 @@ class NodeAgent:
         was = {device_object.device_id(one): one.health.ok for one in before}
         changed = {name for name, well in self._well_ids().items() if was.get(name) != well}
         for run in self._runs.values():
-            granted = (ids for each in run.work.granted_ids.values() for ids in each.values())
-            if run.states and not changed.isdisjoint(*granted):
+            granted = {one for each in run.work.granted_ids.values() for ids in each.values() for one in ids}
+            if run.states and not changed.isdisjoint(granted):
                 self._write_pod(run)
 
     def _well_ids(self) -> dict[str, bool]:

@@ -177,6 +177,20 @@ def test_a_node_of_npus_is_published_through_the_daemon_s_file(tmp_path: Path) -
         assert not file.exists()
 
 
+@pytest.mark.parametrize("limits", [{}, {"nvidia.com/gpu": "2"}], ids=["no-card", "two-cards"])
+def test_faults_are_told_whatever_pods_hold(rig: Rig, standin: Standin, limits: dict[str, str]) -> None:
+    """One after the other, with a pod beside them that holds none or several."""
+    manifest = pod("mine").node_name("box").namespace("default").manifest
+    manifest["spec"]["containers"][0]["resources"] = {"limits": limits}
+    manifest["status"] = {}
+    rig.api.put(PODS, manifest)
+    rig.clock.advance(2.0)
+    for ill in (1, 2):
+        faults.apply(standin.table, standin.position(ill), "critical", {"xid": 79}, now=1.0)
+        rig.clock.advance(1.0)
+        assert rig.healthy().count(False) == ill
+
+
 def test_a_plugin_s_pod_says_that_its_card_failed(rig: Rig, standin: Standin) -> None:
     """The pod keeps running, as under kubelet; its status names the device that is unhealthy."""
     manifest = pod("mine").gpus(1).node_name("box").namespace("default").manifest
