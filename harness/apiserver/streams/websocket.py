@@ -79,70 +79,73 @@ class Reader:
 
     def __init__(self, largest: int = LARGEST) -> None:
         self._largest = largest
-        self._data = b""
+        self._data, self._at = b"", 0  # what has come, and how far it was told
         self._left = 0  # bytes of the frame that are still to come
         self._mask = b""
         self._opcode = self._kind = 0  # of the frame; of the message that it belongs to
         self._final = self._in_frame = self._in_message = self._begun = False
 
     def feed(self, data: bytes) -> Iterator[Piece]:
-        """What has come, as far as it can be told.
+        """What has come, as far as it can be told; use it up before the next is fed.
 
         Raises:
             Fault: no client may send that. Feed no more then.
         """
-        self._data += data
+        self._data = self._data[self._at :] + data
+        self._at = 0
         while True:
             if not self._in_frame and not self._head():
                 return
+            there = len(self._data) - self._at
             if self._opcode >= CLOSE:
-                if len(self._data) < self._left:
+                if there < self._left:
                     return
-                yield Piece(self._opcode, self._take(self._left), first=True, last=True)
                 self._in_frame = False
+                yield Piece(self._opcode, self._take(self._left), first=True, last=True)
                 continue
-            if self._left and not self._data:
+            if self._left and not there:
                 return
-            piece = self._take(min(self._left, len(self._data)))
-            done = self._left == 0
-            first, self._begun = not self._begun, True
-            last = done and self._final
-            self._in_frame = not done
+            piece = self._take(min(self._left, there))
+            self._in_frame = self._left > 0
+            first, last = not self._begun, self._final and not self._in_frame
+            self._begun = not last
             if last:
-                self._in_message = self._begun = False
+                self._in_message = False
             yield Piece(self._kind, piece, first, last)
 
     def _head(self) -> bool:
         """Read the head of a frame; False until it is complete."""
-        data = self._data
-        if len(data) < 2:
+        data, at = self._data, self._at
+        if len(data) < at + 2:
             return False
-        self._opcode, size = data[0] & 0x0F, data[1] & 0x7F
-        self._final = bool(data[0] & 0x80)
-        self._check_head(data)
+        self._check_head(data[at], data[at + 1])
+        size = data[at + 1] & 0x7F
         width = {126: 2, 127: 8}.get(size, 0)
-        at = 2 + width
+        at += 2 + width
         if len(data) < at + 4:
             return False
         if width:
-            size = int.from_bytes(data[2:at], "big")
+            size = int.from_bytes(data[at - width : at], "big")
         if size > self._largest:
             raise Fault(TOO_BIG, f"a frame of {size} bytes: expected {self._largest} at most")
-        self._mask, self._data = data[at : at + 4], data[at + 4 :]
-        self._left, self._in_frame = size, True
-        if self._opcode in {TEXT, BINARY}:
-            self._kind, self._in_message = self._opcode, True
+        first = data[self._at]
+        self._opcode, self._left, self._in_frame = first & 0x0F, size, True
+        self._mask, self._at = data[at : at + 4], at + 4
+        if self._opcode < CLOSE:
+            self._final = bool(first & 0x80)
+            self._in_message = True
+            self._kind = self._opcode or self._kind
         return True
 
-    def _check_head(self, data: bytes) -> None:
-        opcode = self._opcode
-        if data[0] & 0x70:
+    def _check_head(self, first: int, second: int) -> None:
+        opcode = first & 0x0F
+        if first & 0x70:
             raise Fault(PROTOCOL_ERROR, "reserved bits are set, and no extension was agreed on")
         if opcode not in {CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG}:
             raise Fault(PROTOCOL_ERROR, f"opcode {opcode}: there is no such")
-        if not data[1] & 0x80:
+        if not second & 0x80:
             raise Fault(PROTOCOL_ERROR, "a client's frames are masked, this one is not")
-        if opcode >= CLOSE and (not self._final or data[1] & 0x7F > _CONTROL_LARGEST):
+        if opcode >= CLOSE and (not first & 0x80 or second & 0x7F > _CONTROL_LARGEST):
             raise Fault(PROTOCOL_ERROR, "a control frame in parts, or of more than 125 bytes")
         if opcode == CONTINUATION and not self._in_message:
             raise Fault(PROTOCOL_ERROR, "a message goes on that was never begun")
@@ -151,12 +154,10 @@ class Reader:
 
     def _take(self, size: int) -> bytes:
         """The next bytes of the frame, unmasked."""
-        data, self._data = self._data[:size], self._data[size:]
+        data = self._data[self._at : self._at + size]
+        self._at += size
         self._left -= size
-        if not data:
-            return b""
-        mask = self._mask
-        turn = size % 4
+        mask, turn = self._mask, size % 4
         self._mask = mask[turn:] + mask[:turn]
         whole = (mask * (size // 4 + 1))[:size]
         return (int.from_bytes(data, "little") ^ int.from_bytes(whole, "little")).to_bytes(size, "little")
