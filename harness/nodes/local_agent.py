@@ -12,12 +12,14 @@ from typing import Any
 
 import msgspec
 
+from harness.conversation import Conversation, Pipe, Wanted
+from harness.errors import ClusterError
 from harness.nodes import local
 from harness.nodes.follow import Follower, HeadMeta
 from harness.nodes.leases import Leases
 from harness.nodes.local import LOOK_EVERY, LocalHardware
 from harness.nodes.node import NodeAgent
-from harness.nodes.runtimes.protocol import Runtime
+from harness.nodes.runtimes.protocol import Runtime, Work
 from harness.nodes.writer import NODES, PODS, Writer, then
 from scheduler.api.clock import Clock, Timer
 from scheduler.api.core import HOSTNAME_LABEL
@@ -90,16 +92,35 @@ class LocalAgent:
             return None
         return self._runtime.logs(work, container or work.pod.spec.containers[0].name)
 
-    async def exec(self, namespace: str, pod: str, container: str, command: list[str]) -> tuple[int, bytes] | None:
-        """Run a command in a container; None if the pod is not here.
+    async def exec(self, namespace: str, pod: str, container: str, command: list[str], wanted: Wanted) -> Conversation:
+        """Run a command in a container; this and the two after it are `Containers`.
 
         Raises:
             ClusterError: the container does not run.
         """
+        return await self._runtime.exec(self._work(namespace, pod), container, command, wanted)
+
+    async def attach(self, namespace: str, pod: str, container: str, wanted: Wanted) -> Conversation:
+        """Listen to a container's own program.
+
+        Raises:
+            ClusterError: the container does not run.
+        """
+        return await self._runtime.attach(self._work(namespace, pod), container, wanted)
+
+    async def dial(self, namespace: str, pod: str, port: int) -> Pipe:
+        """Connect to a pod's port.
+
+        Raises:
+            ClusterError: the pod does not run, or nobody listens there.
+        """
+        return await self._runtime.dial(self._work(namespace, pod), port)
+
+    def _work(self, namespace: str, pod: str) -> Work:
         work = self._agent.work(namespace, pod) if self._agent is not None else None
         if work is None:
-            return None
-        return await self._runtime.exec(work, container or work.pod.spec.containers[0].name, command)
+            raise ClusterError(f"pod {namespace}/{pod} does not run on node {self.name}, the only one with containers")
+        return work
 
     # -- the node -----------------------------------------------------------------------------------------------------
 

@@ -45,6 +45,9 @@ class ContainerPlan(Wire, frozen=True):
     env: tuple[Variable, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str = ""
+    stdin: bool = False
+    stdin_once: bool = False
+    tty: bool = False
 
 
 class SpecPlan(Wire, frozen=True):

@@ -41,10 +41,10 @@ class Streams:
 
     def received(self, data: bytes) -> None:
         """See `Session`."""
+        if not self._open:
+            return
         try:
-            for frame in self._reader.feed(data) if self._open else ():
-                if not self._open:
-                    return
+            for frame in self._reader.feed(data):
                 self._take(frame)
         except spdy.Fault as fault:
             log.info("spdy broken why=%s", fault)

@@ -38,13 +38,12 @@ class WebSocket:
             return
         try:
             for piece in self._reader.feed(data):
-                if not self._open:
-                    return
                 if piece.kind == PING:
                     if not self.line.stuck:  # a flood of pings from one who reads nothing would fill our memory
                         self.line.write(frame(piece.data, PONG))
                 elif piece.kind == CLOSE:
                     self.close(NORMAL)
+                    return
                 elif piece.kind != PONG:
                     self._heard(piece)
         except Fault as fault:

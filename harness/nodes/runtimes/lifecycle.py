@@ -12,8 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from harness.conversation import Pipe
+from harness.errors import ClusterError
 from harness.nodes.pods import ContainerPlan
 from harness.nodes.runtimes import restarts
+from harness.nodes.runtimes.dialling import LOOPBACKS, dial
 from harness.nodes.runtimes.protocol import ContainerState, Report, Runtime, Work
 from harness.nodes.runtimes.simulated import KILLED, Stages, load_stages
 from scheduler.api.clock import Clock, Timer
@@ -171,6 +174,13 @@ class LifecycleRuntime(Runtime):
                 self._over(pod, one)
             self._cleared(pod)
         self._pods.clear()
+
+    async def dial(self, work: Work, port: int) -> Pipe:
+        pod = self._pods.get(work.uid)
+        if pod is None or not pod.lives:
+            raise ClusterError(f"pod {work.pod.key} is not running")
+        # All pods here share the machine's network, so `localhost`, where kubelet would look, is the machine's own.
+        return await dial(dict.fromkeys((*LOOPBACKS, work.ip)), port)
 
     def _found(self, work: Work, container: str) -> tuple[RealPod, RealContainer] | None:
         pod = self._pods.get(work.uid)

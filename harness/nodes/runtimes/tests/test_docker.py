@@ -18,6 +18,7 @@ from harness.nodes.runtimes.docker import OWNER, UID, DockerRuntime, unreachable
 from harness.nodes.runtimes.simulated import Stages
 from harness.nodes.runtimes.tests.engine import IMAGE, containers, engine_at
 from harness.nodes.runtimes.tests.rig import Reports, eventually, stopped, work
+from harness.nodes.runtimes.tests.speaking import executed
 from scheduler.api.clock import WallClock
 
 TINY = {"memory": "16Mi"}
@@ -83,9 +84,10 @@ def test_exec_and_stop(engine: str) -> None:
         pod, reports = work("trap '' TERM; while :; do sleep 0.1; done", name=name, image=IMAGE), Reports()
         runtime.start(pod, reports)
         await reports.state("running")
-        assert await runtime.exec(pod, "main", ["sh", "-c", "echo inside; exit 4"]) == (4, b"inside\n")
+        outcome, output = await executed(runtime, pod, "main", ["sh", "-c", "echo inside; exit 4"])
+        assert (outcome.code, output) == (4, b"inside\n")
         with pytest.raises(ClusterError, match=r"'other' of pod .* is not running"):
-            await runtime.exec(pod, "other", ["sh"])
+            await executed(runtime, pod, "other", ["sh"])
         begun = time.monotonic()
         await stopped(runtime, pod, grace=0.5)
         assert time.monotonic() - begun >= 0.5  # the grace was given
