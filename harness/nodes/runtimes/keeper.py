@@ -153,7 +153,9 @@ class Keeper:
             os.umask(0o022)
             os.execvpe(self.plan["argv"][0], self.plan["argv"], self.plan["env"])  # noqa: S606 that is the task
         except OSError as error:
-            os.write(say, f"{error.filename or self.plan['argv'][0]}: {error.strerror}".encode())
+            name = self.plan["argv"][0]  # of a program that was looked for, the last place says nothing
+            where = os.fsdecode(error.filename) if error.filename and "/" in name else name
+            os.write(say, f"{where}: {error.strerror}".encode())
         finally:
             os._exit(CANNOT_START)
 
