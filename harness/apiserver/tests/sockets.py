@@ -121,13 +121,14 @@ def pieces(wire: Wire) -> Iterator[bytes]:
 
 def channel(wire: Wire, number: int, size: int) -> bytes:
     """So many bytes of a channel, or what there is of it."""
-    said = b""
-    for opcode, content in frames(wire):
+    said: list[bytes] = []
+    for opcode, content in frames(wire) if size else ():
         if opcode == 2 and content[0] == number:
-            said += content[1:]
-            if len(said) >= size:
+            said.append(content[1:])
+            size -= len(content) - 1
+            if size <= 0:
                 break
-    return said
+    return b"".join(said)
 
 
 class Ending:
