@@ -287,7 +287,7 @@ def done_with(forward: Any) -> None:
     for thread in threading.enumerate():
         if thread.name.startswith("Kubernetes port forward proxy"):
             thread.join(WITHIN)
-    forward.websocket.close()
+    forward.websocket.shutdown()  # its `close` leaves a connection open that the server has closed first
 
 
 def test_exec_by_the_python_client(api: client.CoreV1Api) -> None:
@@ -303,7 +303,7 @@ def test_exec_by_the_python_client(api: client.CoreV1Api) -> None:
     found.close_channel(0)
     found.run_forever(timeout=WITHIN)
     assert (found.read_stdout(), found.returncode) == ("the rest", 7)
-    found.close()
+    found.sock.shutdown()
 
 
 def test_attaching_by_the_python_client(api: client.CoreV1Api) -> None:
@@ -368,7 +368,7 @@ def test_who_may(
             stdin=False, stdout=True, stderr=True, tty=False, _preload_content=False,
         )  # fmt: skip
         found.run_forever(timeout=WITHIN)
-        found.close()
+        found.sock.shutdown()
         return str(found.read_stdout())
 
     def forward() -> str:
