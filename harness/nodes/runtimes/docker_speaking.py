@@ -52,9 +52,10 @@ class Hijacked:
         with contextlib.suppress(OSError):
             self.plug.shutdown(socket.SHUT_RDWR)
         response = getattr(self._answer, "_response", None)
-        self._answer.close()
         if response is not None:
             response.close()
+        self._answer.close()
+        self.plug.close()
 
 
 class Hosted(Conversation):

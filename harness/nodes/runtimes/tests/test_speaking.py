@@ -41,6 +41,10 @@ def with_pod(root: Path, body: Body, command: list[str] | str = "sleep 600", **c
     asyncio.run(run())
 
 
+def folder_names(folder: Path) -> list[str]:
+    return [one.name for one in folder.iterdir()]
+
+
 async def until(conversation: Conversation, text: bytes, output: int = STDOUT) -> bytes:
     """What is said until `text` is."""
     said = b""
@@ -62,7 +66,7 @@ def test_a_command_reads_its_input_to_the_end(tmp_path: Path) -> None:
         assert (await spoken.outcome()).code == 3
         spoken.close()
         spoken.close()
-        assert not list(tmp_path.glob("*/*/*/exec-*"))  # nothing of it is kept
+        assert runtime.commands_left == 0
 
     with_pod(tmp_path, body)
 
@@ -132,10 +136,11 @@ def test_attaching_to_a_program(tmp_path: Path, *, tty: bool) -> None:
         second = await runtime.attach(one, "main", OUTPUTS)
         first.resize(120, 40)
         await first.write(b"from outside\n")
-        said = await until(first, b"[from outside]")
+        said = await until(first, b"over")
+        assert b"[from outside]" in said
         assert b"early" not in said  # from now on, says the specification
         assert b"[from outside]" in await until(second, b"[from outside]")
-        assert (b"40 120" in await until(first, b"size")) == tty
+        assert (b"40 120" in said) == tty
         first.close()  # not its only client: the program goes on
         again = await runtime.attach(one, "main", Wanted(stdin=True, stdout=True, tty=tty))
         await again.write(b"quit\n")
@@ -149,7 +154,7 @@ def test_attaching_to_a_program(tmp_path: Path, *, tty: bool) -> None:
             await runtime.attach(one, "main", OUTPUTS)
 
     script = (
-        "echo early; while read line; do test $line = quit && break; echo [$line]; stty size 2>&1; echo size; done"
+        "echo early; while read line; do test $line = quit && break; echo [$line]; stty size 2>&1; echo over; done"
         "; echo bye; exit 6"
     ).replace("test $line", 'test "$line"')
     with_pod(tmp_path, body, script, stdin=True, tty=tty)
