@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 HELD: Final = 256 * 1024  # bytes from a client that may wait for whoever takes them before no more is read
+UNREAD: Final = 1 << 20  # bytes of ours that may wait for a client before no more is read from it
 _LOOK_EVERY = 1.0  # seconds between looks at whether a client that we do not read is still there
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 6))  # seconds, seconds, times
 _GONE = frozenset({7, 8, 9, 11})  # Linux' numbers for CLOSE, CLOSE_WAIT, LAST_ACK, CLOSING
@@ -35,6 +36,7 @@ class Line:
         self._holds = 0
         self._timer: asyncio.TimerHandle | None = None
         self._open = True
+        self._flooded = False  # by answers to what the client sends without reading them
         self._plug = transport.get_extra_info("socket")
         if self._plug is not None and self._plug.family != socket.AF_UNIX:
             for option, value in _KEEPALIVE:  # a peer that vanished without a word is found within two minutes
@@ -44,6 +46,9 @@ class Line:
         """Send; whoever sends much waits for `room` in between."""
         if self._open and not self._transport.is_closing():
             self._transport.write(data)
+            if not self._flooded and self._transport.get_write_buffer_size() > UNREAD:
+                self._flooded = True
+                self.hold()
 
     @property
     def stuck(self) -> bool:
@@ -110,6 +115,9 @@ class Line:
     def resumed(self) -> None:
         """It does again."""
         self._room.set()
+        if self._flooded:
+            self._flooded = False
+            self.release()
 
     def lost(self) -> None:
         """It is over."""

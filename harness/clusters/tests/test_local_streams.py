@@ -206,7 +206,7 @@ def test_a_shell_on_a_terminal(cluster: LocalCluster, monkeypatch: pytest.Monkey
         assert terminal.shows("xterm")
         mark = f"interrupted-{uuid.uuid4().hex}"
         terminal.type(f"MARK={mark} sleep 600\n")
-        assert cluster.wait(lambda: with_mark(mark), within=WITHIN)
+        assert cluster.wait(lambda: bool(with_mark(mark)), within=WITHIN)
         terminal.type("\x03")  # control-C reaches the program, not kubectl
         terminal.type("echo still h''ere; exit 7\n")
         assert terminal.shows("still here"), terminal.seen

@@ -66,9 +66,15 @@ def test_a_command_reads_its_input_to_the_end(tmp_path: Path) -> None:
         assert (await spoken.outcome()).code == 3
         spoken.close()
         spoken.close()
-        assert runtime.commands_left == 0
 
-    with_pod(tmp_path, body)
+    async def whole(runtime: ProcessRuntime, one: Work, reports: Reports) -> None:
+        await body(runtime, one, reports)
+        left.extend(folder_names(tmp_path / "uid-one" / "main" / "0"))
+
+    left: list[str] = []
+    with_pod(tmp_path, whole)
+    assert "keeper.log" in left
+    assert not [name for name in left if name.startswith("exec-")]  # nothing of the command is kept
 
 
 def test_who_stops_listening_gets_no_more_input(tmp_path: Path) -> None:
