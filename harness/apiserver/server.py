@@ -15,7 +15,7 @@ import orjson
 from harness.apiserver import errors, faces, usage
 from harness.apiserver.admission import Admission
 from harness.apiserver.asked import Asked, Target
-from harness.apiserver.commands import Runner, begin, options_of
+from harness.apiserver.commands import OPTIONS, begin, options_of
 from harness.apiserver.definitions import Definitions
 from harness.apiserver.discovery import Discovery, version
 from harness.apiserver.errors import Refused
@@ -35,6 +35,7 @@ from harness.apiserver.streaming import Streaming
 from harness.apiserver.subresources import bind, evict, rescaled, scale_of
 from harness.apiserver.tokens import Tokens
 from harness.apiserver.webhooks.attempts import FIRST, Attempt, Call, Pending
+from harness.conversation import Containers
 from scheduler.api.clock import Clock
 from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, STRATEGIC_MERGE_PATCH, Request, Response
 
@@ -63,7 +64,7 @@ class ApiServer:
         self.reads = Reads(self.store, clock)
         self.usage = usage.Usage(self.store, self.registry, self.reads, clock)
         self.logs: Source = _no_logs
-        self.commands: Runner | None = None  # None: no container here is real
+        self.containers: Containers | None = None  # None: no container here is real
         self.access = Access(self.store)
         self.tokens = Tokens(self.store, clock, secrets.token_bytes(32))
         self.requests = 0
@@ -101,7 +102,7 @@ class ApiServer:
             return Response(refused.code, refused.encoded(), {**_PLAIN_HEADERS, **refused.headers})
         if asked.warnings and isinstance(answer, Response):
             texts = ", ".join(f'299 - "{_quoted(text)}"' for text in asked.warnings)
-            return Response(answer.code, answer.body, {**answer.headers, "warning": texts})
+            return replace(answer, headers={**answer.headers, "warning": texts})
         return answer
 
     def carry_out(self, request: Request, identity: Identity, done: Callable[[Response | Streaming], None]) -> None:
@@ -369,10 +370,10 @@ class ApiServer:
                 return _success(201)
             case "log", "GET":
                 return self._log(target, asked)
-            case (("exec" | "attach" | "portforward"), ("GET" | "POST")):
-                item = self.objects.find(resource, target.key)
-                found = begin(target.subresource, item, asked.request, self.commands)
-                self._tell(target, options_of(asked.request), asked, ("", "v1", "PodExecOptions"), "CONNECT")
+            case (("exec" | "attach" | "portforward") as verb, ("GET" | "POST")):
+                self.access.check(asked.identity, replace(asked.act(target), verb="create"))  # a WebSocket is a GET
+                found = begin(verb, self.objects.find(resource, target.key), asked.request, self.containers)
+                self._tell(target, options_of(verb, asked.request), asked, ("", "v1", OPTIONS[verb]), "CONNECT")
                 return found
             case "token", "POST":
                 body = asked.body(resource, kind="TokenRequest", api_version="authentication.k8s.io/v1")

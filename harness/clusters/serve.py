@@ -100,7 +100,7 @@ async def _serve(
         with _nodes(serving, entries, transport, clock) as agents:
             server.logs = agents.logs
             if not isinstance(agents, NodeAgents):
-                server.commands = agents.exec
+                server.containers = agents
             said = ready(url)
             if said is not None:
                 await said
