@@ -14,7 +14,6 @@ from harness.apiserver import errors
 from harness.apiserver.admission import Admission, tell_unknown
 from harness.apiserver.apply import ApplyConflict, apply
 from harness.apiserver.books import Book, Write, about_managers, with_entries
-from harness.apiserver.escalation import GROUP, check_grant
 from harness.apiserver.lots import Lots
 from harness.apiserver.managed import update_managed
 from harness.apiserver.narrowing import narrowed
@@ -25,6 +24,7 @@ from harness.apiserver.resources import Resource
 from harness.apiserver.schemas import SchemaNode, schema_for, schema_of_crd
 from harness.apiserver.shapes import conform
 from harness.apiserver.store import Collection, Item, Key, Object, Store
+from harness.apiserver.vouching import VOUCHED, vouch
 from harness.apiserver.webhooks.attempts import Drawn, Pending
 from harness.apiserver.webhooks.parking import Parking
 from scheduler.api.clock import Clock, rfc3339
@@ -145,8 +145,8 @@ class Objects:
             metadata["generation"] = 1
         if resource.has_status and resource.kind not in {"Pod", "Node", "Namespace"}:
             body.pop("status", None)
-        if resource.group == GROUP:
-            check_grant(self._access, options.by, resource, body, None)
+        if resource.group in VOUCHED:
+            vouch(self._access, options.by, resource, body, None)
         told = write_of("CREATE", resource, key, options, generated=generated) if asked else None
         try:
             wanted = self._admission.create(
@@ -398,8 +398,8 @@ class Objects:
         if body != old.obj:
             webhooks = self._admission.webhooks
             asked = webhooks.active and webhooks.concern("UPDATE", resource, subresource)
-            if resource.group == GROUP:
-                check_grant(self._access, options.by, resource, body, old.obj)
+            if resource.group in VOUCHED:
+                vouch(self._access, options.by, resource, body, old.obj)
             told = write_of("UPDATE", resource, old.key, options, subresource=subresource) if asked else None
             self._admission.update(
                 resource, body, old.obj, subresource, options.warnings, strictness=options.field_validation, write=told

@@ -384,11 +384,9 @@ class ApiServer:
             case "status" | "ephemeralcontainers" | "resize" | "approval", "GET":
                 return self._answer(resource, self.objects.find(resource, target.key), asked)
             case (("status" | "approval" | "ephemeralcontainers" | "resize"), ("PUT" | "PATCH")):
-                part = "status" if target.subresource == "approval" else target.subresource
-                narrow = Target(resource, target.namespace, target.name, part)
                 if method == "PATCH":
-                    return self._patch(narrow, asked)
-                return self._answer(resource, self._written(resource, self._update(narrow, asked), asked), asked)
+                    return self._patch(target, asked)
+                return self._answer(resource, self._written(resource, self._update(target, asked), asked), asked)
             case _:
                 raise errors.method_not_allowed()
 
