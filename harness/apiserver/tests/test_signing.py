@@ -14,7 +14,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from harness.apiserver.assembly import build_server
 from harness.apiserver.authority import Authority
-from harness.apiserver.identity import Identity
+from harness.apiserver.identity import ADMIN, Identity
 from harness.apiserver.signing import API_CLIENT, KUBELET_CLIENT, KUBELET_SERVING
 from harness.apiserver.tests.asking import Object
 from harness.apiserver.tests.kubectl import Kubectl
@@ -27,6 +27,7 @@ REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 CLIENT = ["digital signature", "key encipherment", "client auth"]
 SERVER = ["digital signature", "key encipherment", "server auth"]
 KEY = ec.generate_private_key(ec.SECP256R1())
+NODE, NODES = "system:node:n1", ("system:nodes",)
 HOST = x509.DNSName("n1.example.com")
 YEAR, BACKDATED = 365 * 86_400, 300  # seconds
 
@@ -55,14 +56,14 @@ class Signing:
         self.clock = SimClock()
         self.server = build_server(self.clock, authority=Authority.fresh(self.clock.now()))
 
-    def ask(self, method: str, path: str, body: Any = None, by: Identity | None = None) -> tuple[int, Any]:
+    def ask(self, method: str, path: str, body: Any = None, by: Identity = ADMIN) -> tuple[int, Any]:
         sent = Request(method, f"{REQUESTS}{path}", orjson.dumps(body) if body else b"", JSON)
-        found = self.server.handle(sent, *([by] if by else []))
+        found = self.server.handle(sent, by)
         assert isinstance(found, Response)
         self.clock.settle()
         return found.code, orjson.loads(found.body)
 
-    def approve(self, kind: str = "Approved", by: Identity | None = None) -> tuple[int, Any]:
+    def approve(self, kind: str = "Approved", by: Identity = ADMIN) -> tuple[int, Any]:
         body = self.ask("GET", "/r")[1]
         body["status"] = {"conditions": [{"type": kind, "status": "True", "reason": "Test", "message": ""}]}
         return self.ask("PUT", "/r/approval", body, by)
@@ -121,26 +122,26 @@ def test_who_asks_is_written_down_and_nothing_of_it_can_be_changed(signing: Sign
         pytest.param(API_CLIENT, ["client auth"], wanted(), "", id="client-with-the-least-usages"),
         pytest.param(API_CLIENT, SERVER, wanted(), "usages did not match", id="client-as-server"),
         pytest.param(API_CLIENT, CLIENT[:2], wanted(), "usages did not match", id="client-without-client-auth"),
-        pytest.param(KUBELET_SERVING, SERVER, wanted("system:node:n1", ("system:nodes",), HOST), "", id="kubelet-serving"),
+        pytest.param(KUBELET_SERVING, SERVER, wanted(NODE, NODES, HOST), "", id="kubelet-serving"),
         pytest.param(
-            KUBELET_SERVING, ["server auth", "digital signature"], wanted("system:node:n1", ("system:nodes",), HOST), "",
+            KUBELET_SERVING, ["server auth", "digital signature"], wanted(NODE, NODES, HOST), "",
             id="kubelet-serving-without-rsa",
         ),
         pytest.param(
-            KUBELET_SERVING, SERVER, wanted("system:node:n1", ("system:nodes",)), "DNS or IP subjectAltName is required",
+            KUBELET_SERVING, SERVER, wanted(NODE, NODES), "DNS or IP subjectAltName is required",
             id="kubelet-serving-nowhere",
         ),
         pytest.param(
-            KUBELET_SERVING, SERVER, wanted("n1", ("system:nodes",), HOST),
+            KUBELET_SERVING, SERVER, wanted("n1", NODES, HOST),
             "subject common name does not begin with system:node:", id="kubelet-serving-under-another-name",
         ),
         pytest.param(
-            KUBELET_SERVING, CLIENT, wanted("system:node:n1", ("system:nodes",), HOST),
+            KUBELET_SERVING, CLIENT, wanted(NODE, NODES, HOST),
             "usages did not match [digital signature key encipherment server auth]", id="kubelet-serving-as-client",
         ),
-        pytest.param(KUBELET_CLIENT, CLIENT, wanted("system:node:n1", ("system:nodes",)), "", id="kubelet-client"),
+        pytest.param(KUBELET_CLIENT, CLIENT, wanted(NODE, NODES), "", id="kubelet-client"),
         pytest.param(
-            KUBELET_CLIENT, CLIENT, wanted("system:node:n1", ("system:nodes",), HOST), "DNS subjectAltNames are not allowed",
+            KUBELET_CLIENT, CLIENT, wanted(NODE, NODES, HOST), "DNS subjectAltNames are not allowed",
             id="kubelet-client-with-a-host",
         ),
         pytest.param(
