@@ -33,7 +33,6 @@ from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATE
 __all__ = ["PATCHES", "DeleteOptions", "Objects", "Options", "check_kind"]
 
 PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
-_NOBODY: list[Object] = []  # managedFields of a new object
 _PLAIN_KINDS = frozenset({"Node", "Namespace", "Event", "Lease", "ConfigMap", "Secret", "ServiceAccount", "Endpoints"})
 
 
@@ -165,7 +164,7 @@ class Objects:
             book = Book(self._updated(resource, None, with_entries(wanted, brought), options))
         else:
             write = Write(None, wanted, manager=options.manager, now=now, api_version=resource.api_version)
-            book = Book(_NOBODY, (write,))
+            book = Book.begun(write)
         if options.dry_run:
             return Item(key, body, self.store.version, book)
         return collection.put(key, body, book)
@@ -324,6 +323,10 @@ class Objects:
         """The object's managedFields."""
         return item.book.entries(self._schema(resource)) if item.book is not None else []
 
+    def entries_text(self, resource: Resource, item: Item) -> bytes:
+        """The same, encoded; empty if there are none."""
+        return item.book.text(self._schema(resource)) if item.book is not None else b""
+
     def whole(self, resource: Resource, item: Item) -> Object:
         """The object with its managedFields."""
         return with_entries(item.obj, self.entries(resource, item))
@@ -358,7 +361,7 @@ class Objects:
             api_version=resource.api_version,
             subresource=subresource,
         )
-        return (old.book or Book(_NOBODY)).noted(write, lambda: self._schema(resource))
+        return old.book.noted(write, lambda: self._schema(resource)) if old.book else Book.begun(write)
 
     def _replace(
         self,

@@ -1,12 +1,13 @@
 """Reading: single objects, lists in pages, watches; each in the shape that the client asked for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
 import yaml
 
 from harness.apiserver import errors, faces
+from harness.apiserver.books import spliced, with_entries
 from harness.apiserver.negotiation import Format
 from harness.apiserver.paging import (
     check_options,
@@ -33,8 +34,9 @@ _JSON = {"content-type": "application/json"}
 class Reads:
     """All reading of one store."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, owners: Callable[[Resource, Item], bytes]) -> None:
         self._store, self._clock = store, clock
+        self._owners = owners  # an object's managedFields, encoded
         self._channels: dict[tuple[object, ...], Channel] = {}
 
     @property
@@ -83,8 +85,9 @@ class Reads:
         shape: Format,
         *,
         name: str = "",
+        owners: bool = False,
     ) -> Response | Streaming:
-        """The answer to a GET of a collection: a list, or a watch.
+        """The answer to a GET of a collection: a list (with managedFields if `owners`), or a watch.
 
         Raises:
             Refused: a parameter is wrong, or the asked revision is gone.
@@ -109,7 +112,10 @@ class Reads:
             items = found
         else:
             version = self._version(query, collection)
-            items = self._selected(collection, namespace, tests, name)
+            if collection.changed > version:
+                items = _at(collection, version, namespace, tests)
+            else:
+                items = self._selected(collection, namespace, tests, name)
         metadata: Object = {"resourceVersion": str(version)}
         if limit and len(items) > limit:
             if not token:
@@ -118,7 +124,7 @@ class Reads:
             if not tests:
                 metadata["remainingItemCount"] = len(items) - limit
             items = items[:limit]
-        return Response(200, self._list(resource, items, metadata, shape, query), _headers(shape))
+        return Response(200, self._list(resource, items, metadata, shape, query, owners=owners), _headers(shape))
 
     def select(self, resource: Resource, namespace: str | None, query: Mapping[str, str]) -> list[Item]:
         """The objects that a query's selectors mean."""
@@ -131,7 +137,14 @@ class Reads:
         return Response(200, data, _headers(shape))
 
     def _list(
-        self, resource: Resource, items: list[Item], metadata: Object, shape: Format, query: Mapping[str, str]
+        self,
+        resource: Resource,
+        items: list[Item],
+        metadata: Object,
+        shape: Format,
+        query: Mapping[str, str],
+        *,
+        owners: bool = False,
     ) -> bytes:
         if shape.shape == "Table":
             include = _include(query)
@@ -141,7 +154,7 @@ class Reads:
                 "kind": "PartialObjectMetadataList",
                 "apiVersion": f"meta.k8s.io/{shape.version or 'v1'}",
                 "metadata": metadata,
-                "items": [_partial(item.obj, shape.version) for item in items],
+                "items": [_partial(self._shown(resource, item, owners=owners), shape.version) for item in items],
             }
             return orjson.dumps(body)
         if shape.yaml:
@@ -149,12 +162,27 @@ class Reads:
                 "kind": f"{resource.kind}List",
                 "apiVersion": resource.api_version,
                 "metadata": metadata,
-                "items": [_as(resource, item.obj) for item in items],
+                "items": [_as(resource, self._shown(resource, item, owners=owners)) for item in items],
             }
             return yaml.safe_dump(body, sort_keys=False).encode()
         head = orjson.dumps({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata})
-        rows = b",".join([_encoded(resource, item) for item in items])
+        if owners:
+            rows = b",".join([self._with_owners(resource, item) for item in items])
+        else:
+            rows = b",".join([_encoded(resource, item) for item in items])
         return head[:-1] + b',"items":[' + rows + b"]}"
+
+    def _with_owners(self, resource: Resource, item: Item) -> bytes:
+        raw, text = _encoded(resource, item), self._owners(resource, item)
+        if not text:
+            return raw
+        return spliced(raw, item.obj["metadata"]["uid"], text) or orjson.dumps(
+            _as(resource, self._shown(resource, item, owners=True))
+        )
+
+    def _shown(self, resource: Resource, item: Item, *, owners: bool) -> Object:
+        text = self._owners(resource, item) if owners else b""
+        return with_entries(item.obj, orjson.loads(text)) if text else item.obj
 
     def _selected(self, collection: Collection, namespace: str | None, tests: Sequence[Test], name: str) -> list[Item]:
         if name:
@@ -177,7 +205,7 @@ class Reads:
         return [test for test in tests if test is not None]
 
     def _version(self, query: Mapping[str, str], collection: Collection) -> int:
-        """The revision that a list shows: always the newest, unless an exact one is asked for and still the same."""
+        """The revision that a list shows: always the newest, unless an exact one is asked for."""
         text, newest = query.get("resourceVersion", ""), self._store.version
         if not text or text == "0":
             return newest
@@ -188,8 +216,8 @@ class Reads:
             query.get("limit") and not query.get("resourceVersionMatch")
         ):
             return newest
-        if collection.changed > asked:
-            raise errors.too_old(asked, collection.changed)
+        if asked < collection.forgotten:
+            raise errors.too_old(asked, collection.forgotten)
         return asked
 
     # -- watches ------------------------------------------------------------------------------------------------------
@@ -254,6 +282,15 @@ class Reads:
         if resource.custom is not None or faces.second(resource):
             return _converting(resource)
         return plain
+
+
+def _at(collection: Collection, version: int, namespace: str | None, tests: Sequence[Test]) -> list[Item]:
+    """What there was at an earlier revision."""
+    return [
+        item
+        for item in collection.as_of(version)
+        if (namespace is None or item.key[0] == namespace) and all(test(item.obj) for test in tests)
+    ]
 
 
 def _converting(resource: Resource) -> Encode:

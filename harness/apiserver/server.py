@@ -60,7 +60,7 @@ class ApiServer:
         self.definitions = Definitions(self.objects, self.registry)
         self.discovery = Discovery(self.registry)
         self.openapi = OpenApi(self.registry)
-        self.reads = Reads(self.store, clock)
+        self.reads = Reads(self.store, clock, self.objects.entries_text)
         self.usage = usage.Usage(self.store, self.registry, self.reads, clock)
         self.logs: Source = _no_logs
         self.commands: Runner | None = None  # None: no container here is real
@@ -234,7 +234,9 @@ class ApiServer:
             if target.name and not flag(asked.query, "watch"):
                 item = self.objects.find(target.resource, target.key)
                 return self._answer(target.resource, self._whole(target.resource, item), asked)
-            return self.reads.collection(target.resource, target.namespace, asked.query, asked.format, name=target.name)
+            return self.reads.collection(
+                target.resource, target.namespace, asked.query, asked.format, name=target.name, owners=asked.named
+            )
         if method == "PUT" and target.name:
             item = self._written(target.resource, self._update(target, asked), asked)
             return self._answer(target.resource, item, asked)
