@@ -1,6 +1,7 @@
 """Reading: single objects, lists in pages, watches; each in the shape that the client asked for."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import orjson
@@ -8,7 +9,9 @@ import yaml
 
 from harness.apiserver import errors, faces
 from harness.apiserver.books import spliced, with_entries
+from harness.apiserver.conversions import Conversions
 from harness.apiserver.negotiation import Format
+from harness.apiserver.owners import entries_text
 from harness.apiserver.paging import (
     check_options,
     decode_token,
@@ -25,6 +28,7 @@ from harness.apiserver.store import Change, Collection, Item, Object, Store
 from harness.apiserver.streaming import Streaming
 from harness.apiserver.tables import IncludeObject, table
 from harness.apiserver.watch import Channel, Encode, Reader, Subscription, View, backlog, plain
+from harness.apiserver.webhooks.attempts import Attempt
 from scheduler.api.clock import Clock
 from scheduler.api.transport import Response
 
@@ -34,9 +38,8 @@ _JSON = {"content-type": "application/json"}
 class Reads:
     """All reading of one store."""
 
-    def __init__(self, store: Store, clock: Clock, owners: Callable[[Resource, Item], bytes]) -> None:
-        self._store, self._clock = store, clock
-        self._owners = owners  # an object's managedFields, encoded
+    def __init__(self, store: Store, clock: Clock, conversions: Conversions) -> None:
+        self._store, self._clock, self._conversions = store, clock, conversions
         self._channels: dict[tuple[object, ...], Channel] = {}
 
     @property
@@ -46,15 +49,15 @@ class Reads:
 
     # -- single objects -----------------------------------------------------------------------------------------------
 
-    def single(self, resource: Resource, item: Item, shape: Format) -> bytes:
-        """One object, encoded."""
+    def single(self, resource: Resource, item: Item, shape: Format, *, whole: bool = False) -> bytes:
+        """One object, encoded; `whole` with its managedFields."""
         if not shape.shape:
             if shape.yaml:
-                return yaml.safe_dump(_as(resource, item.obj), sort_keys=False).encode()
-            return _encoded(resource, item)
+                return yaml.safe_dump(_as(resource, _shown(resource, item, named=whole)), sort_keys=False).encode()
+            return _with_owners(resource, item) if whole else _encoded(resource, item)
         if shape.shape == "Table":
             return orjson.dumps(self._table(resource, [item], {"resourceVersion": str(item.version)}))
-        return orjson.dumps(_partial(item.obj, shape.version))
+        return orjson.dumps(_partial(_shown(resource, item, named=whole), shape.version))
 
     def _table(
         self,
@@ -85,15 +88,17 @@ class Reads:
         shape: Format,
         *,
         name: str = "",
-        owners: bool = False,
+        named: bool = False,
+        attempt: Attempt | None = None,
     ) -> Response | Streaming:
-        """The answer to a GET of a collection: a list (with managedFields if `owners`), or a watch.
+        """The answer to a GET of a collection: a list (with managedFields if the client is `named`), or a watch.
 
         Raises:
             Refused: a parameter is wrong, or the asked revision is gone.
+            Pending: objects have to be converted first.
         """
         if flag(query, "watch"):
-            return self._watch(resource, namespace, query, shape, name)
+            return self._watch(resource, namespace, query, shape, name, attempt)
         check_options(query, watch=False)
         tests = self._tests(resource, query, name)
         collection = self._store.collection(resource.key)
@@ -124,7 +129,8 @@ class Reads:
             if not tests:
                 metadata["remainingItemCount"] = len(items) - limit
             items = items[:limit]
-        return Response(200, self._list(resource, items, metadata, shape, query, owners=owners), _headers(shape))
+        items = self._conversions.all_seen(resource, items, attempt)
+        return Response(200, self._list(resource, items, metadata, shape, query, named=named), _headers(shape))
 
     def select(self, resource: Resource, namespace: str | None, query: Mapping[str, str]) -> list[Item]:
         """The objects that a query's selectors mean."""
@@ -144,7 +150,7 @@ class Reads:
         shape: Format,
         query: Mapping[str, str],
         *,
-        owners: bool = False,
+        named: bool = False,
     ) -> bytes:
         if shape.shape == "Table":
             include = _include(query)
@@ -154,7 +160,7 @@ class Reads:
                 "kind": "PartialObjectMetadataList",
                 "apiVersion": f"meta.k8s.io/{shape.version or 'v1'}",
                 "metadata": metadata,
-                "items": [_partial(self._shown(resource, item, owners=owners), shape.version) for item in items],
+                "items": [_partial(_shown(resource, item, named=named), shape.version) for item in items],
             }
             return orjson.dumps(body)
         if shape.yaml:
@@ -162,27 +168,15 @@ class Reads:
                 "kind": f"{resource.kind}List",
                 "apiVersion": resource.api_version,
                 "metadata": metadata,
-                "items": [_as(resource, self._shown(resource, item, owners=owners)) for item in items],
+                "items": [_as(resource, _shown(resource, item, named=named)) for item in items],
             }
             return yaml.safe_dump(body, sort_keys=False).encode()
         head = orjson.dumps({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata})
-        if owners:
-            rows = b",".join([self._with_owners(resource, item) for item in items])
+        if named:
+            rows = b",".join([_with_owners(resource, item) for item in items])
         else:
             rows = b",".join([_encoded(resource, item) for item in items])
         return head[:-1] + b',"items":[' + rows + b"]}"
-
-    def _with_owners(self, resource: Resource, item: Item) -> bytes:
-        raw, text = _encoded(resource, item), self._owners(resource, item)
-        if not text:
-            return raw
-        return spliced(raw, item.obj["metadata"]["uid"], text) or orjson.dumps(
-            _as(resource, self._shown(resource, item, owners=True))
-        )
-
-    def _shown(self, resource: Resource, item: Item, *, owners: bool) -> Object:
-        text = self._owners(resource, item) if owners else b""
-        return with_entries(item.obj, orjson.loads(text)) if text else item.obj
 
     def _selected(self, collection: Collection, namespace: str | None, tests: Sequence[Test], name: str) -> list[Item]:
         if name:
@@ -222,13 +216,19 @@ class Reads:
 
     # -- watches ------------------------------------------------------------------------------------------------------
 
-    def _watch(
-        self, resource: Resource, namespace: str | None, query: Mapping[str, str], shape: Format, name: str
+    def _watch(  # noqa: PLR0917
+        self,
+        resource: Resource,
+        namespace: str | None,
+        query: Mapping[str, str],
+        shape: Format,
+        name: str,
+        attempt: Attempt | None,
     ) -> Streaming:
         tests = self._tests(resource, query, name)
         collection = self._store.collection(resource.key)
         include = _include(query)
-        mark = (
+        mark: tuple[object, ...] = (
             resource.group, resource.version, resource.plural, namespace, query.get("labelSelector", ""),
             query.get("fieldSelector", ""), name, shape, include,
         )  # fmt: skip
@@ -241,23 +241,33 @@ class Reads:
         if shape.shape:
             head = {"kind": shape.shape, "apiVersion": "meta.k8s.io/v1"}
         view = channel.view if channel else View(namespace, tests, head, self._encoder(resource, shape, include))
+        if resource.conversion is not None:
+            view.convert = partial(self._conversions.follow, resource)
+            mark = (*mark, view)  # nobody joins: lines may be under way there that he has had
         bookmarks = bool(flag(query, "allowWatchBookmarks"))
         whole = initial or (text in {"", "0"} and initial is None)
         if initial and text and revision(text) > self._store.version:
             raise too_large_version(revision(text), self._store.version)
-        if not whole and text not in {"", "0"}:
-            backlog(view, collection, revision(text), self._store.version)  # refuse before the stream begins
 
-        def start(reader: Reader) -> Subscription:
+        def before() -> list[bytes]:
+            """What comes before the first change that is still to happen."""
             if whole:
                 items = self._selected(collection, namespace, tests, name)
-                lines = [view.first(item) for item in items]
+                lines = [view.first(item) for item in self._conversions.all_seen(resource, items, attempt)]
                 if initial and bookmarks:
                     lines.append(view.bookmark(self._store.version, initial_end=True))
-            elif text in {"", "0"}:
-                lines = []
-            else:
-                lines = backlog(view, collection, revision(text), self._store.version)
+                return lines
+            if text in {"", "0"}:
+                return []
+            sights = backlog(view, collection, revision(text), self._store.version)
+            items = self._conversions.all_seen(resource, [one.item for one in sights], attempt)
+            return [view.encode(one.kind, item, one.change) for one, item in zip(sights, items, strict=True)]
+
+        if resource.conversion is not None or not whole:
+            before()  # refuse, or have converted, before the stream begins
+
+        def start(reader: Reader) -> Subscription:
+            lines = before()
             joined = self._channels.get(mark)
             if joined is None:
                 joined = Channel(view, collection, self._clock, lambda: self._forget(mark))
@@ -282,6 +292,20 @@ class Reads:
         if resource.custom is not None or faces.second(resource):
             return _converting(resource)
         return plain
+
+
+def _with_owners(resource: Resource, item: Item) -> bytes:
+    raw, text = _encoded(resource, item), entries_text(resource, item)
+    if not text:
+        return raw
+    return spliced(raw, item.obj["metadata"]["uid"], text) or orjson.dumps(
+        _as(resource, _shown(resource, item, named=True))
+    )
+
+
+def _shown(resource: Resource, item: Item, *, named: bool) -> Object:
+    text = entries_text(resource, item) if named else b""
+    return with_entries(item.obj, orjson.loads(text)) if text else item.obj
 
 
 def _at(collection: Collection, version: int, namespace: str | None, tests: Sequence[Test]) -> list[Item]:

@@ -5,7 +5,7 @@ once. Where nobody is configured, the only cost is a look at `active`.
 """
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Protocol
@@ -228,31 +228,41 @@ class Webhooks:
             try:
                 call = _call(webhook, mark, request)
                 answer = write.attempt.answers.get(mark) if write.attempt is not None else None
-                answer = answer or self._answer_now(webhook, call)
+                answer = answer or self.answer_now(webhook.client, call)
                 if answer is None:
-                    missing[mark] = self._addressed(webhook, call)
+                    missing[mark] = self.addressed(webhook.client, call)
                 else:
                     found.append(read_verdict(answer, _uid(mark), call.url, mutating=mutating))
             except Failed as why:
                 found.append(why)
         if missing:
-            raise self._pending(write.attempt, missing)
+            raise self.pending(write.attempt, missing)
         return found
 
-    def _answer_now(self, webhook: Webhook, call: Call) -> Answer | None:
+    def answer_now(self, client: Mapping[str, Any], call: Call) -> Answer | None:
         """The answer of a webhook that can be had at once; None: it has to be fetched."""
-        handler = self.local.get(url_of(webhook.client))
+        handler = self.local.get(url_of(client))
         if handler is not None:
             return Answer(200, orjson.dumps(handler(orjson.loads(call.body))))
         if self.at_once is not None:
-            return self.at_once(self._addressed(webhook, call))
+            return self.at_once(self.addressed(client, call))
         return None if self.caller is not None else Answer(0, why="this cluster makes no calls over the network")
 
-    def _addressed(self, webhook: Webhook, call: Call) -> Call:
-        place = find_address(webhook.client, self._store)
+    def addressed(self, client: Mapping[str, Any], call: Call) -> Call:
+        """The call with the place where to connect.
+
+        Raises:
+            Failed: there is none.
+        """
+        place = find_address(client, self._store)
         return replace(call, host=place.host, port=place.port)
 
-    def _pending(self, attempt: Attempt | None, missing: dict[tuple[str, bytes], Call]) -> Pending:
+    def pending(self, attempt: Attempt | None, missing: dict[tuple[str, bytes], Call]) -> Pending:
+        """What to raise where answers are missing.
+
+        Raises:
+            Refused: too often already.
+        """
         if attempt is None or attempt is FIRST:
             attempt = Attempt()
         if attempt.tries >= TRIES:

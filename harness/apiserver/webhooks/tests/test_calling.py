@@ -1,5 +1,6 @@
 """Webhooks over HTTPS, with real sockets on both sides."""
 
+import asyncio
 import base64
 import http.server
 import socket
@@ -80,14 +81,19 @@ def door(answer: Callable[[Object], Object], folder: Path) -> Iterator[Door]:
         thread.join(PATIENCE)
 
 
-@pytest.fixture
-def api() -> Iterator[Served]:
+@contextmanager
+def calling() -> Iterator[Served]:
+    """A server that asks webhooks over the network."""
     with served() as found:
         found.api.admission.webhooks.caller = caller = HttpsCaller()
         yield found
-        import asyncio
-
         asyncio.run_coroutine_threadsafe(caller.close(), found.loop).result(PATIENCE)
+
+
+@pytest.fixture
+def api() -> Iterator[Served]:
+    with calling() as found:
+        yield found
 
 
 def register(wire: Wire, name: str, client: Object, **more: object) -> None:

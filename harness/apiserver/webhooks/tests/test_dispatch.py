@@ -306,3 +306,23 @@ def test_a_webhook_with_side_effects_is_not_called_for_show(api: Api) -> None:
 
     assert (code, found["message"]) == (400, 'admission webhook "a.seatrial.dev" does not support dry run')
     assert seen.requests == []
+
+
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
+def test_nobody_owns_what_a_webhook_adds(operation: str) -> None:
+    api = Api()
+    if operation == "UPDATE":
+        api.do("POST", f"{PODS}?fieldManager=first", pod("p"))
+    register(api, "a", labelled("by", "a"), rules=[{**PODS_CREATED, "operations": [operation]}])
+    if operation == "CREATE":
+        api.do("POST", f"{PODS}?fieldManager=me", pod("p", labels={"mine": "x"}))
+    else:
+        api.do("PATCH", f"{PODS}/p?fieldManager=me", {"metadata": {"labels": {"mine": "x"}}}, MERGE_PATCH)
+    metadata = api.do("GET", f"{PODS}/p")["metadata"]
+    assert metadata["labels"] == {"mine": "x", "by": "a"}
+    owned = {
+        one["manager"]: one["fieldsV1"]["f:metadata"]
+        for one in metadata["managedFields"]
+        if "f:metadata" in one["fieldsV1"]
+    }
+    assert owned["me"]["f:labels"] == {".": {}, "f:mine": {}}
