@@ -217,6 +217,7 @@ class Objects:
         webhooks = self._admission.webhooks
         if (
             options.attempt is None
+            and not options.told
             and webhooks.caller is not None
             and webhooks.concern("UPDATE", resource, subresource)
         ):
@@ -352,9 +353,9 @@ class Objects:
             if empty in metadata and not metadata[empty]:
                 del metadata[empty]
         said = body = narrowed(resource, old.obj, body, metadata, subresource)
-        if body != old.obj:
-            webhooks = self._admission.webhooks
-            asked = webhooks.active and webhooks.concern("UPDATE", resource, subresource)
+        webhooks = self._admission.webhooks
+        asked = webhooks.active and not options.told and webhooks.concern("UPDATE", resource, subresource)
+        if asked or body != old.obj:
             if resource.group in VOUCHED:
                 vouch(self._access, options.by, resource, body, old.obj)
             told = write_of("UPDATE", resource, old.key, options, subresource=subresource) if asked else None

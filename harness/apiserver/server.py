@@ -32,11 +32,11 @@ from harness.apiserver.resources import Registry, Resource
 from harness.apiserver.reviews import review
 from harness.apiserver.store import Item, Key, Object, Store
 from harness.apiserver.streaming import Streaming
-from harness.apiserver.subresources import bind, evict, rescaled, scale_of
+from harness.apiserver.subresources import bind, evict, patched_scale, rescaled, scale_of
 from harness.apiserver.tokens import Tokens
 from harness.apiserver.webhooks.attempts import FIRST, Attempt, Call, Pending
 from scheduler.api.clock import Clock
-from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, STRATEGIC_MERGE_PATCH, Request, Response
+from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request, Response
 
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _OPEN = frozenset({"healthz", "livez", "readyz", "version"})  # for whoever asks
@@ -430,12 +430,20 @@ class ApiServer:
         if method == "PUT":
             scale = asked.body(resource, kind="Scale", api_version="autoscaling/v1")
         elif method == "PATCH":
-            patch = asked.decoded()
-            scale = {**scale, "spec": {**scale["spec"], **(patch.get("spec") or {})}}
+            kind = asked.request.content_type.partition(";")[0].strip()
+            if kind not in {JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH}:
+                raise errors.unsupported_media([JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH])
+            scale = patched_scale(scale, kind, asked.decoded(any_type=kind == JSON_PATCH))
         elif method != "GET":
             raise errors.method_not_allowed()
         if method != "GET":
-            item = self.objects.update(resource, target.key, rescaled(resource, item, scale), asked.options())
+            options = replace(asked.options(), told=True)
+            write = write_of(
+                "UPDATE", resource, target.key, options, subresource="scale", kind=("autoscaling", "v1", "Scale")
+            )
+            scale = self.admission.scaled(write, scale, scale_of(resource, item))
+            body = rescaled(resource, item, scale)
+            item = self.objects.update(resource, target.key, body, options, subresource="scale")
         return Response(200, orjson.dumps(scale_of(resource, item)), _PLAIN_HEADERS)
 
     def _finalize(self, target: Target, asked: Asked) -> Response:
