@@ -3,6 +3,7 @@
 from typing import Any
 
 from harness.apiserver.causes import Causes, forbidden, immutable, invalid, required, unsupported
+from harness.apiserver.customs_rules import check_rules
 from harness.apiserver.validation_names import Object, dns_1035, subdomain
 from harness.apiserver.validation_placement import check_label_selector
 from harness.apiserver.validation_resources import NOT_NEGATIVE
@@ -207,6 +208,8 @@ def check_custom_resource(obj: Object, old: Object | None, causes: Causes) -> No
         listed = [version.get("name") for version in versions]
         problem = "must have exactly one version marked as storage version"
         causes.append(invalid("spec.versions", listed, problem))
+    if old is None or versions != (old.get("spec") or {}).get("versions"):
+        causes.extend(check_rules(spec))
     _check_conversion(spec.get("conversion") or {}, causes)
     if old is not None:
         before = old.get("spec") or {}
