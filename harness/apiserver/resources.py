@@ -78,6 +78,8 @@ v1 | secrets | Secret | n | | |
 v1 | serviceaccounts | ServiceAccount | n | sa | | token
 v1 | services | Service | n | svc | all | status
 _ADMISSION_ | mutatingwebhookconfigurations | MutatingWebhookConfiguration | | | api-extensions |
+_ADMISSION_ | validatingadmissionpolicies | ValidatingAdmissionPolicy | | | api-extensions | status
+_ADMISSION_ | validatingadmissionpolicybindings | ValidatingAdmissionPolicyBinding | | | api-extensions |
 _ADMISSION_ | validatingwebhookconfigurations | ValidatingWebhookConfiguration | | | api-extensions |
 apiextensions.k8s.io/v1 | customresourcedefinitions | CustomResourceDefinition | | crd crds | api-extensions | status
 apiregistration.k8s.io/v1 | apiservices | APIService | | | api-extensions | status

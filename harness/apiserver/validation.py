@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from harness.apiserver.causes import Cause, Causes, message
+from harness.apiserver.policies import check_binding, check_policy
 from harness.apiserver.signing import check_conditions, check_signing_request
 from harness.apiserver.validation_core import (
     check_claim,
@@ -142,5 +143,7 @@ _BY_KIND: dict[tuple[str, str], _Check] = {
         partial(check_webhooks, mutating=False)
     ),
     ("certificates.k8s.io", "CertificateSigningRequest"): check_signing_request,
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): _content(check_policy),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"): _content(check_binding),
     ("apiextensions.k8s.io", "CustomResourceDefinition"): check_custom_resource,
 }

@@ -4,6 +4,7 @@ from typing import Any
 
 from harness.apiserver.causes import Causes, forbidden, immutable, invalid, required, unsupported
 from harness.apiserver.customs_rules import check_rules
+from harness.apiserver.policies import check_expression
 from harness.apiserver.validation_names import Object, dns_1035, subdomain
 from harness.apiserver.validation_placement import check_label_selector
 from harness.apiserver.validation_resources import NOT_NEGATIVE
@@ -20,6 +21,7 @@ _MATCH = ("Equivalent", "Exact")
 _SIDE_EFFECTS = ("None", "NoneOnDryRun")
 _REINVOCATION = ("IfNeeded", "Never")
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+_SEEN = dict.fromkeys(("object", "oldObject", "request"))  # by the conditions of webhooks
 _SCOPES = ("Cluster", "Namespaced")
 
 
@@ -137,6 +139,8 @@ def check_webhooks(obj: Object, causes: Causes, *, mutating: bool) -> None:
                 check_label_selector(webhook[selector], f"{path}.{selector}", causes)
         for at, rule in enumerate(webhook.get("rules") or ()):
             _check_webhook_rule(rule, f"{path}.rules[{at}]", causes)
+        for at, condition in enumerate(webhook.get("matchConditions") or ()):
+            check_expression(condition.get("expression"), f"{path}.matchConditions[{at}].expression", _SEEN, causes)
         client = webhook.get("clientConfig") or {}
         if bool(client.get("url")) == bool(client.get("service")):
             problem = "exactly one of url or service is required"

@@ -15,6 +15,7 @@ import orjson
 from harness.apiserver import errors
 from harness.apiserver.identity import Identity
 from harness.apiserver.patch import PatchError, json_patch
+from harness.apiserver.policies import BINDINGS, POLICIES, Policies
 from harness.apiserver.resources import Registry, Resource
 from harness.apiserver.store import Change, Object, Store
 from harness.apiserver.webhooks.addresses import authorities, find_address, url_of
@@ -61,12 +62,15 @@ class Webhooks:
         self._store, self._registry = store, registry
         self._mutating: tuple[Webhook, ...] = ()
         self._validating: tuple[Webhook, ...] = ()
-        self.active = False  # whether there is any webhook at all
+        self.policies = Policies(store, registry)
+        self.active = False  # whether there is any webhook or policy at all
         self.local: dict[str, Handler] = {}  # URL → who answers in this process, at once
         self.caller: Caller | None = None  # for those who can wait
         self.at_once: Callable[[Call], Answer] | None = None  # for a cluster whose time stands still meanwhile
         for key in (MUTATING, VALIDATING):
             store.collection(key).listen(partial(self._changed, key))
+        for key in (POLICIES, BINDINGS):  # after the policies have heard of it
+            store.collection(key).listen(self._policies_changed)
 
     def _changed(self, key: tuple[str, str], _: Change) -> None:
         found = [one for item in self._store.collection(key).items() for one in read_webhooks(item)]
@@ -74,13 +78,16 @@ class Webhooks:
             self._mutating = tuple(found)
         else:
             self._validating = tuple(found)
-        self.active = bool(self._mutating or self._validating)
+        self.active = bool(self._mutating or self._validating or self.policies.active)
+
+    def _policies_changed(self, _: Change) -> None:
+        self.active = bool(self._mutating or self._validating or self.policies.active)
 
     def concern(self, operation: str, resource: Resource, subresource: str = "") -> bool:
-        """Whether a webhook may have a word, by its rules alone."""
+        """Whether a webhook or a policy may have a word, by its rules alone."""
         if not self.active or resource.group == GROUP:
             return False
-        return any(
+        return self.policies.concern(operation, resource, subresource) or any(
             one.wants(operation, resource, subresource, self._registry) is not None
             for one in (*self._mutating, *self._validating)
         )
@@ -146,11 +153,13 @@ class Webhooks:
     def validate(self, write: Write, body: Object | None, old: Object | None) -> None:
         """
         Raises:
-            Refused: a webhook said no, or could not be asked.
+            Refused: a policy or a webhook said no, or a webhook could not be asked.
             Pending: answers are missing.
         """
         if write.resource.group == GROUP:
             return
+        if self.policies.active:
+            self.policies.check(write, self._request(write, write.resource, body, old), body, old)
         asked = []
         for webhook in self._validating:
             version = self._wanting(webhook, write, body, old)
