@@ -161,7 +161,7 @@ class Admission:
         """
         if not self.webhooks.active:
             return scale
-        found = self.webhooks.mutate(write, scale, old, lambda changed: changed)
+        found = self.webhooks.mutate(write, scale, old, lambda changed: conform("autoscaling/v1", "Scale", changed)[0])
         self.webhooks.validate(write, found, old)
         return found if found is not None else scale
 

@@ -39,6 +39,8 @@ class Conversions:
             Refused: 500, it cannot be converted.
             Pending: the webhook has to be asked first.
         """
+        if resource.conversion is None:
+            return item
         return self.all_seen(resource, [item], attempt)[0]
 
     def all_seen(self, resource: Resource, items: Sequence[Item], attempt: Attempt | None) -> list[Item]:

@@ -259,9 +259,9 @@ class Reads:
                 return lines
             if text in {"", "0"}:
                 return []
-            sights = backlog(view, collection, revision(text), self._store.version)
-            items = self._conversions.all_seen(resource, [one.item for one in sights], attempt)
-            return [view.encode(one.kind, item, one.change) for one, item in zip(sights, items, strict=True)]
+            seen = backlog(view, collection, revision(text), self._store.version)
+            items = self._conversions.all_seen(resource, [item for _, _, item in seen], attempt)
+            return [view.encode(kind, item, change) for (change, kind, _), item in zip(seen, items, strict=True)]
 
         if resource.conversion is not None or not whole:
             before()  # refuse, or have converted, before the stream begins

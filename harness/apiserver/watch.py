@@ -7,7 +7,7 @@ that falls too far behind is told so and cut off, and lists again.
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import orjson
 
@@ -41,14 +41,6 @@ def plain(kind: str, item: Item, change: Change) -> bytes:
     return b'{"type":"' + kind.encode() + b'","object":' + item.raw + b"}\n"
 
 
-class Sight(NamedTuple):
-    """A change as some readers see it: ADDED, MODIFIED or DELETED, and the object that they are shown."""
-
-    kind: str
-    item: Item
-    change: Change
-
-
 class View:
     """What a channel's readers asked for."""
 
@@ -66,19 +58,22 @@ class View:
     def line(self, change: Change) -> bytes | None:
         """The change as these readers see it."""
         found = self.sight(change)
-        return self.encode(*found) if found is not None else None
+        return self.encode(found[0], found[1], change) if found is not None else None
 
-    def sight(self, change: Change) -> Sight | None:
-        """What these readers see of a change: objects enter and leave a selection as if they came and went."""
+    def sight(self, change: Change) -> tuple[str, Item] | None:
+        """What these readers see of a change: ADDED, MODIFIED or DELETED, and the object that they are shown.
+
+        Objects enter and leave a selection as if they came and went.
+        """
         if self.namespace is not None and change.key[0] != self.namespace:
             return None
         if not self.tests:
             if change.new is None:
-                return Sight("DELETED", change.old, change)  # type: ignore[arg-type]
-            return Sight("ADDED" if change.old is None else "MODIFIED", change.new, change)
+                return "DELETED", change.old  # type: ignore[return-value]
+            return "ADDED" if change.old is None else "MODIFIED", change.new
         was, is_ = self.holds(change.old), self.holds(change.new)
         if is_:
-            return Sight("MODIFIED" if was else "ADDED", change.new, change)  # type: ignore[arg-type]
+            return "MODIFIED" if was else "ADDED", change.new  # type: ignore[return-value]
         if not was:
             return None
         last = change.old
@@ -86,7 +81,7 @@ class View:
         if change.new is not None:  # it left the selection: its last selected state, at the revision of the change
             metadata = {**last.obj["metadata"], "resourceVersion": str(change.version)}
             last = Item(last.key, {**last.obj, "metadata": metadata}, change.version)
-        return Sight("DELETED", last, change)
+        return "DELETED", last
 
     def first(self, item: Item) -> bytes:
         """An object that was there before the watch began."""
@@ -153,6 +148,7 @@ class Channel:
         sight = self._view.sight(change)
         if sight is None:
             return
+        kind, item = sight
         line: list[bytes] = []
         self._converting.append(line)
 
@@ -160,7 +156,7 @@ class Channel:
             if isinstance(found, Refused):
                 line.append(error_line(found))
             else:
-                line.append(self._view.encode(sight.kind, found, change))
+                line.append(self._view.encode(kind, found, change))
             while self._converting and self._converting[0]:
                 self._add(self._converting.popleft()[0])
             if isinstance(found, Refused):
@@ -168,7 +164,7 @@ class Channel:
                 for reader in list(self._readers):  # they list again, and hear there what is wrong
                     reader.finish()
 
-        convert(sight.item, done)
+        convert(item, done)
 
     def _add(self, line: bytes) -> None:
         self._pending.append(line)
@@ -241,8 +237,8 @@ class Subscription:
             self._next_bookmark = self._clock.call_later(BOOKMARK_EVERY, self._bookmark)
 
 
-def backlog(view: View, collection: Collection, version: int, newest: int) -> list[Sight]:
-    """What these readers see of what happened after `version`.
+def backlog(view: View, collection: Collection, version: int, newest: int) -> list[tuple[Change, str, Item]]:
+    """What happened after `version`, and what these readers see of it.
 
     Raises:
         Refused: 410, the history does not go back so far; or 504 as upstream, the revision lies in the future.
@@ -251,8 +247,8 @@ def backlog(view: View, collection: Collection, version: int, newest: int) -> li
         raise too_old(version, collection.forgotten)
     if version > newest:
         raise too_large_version(version, newest)
-    sights = (view.sight(change) for change in collection.since(version))
-    return [one for one in sights if one is not None]
+    sights = ((change, view.sight(change)) for change in collection.since(version))
+    return [(change, *sight) for change, sight in sights if sight is not None]
 
 
 def fell_behind() -> bytes:
