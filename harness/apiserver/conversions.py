@@ -31,6 +31,16 @@ class Conversions:
 
     def __init__(self, webhooks: Webhooks) -> None:
         self._webhooks = webhooks
+        webhooks.convert = self.shown
+
+    def shown(self, obj: Object, resource: Resource, attempt: Attempt | None) -> Object:
+        """An object of whatever version in that of the resource, for admission webhooks.
+
+        Raises:
+            Refused: 500, it cannot be converted.
+            Pending: the webhook has to be asked first.
+        """
+        return self._converted(resource, [obj], resource.api_version, attempt)[0]
 
     def seen(self, resource: Resource, item: Item, attempt: Attempt | None) -> Item:
         """A stored object in the version that was asked for.

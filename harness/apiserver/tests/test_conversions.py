@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from harness.apiserver.tests.asking import Api, Object
+from harness.apiserver.webhooks.tests.answering import Witness, register, reviewed
 from harness.apiserver.webhooks.tests.test_calling import calling, door
 from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH
 
@@ -197,6 +198,38 @@ def test_a_watch_sees_its_own_version(api: Api) -> None:
     for watch in (state, later, back):
         watch.source.close()
     assert api.server.reads.watches == 0
+
+
+def test_admission_webhooks_see_the_version_that_they_asked_for(api: Api) -> None:
+    seen: list[Object] = []
+
+    def doubled(review: Object) -> Object:
+        seen.append(review["request"])
+        sails = int(review["request"]["object"]["spec"]["sails"])
+        return reviewed(review, {"op": "replace", "path": "/spec/sails", "value": str(sails * 2)})
+
+    rule = {"apiGroups": ["sea.example.com"], "apiVersions": ["v1"], "resources": ["boats"]}
+    register(api, "a", doubled, rules=[{**rule, "operations": ["CREATE", "UPDATE"]}])
+
+    made = api.do("POST", NEW, {"metadata": {"name": "b"}, "spec": {"rig": {"sails": 2}}})
+    assert (made["apiVersion"], made["spec"]) == ("sea.example.com/v2", {"rig": {"sails": 4}})
+    made["spec"]["rig"]["sails"] = 3
+    assert api.do("PUT", f"{NEW}/b", made)["spec"] == {"rig": {"sails": 6}}
+    assert [(one["object"]["apiVersion"], one["object"]["spec"]) for one in seen] == [
+        ("sea.example.com/v1", {"sails": "2"}), ("sea.example.com/v1", {"sails": "3"}),
+    ]  # fmt: skip
+    assert seen[1]["oldObject"]["spec"] == {"sails": "4"}
+    assert (seen[0]["requestKind"]["version"], seen[0]["kind"]["version"]) == ("v2", "v1")
+
+
+def test_a_scale_of_a_custom_resource_is_shown_as_one(api: Api) -> None:
+    witness = Witness()
+    rule = {"apiGroups": ["sea.example.com"], "apiVersions": ["v1"], "resources": ["boats/scale"]}
+    register(api, "a", witness, rules=[{**rule, "operations": ["UPDATE"]}])
+    api.do("POST", OLD, BOAT)
+    api.do("PATCH", f"{NEW}/b/scale", {"spec": {"replicas": 2}}, MERGE_PATCH)
+    (request,) = witness.requests
+    assert (request["object"]["apiVersion"], request["object"]["kind"]) == ("autoscaling/v1", "Scale")
 
 
 def spoiled(**response: Any) -> Answering:

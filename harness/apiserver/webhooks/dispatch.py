@@ -27,6 +27,7 @@ from harness.apiserver.webhooks.verdicts import Failed, Verdict, denied, failed,
 CONTROLLERS: Final = Identity("system:kube-controller-manager", ("system:authenticated",))
 _NEW: Final = ("uid", "creationTimestamp", "generation")  # what an object has only once it is about to be stored
 Handler = Callable[[Object], Object]  # an AdmissionReview in, one out
+Convert = Callable[[Object, Resource, "Attempt | None"], Object]  # an object, in the version of the resource
 Complete = Callable[[Object], Object]  # an object as a webhook left it → conformed, with defaults
 
 
@@ -66,6 +67,7 @@ class Webhooks:
         self.active = False  # whether there is any webhook or policy at all
         self.local: dict[str, Handler] = {}  # URL → who answers in this process, at once
         self.caller: Caller | None = None  # for those who can wait
+        self.convert: Convert | None = None  # None: versions differ in their names alone
         self.at_once: Callable[[Call], Answer] | None = None  # for a cluster whose time stands still meanwhile
         for key in (MUTATING, VALIDATING):
             store.collection(key).listen(partial(self._changed, key))
@@ -134,13 +136,15 @@ class Webhooks:
         if not verdict.patch or shown is None or body is None:
             return True, body, False
         try:
-            patched = json_patch(_in_version(shown, version), verdict.patch)
+            patched = json_patch(self._in_version(shown, version, write), verdict.patch)
         except PatchError as error:
             raise errors.internal(str(error)) from error
         if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
             raise errors.internal(f'admission webhook "{webhook.name}": its patch leaves no object with metadata')
-        patched["apiVersion"], patched["kind"] = body["apiVersion"], body["kind"]
-        if patched == _in_version(shown, write.resource):
+        if version.conversion is not None and write.kind is None:
+            patched = self._in_version(patched, write.resource, write)
+        patched = {**patched, "apiVersion": body["apiVersion"], "kind": body["kind"]}
+        if patched == shown:
             return True, body, False
         metadata = patched["metadata"]
         for field in ("name", "namespace", *_NEW):
@@ -208,8 +212,8 @@ class Webhooks:
             "name": "" if write.generated and body is not None and "uid" not in body["metadata"] else write.name,
             "operation": write.operation,
             "userInfo": {"username": write.by.name, "groups": list(write.by.groups)},
-            "object": _in_version(body, version) if body is not None else None,
-            "oldObject": _in_version(old, version) if old is not None else None,
+            "object": self._in_version(body, version, write) if body is not None else None,
+            "oldObject": self._in_version(old, version, write) if old is not None else None,
             "dryRun": write.dry_run,
             "options": write.options or None,
         }  # fmt: skip
@@ -218,6 +222,19 @@ class Webhooks:
         if write.subresource:
             request["subResource"] = request["requestSubResource"] = write.subresource
         return request
+
+    def _in_version(self, obj: Object, version: Resource, write: Write) -> Object:
+        """The object as a webhook sees it that asked for `version`.
+
+        Raises:
+            Refused: it cannot be converted.
+            Pending: it has to be converted first.
+        """
+        if version.custom is None or write.kind is not None or obj.get("apiVersion") == version.api_version:
+            return obj
+        if version.conversion is not None and self.convert is not None:
+            return self.convert(obj, version, write.attempt)
+        return {**obj, "apiVersion": version.api_version}
 
     def _verdicts(
         self,
@@ -326,9 +343,3 @@ def _unborn(body: Object, *, generated: bool) -> Object:
     if generated:
         metadata.pop("name", None)
     return {**body, "metadata": metadata}
-
-
-def _in_version(obj: Object, version: Resource) -> Object:
-    if version.custom is None or obj.get("apiVersion") == version.api_version:
-        return obj
-    return {**obj, "apiVersion": version.api_version}
