@@ -4,7 +4,7 @@ Optional selection has a syntax of its own, `a.?b` and `a[?b]`; the parser does 
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import celpy
@@ -18,11 +18,19 @@ from harness.apiserver.cel.values import NONE, Optional
 MACROS: Final = frozenset({"all", "exists", "exists_one", "existsOne", "filter", "map"})
 TWO: Final = frozenset({"all", "exists", "exists_one", "existsOne", "transformList", "transformMap"})  # variables
 OPTIONAL: Final = frozenset({"optMap", "optFlatMap"})
+STEPS = 100_000  # of one expression, two or three seconds; a rule over all pairs of 64 takes half of them
+_PASSING: Final = frozenset({
+    "expr", "conditionalor", "conditionaland", "relation", "addition", "multiplication", "unary", "member",
+})  # fmt: skip
 _TOKEN: Final = re.compile(
     r"""[rRbB]{0,2}(?:'''(?:\\.|.)*?'''|\"\"\"(?:\\.|.)*?\"\"\"|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")"""
     r"|//[^\n]*|\.\?\s*[_a-zA-Z]\w*|\[\s*\?|[\[\](){}]|\w+|\s+|.",
     re.DOTALL,
 )
+
+
+class TooLongError(Exception):
+    """The expression takes too many steps. No error of CEL's own: macros go on after those."""
 
 
 def without_marks(expression: str) -> str:
@@ -49,6 +57,16 @@ def without_marks(expression: str) -> str:
     return "".join(parts)
 
 
+def lean(tree: Any) -> Any:
+    """Without the nodes that only pass on what is below them: of ten steps to a name or a number two are left."""
+    if not isinstance(tree, lark.Tree):
+        return tree
+    while tree.data in _PASSING and len(tree.children) == 1 and isinstance(tree.children[0], lark.Tree):
+        tree = tree.children[0]
+    tree.children = [lean(one) for one in tree.children]
+    return tree
+
+
 def ident_of(tree: Any) -> str:
     """The name that is all of an expression; empty if it is more than a name."""
     while isinstance(tree, lark.Tree):
@@ -67,11 +85,39 @@ def parts_of(tree: lark.Tree[Any]) -> tuple[Any, Any, list[Any]]:
 
 
 class Interpreter(Evaluator):
-    """Evaluates one expression, or one part of it."""
+    """Evaluates one expression, or one part of it.
+
+    Nobody else is served meanwhile, so an expression has only so many steps; a list in a list in a list is many.
+    """
+
+    steps: list[int]  # taken so far, by all parts of the expression together
+    outer: Mapping[str, Any]  # the variables of the parts around this one
+    scope: Mapping[str, Any]  # with its own
 
     def sub_evaluator(self, ast: lark.Tree[Any]) -> "Interpreter":
         """cel-python's name for the evaluator of a macro's body."""
-        return Interpreter(ast, activation=self.activation)
+        part = Interpreter(ast, activation=self.activation)
+        part.steps, part.outer, part.scope = self.steps, self.scope, self.scope
+        return part
+
+    def evaluate(self, context: Any = None) -> Any:
+        """As cel-python's, which copies all variables for every row of a list."""
+        self.scope = {**self.outer, **context} if context else self.outer
+        value = self.visit(self.ast)
+        if isinstance(value, CELEvalError):
+            raise value
+        return value
+
+    def ident_value(self, name: str, root_scope: bool = False) -> Any:
+        """A variable, or a type; cel-python's name for it."""
+        return self.scope[name] if name in self.scope else super().ident_value(name, root_scope)
+
+    def visit_children(self, tree: lark.Tree[Any]) -> list[Any]:
+        """cel-python comes here for every part of an expression."""
+        self.steps[0] += 1
+        if self.steps[0] > STEPS:
+            raise TooLongError
+        return super().visit_children(tree)
 
     def member_dot_arg(self, tree: lark.Tree[Any]) -> Any:
         """A call of a method, a macro or a namespaced function; cel-python's name for it."""
@@ -172,7 +218,9 @@ class Runner(celpy.InterpretedRunner):
     """A compiled expression."""
 
     def evaluate(self, context: Any) -> Any:
-        return Interpreter(self.ast, activation=self.new_activation()).evaluate(context)
+        whole = Interpreter(self.ast, activation=self.new_activation())
+        whole.steps, whole.outer = [0], {}
+        return whole.evaluate(context)
 
 
 def environment() -> celpy.Environment:

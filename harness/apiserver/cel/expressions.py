@@ -27,7 +27,7 @@ def program(expression: str) -> Any:
     """
     from celpy.celparser import CELParseError
 
-    from harness.apiserver.cel.evaluating import environment, without_marks
+    from harness.apiserver.cel.evaluating import environment, lean, without_marks
     from harness.apiserver.cel.functions import FUNCTIONS
 
     place = environment()
@@ -38,7 +38,7 @@ def program(expression: str) -> Any:
         raise ExpressionError(
             f"compilation failed: {complaint(expression, line, column, 'Syntax error: no expression ends here')}"
         ) from error
-    return place.program(tree, FUNCTIONS)
+    return place.program(lean(tree), FUNCTIONS)
 
 
 def complaint(expression: str, line: int, column: int, why: str) -> str:
@@ -57,12 +57,17 @@ def value_of(expression: str, objects: Mapping[str, Any]) -> Any:
     from celpy.celtypes import BoolType
     from celpy.evaluation import CELEvalError
 
+    from harness.apiserver.cel.evaluating import TooLongError
+
     compiled = program(expression)
     try:
         found = compiled.evaluate({name: _given(value) for name, value in objects.items()})
     except CELEvalError as error:
         why = _NO_KEY.sub(r"no such key: \1", str(error.args[0] if error.args else error))
         raise ExpressionError(f"{why} evaluating rule: {expression}") from error
+    except TooLongError as error:
+        why = "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to"
+        raise ExpressionError(f"{why} call cost exceeds limit for rule: {expression}") from error
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         # cel-python lets some errors of the values themselves through.
         raise ExpressionError(f"no such overload evaluating rule: {expression}") from error

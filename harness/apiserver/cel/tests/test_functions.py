@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("celpy", reason="cel-python is not installed yet: make the environment anew")
 
+from harness.apiserver.cel import evaluating
 from harness.apiserver.cel.expressions import ExpressionError, Perhaps, value_of
 
 TRUE = (
@@ -95,7 +96,13 @@ TRUE = (
     # numbers of two kinds
     "1 < 1.5 && 2.0 == 2 && 1.5 >= 1 && 3 != 2.5 && 2 > 1u",
 )
-OBJECTS = {"map": {"a": "y"}, "rows": [1, 2, 3], "perhaps": Perhaps(7), "nothing": Perhaps(None)}
+OBJECTS = {
+    "map": {"a": "y"},
+    "rows": [1, 2, 3],
+    "perhaps": Perhaps(7),
+    "nothing": Perhaps(None),
+    "many": list(range(1000)),
+}
 
 
 @pytest.mark.parametrize("expression", [pytest.param(one, id=one[:60]) for one in TRUE])
@@ -144,3 +151,10 @@ def test_it_has_no_value(expression: str, why: str) -> None:
 def test_plain_values_come_back(expression: str, value: Any) -> None:
     found = value_of(expression, OBJECTS)
     assert found == value
+
+
+def test_an_expression_without_an_end_is_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluating, "STEPS", 1000)
+    with pytest.raises(ExpressionError, match="operation cancelled: actual cost limit exceeded"):
+        value_of("many.all(a, many.all(b, many.all(c, nobody || a + b + c >= 0)))", OBJECTS)
+    assert value_of("many.all(a, a >= 0)", {"many": [1, 2, 3]}) is True
