@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fixtures.expect import Expect
-from fixtures.promises import check_arrival, minors
+from fixtures.promises import check_arrival, first_of, minors
 from fixtures.trial import Trial
 from harness.clusters.protocol import Capability
 from scheduler.api.builders import node, pod, pods
@@ -57,7 +57,7 @@ def take(cluster: Trial, expect: Expect, cards: set[int]) -> None:
     holders = [one.gpus(1) for one in pods("holder", 8)]
     cluster.submit(*holders)
     names = [one.name for one in holders]
-    held = {minors(one)[0]: one.metadata.name for one in expect.running(names[0], names[1], *names[2:])}
+    held = {first_of(one): one.metadata.name for one in expect.running(names[0], names[1], *names[2:])}
     cluster.delete(*(name for minor, name in held.items() if minor not in cards))
 
 
@@ -218,5 +218,5 @@ def test_churn_never_leaves_the_table(cluster: Trial, expect: Expect, seed: int)
         assert len(set(held)) == len(held), f"a card has two owners: {sorted(held)}"
         for one in bound:
             judged += len(minors(one)) > 1
-            assert minors(one) in BY_COUNT[len(minors(one))], f"{one.metadata.name} got {minors(one)}"
+            assert minors(one) in BY_COUNT.get(len(minors(one)), []), f"{one.metadata.name} got {minors(one)}"
     assert judged >= 20, "the churn bound too little to prove anything"

@@ -8,13 +8,13 @@ from typing import cast
 import pytest
 
 from fixtures.expect import Expect
+from fixtures.promises import devices_of
 from fixtures.trial import Trial
 from harness.clusters.faulty import FaultyTransport, Picks, bindings, every, writes
 from harness.clusters.protocol import Capability
 from harness.subject.protocol import Subject
 from scheduler.api.builders import node, pod
 from scheduler.api.clock import SimClock
-from scheduler.api.device import parse_allocations
 
 pytestmark = [pytest.mark.feature("HIL-4"), pytest.mark.needs(Capability.NODES)]
 
@@ -40,10 +40,7 @@ def link(running: Subject) -> FaultyTransport:
 def cards(cluster: Trial) -> list[tuple[str, int]]:
     """Node and number of every card that was given to a pod."""
     return [
-        (one.spec.node_name, share.minor)
-        for one in cluster.pods()
-        if one.spec.node_name
-        for share in parse_allocations(one.metadata.annotations)["gpu"]
+        (one.spec.node_name, share.minor) for one in cluster.pods() if one.spec.node_name for share in devices_of(one)
     ]
 
 

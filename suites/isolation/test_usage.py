@@ -6,11 +6,12 @@ import orjson
 import pytest
 
 from fixtures.expect import Expect
+from fixtures.promises import first_of
 from fixtures.trial import Trial
 from harness.clusters.protocol import Capability
 from harness.nodes.usage import NODE_METRICS, USAGE_ANNOTATION
 from scheduler.api.builders import PodBuilder, node, pod
-from scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, device_allocations
+from scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
 from scheduler.api.quantity import units
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.DEVICE_FAULTS)]
@@ -78,7 +79,7 @@ def test_use_is_reported_by_node_and_pod(cluster: Trial, expect: Expect) -> None
         pod("plain").request(cpu=1),
     )
     pods = {one.metadata.name: one for one in expect.running("a", "b", "c", "plain")}
-    minor = {name: device_allocations(pods[name])["gpu"][0].minor for name in "abc"}
+    minor = {name: first_of(pods[name]) for name in "abc"}
     assert minor["a"] == minor["b"] != minor["c"]
     card = units(cluster.device("n1")["spec"]["devices"][0]["resources"][GPU_MEMORY])
 
