@@ -210,7 +210,7 @@ def test_well_known_machines_need_no_table(cluster: Trial, expect: Expect) -> No
 
 
 @pytest.mark.case("DS-049", severity="critical")
-def test_churn_never_leaves_the_table(cluster: Trial, expect: Expect, seed: int) -> None:
+def test_churn_never_leaves_the_table(cluster: Trial, seed: int) -> None:
     """Pods of all sizes come and go: whoever is bound has a row of the honoured table, and no card has two owners."""
     partitioned(cluster, table_of(BY_COUNT), HONOR)
     draw = random.Random(seed)  # noqa: S311 a churn that can be repeated
