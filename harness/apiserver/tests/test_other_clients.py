@@ -3,21 +3,18 @@
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import orjson
 import pytest
 import yaml
 
+from harness.apiserver.tests.foreign import WITHIN, wait_until
 from harness.apiserver.tests.kubectl import MANIFESTS
 from harness.clusters.embedded import EmbeddedCluster
 from scheduler.api.transport import MERGE_PATCH, Request
 
-WITHIN = 20.0  # seconds
 OPERATOR = Path(__file__).with_name("operator_boats.py")
 
 
@@ -29,13 +26,6 @@ def kubeconfig(embedded: EmbeddedCluster) -> str:
 def pod(name: str, namespace: str) -> dict[str, Any]:
     spec = {"nodeName": "cpu-0", "terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": "nginx:1"}]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
-
-
-def wait_until(done: Callable[[], bool], what: str) -> None:
-    end, tick = monotonic() + WITHIN, threading.Event()
-    while not done():
-        assert monotonic() < end, f"{what}: expected within {WITHIN:.0f} s, not seen"
-        tick.wait(0.05)
 
 
 @pytest.mark.filterwarnings("ignore")  # of its own dependencies
