@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from harness.apiserver.tests.foreign import WITHIN, binary, read
 from harness.clusters.embedded import EmbeddedCluster
-
-HAMI_CHART = Path(__file__).parents[2] / "hami" / "chart"
+from harness.hami.chart import CHART, manifests
 
 
 class Helm:
@@ -74,12 +74,19 @@ def test_the_life_of_a_release(helm: Helm, embedded: EmbeddedCluster, namespace:
 def test_the_chart_of_our_daemons(helm: Helm, embedded: EmbeddedCluster, namespace: str) -> None:
     """Daemon pods need a scheduler to run, so this one does not wait for them."""
     sets = f"/apis/apps/v1/namespaces/{namespace}/daemonsets"
-    helm("install", "hami", str(HAMI_CHART), "--dry-run=server")
+    helm("install", "hami", str(CHART), "--dry-run=server")
     assert not read(embedded, sets)["items"]
-    helm("install", "hami", str(HAMI_CHART))
+    helm("install", "hami", str(CHART))
     assert [one["status"]["desiredNumberScheduled"] > 0 for one in read(embedded, sets)["items"]] == [True, True]
-    helm("upgrade", "hami", str(HAMI_CHART), "--reuse-values")
+    helm("upgrade", "hami", str(CHART), "--reuse-values")
     helm("rollback", "hami", "1")
     assert helm.listed() == [("hami", "3", "deployed")]
     helm("uninstall", "hami")
     assert not read(embedded, sets)["items"]
+
+
+def test_our_reader_renders_what_helm_renders(helm: Helm, namespace: str) -> None:
+    rendered = [one for one in yaml.safe_load_all(helm("template", "hami", str(CHART))) if one]
+    expected = manifests(namespace)
+    assert len(rendered) == len(expected) > 0
+    assert all(one in expected for one in rendered)
