@@ -17,6 +17,7 @@ from scheduler.api.device import DEVICE_ALLOCATED
 CONFIGS = Path(__file__).parents[3] / "suites" / "configs"
 PODS = "/api/v1/namespaces/default/pods"
 CLAIM = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/oar"
+QUOTAS = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/koordinator-system/elasticquotas"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
 COLLECTIONS = {
     "DeviceClass": "/apis/resource.k8s.io/v1/deviceclasses",
@@ -84,6 +85,8 @@ def test_koord_scheduler() -> None:
         create(cluster, PODS, pod("whole", **gpu))
         create(cluster, PODS, pod("plain", cpu="1"))
         wait_until(lambda: running(cluster, "whole") and running(cluster, "plain"), "two pods", subject.log)
+        quotas = read(cluster, QUOTAS)["items"]
+        assert "koordinator-root-quota" in {one["metadata"]["name"] for one in quotas}
         assert '"gpu":[{"minor":' in read(cluster, f"{PODS}/whole")["metadata"]["annotations"][DEVICE_ALLOCATED]
 
 
