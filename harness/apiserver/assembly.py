@@ -30,7 +30,7 @@ _LIMITED = frozenset({("", "pods"), ("", "persistentvolumeclaims")})
 
 
 def build_server(clock: Clock, *, seed: int = 0, history: int | None = None, root_ca: str = "") -> ApiServer:
-    """A server with controllers, the first namespaces, the system's priority classes, the shipped CRDs and their namespace."""
+    """A server with controllers, the first namespaces, priority classes and roles, and the shipped CRDs."""
     server = ApiServer(clock, seed=seed, history=history)
     ranges = server.store.collection(LIMIT_RANGES)
 

@@ -118,6 +118,16 @@ _SCHEMA = definition(
                              "items": {"type": "integer"}, "dependencies": {"b": ["c", "d"]},
                              "properties": {"p": {"type": "string"}}}}}]}},
                      id="a-schema-with-all-its-choices"),
+        pytest.param("apiextensions.k8s.io/v1", "CustomResourceDefinition",
+                     definition(message((5, "object"), (44, message((1, "self.a > 0"))))),
+                     {"spec": {"versions": [{"name": "v1", "served": True, "storage": False, "schema": {
+                         "openAPIV3Schema": {"type": "object",
+                                             "x-kubernetes-validations": [{"rule": "self.a > 0"}]}}}]}},
+                     id="a-name-that-is-spelt-differently-in-json"),
+        pytest.param("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration",
+                     message((1, meta("a")), (2, message((1, "w")))),
+                     {"metadata": {"name": "a"}, "webhooks": [{"name": "w"}]},
+                     id="a-name-with-a-capital-on-the-wire"),
     ],
 )  # fmt: skip
 def test_decodes(api_version: str, kind: str, raw: bytes, expected: dict[str, Any]) -> None:
@@ -165,6 +175,17 @@ def test_every_message_that_a_field_names_is_in_the_table() -> None:
         if not field.read and field.message not in known
     }
     assert not missing
+
+
+def test_names_are_those_of_json() -> None:
+    """The wire's own names, which Go clients never send as JSON, are not taken for them."""
+    capitals = {
+        (name.rpartition(".")[2], field[0])
+        for name, fields in _table()["messages"].items()
+        for field in fields.values()
+        if field[0][:1].isupper()
+    }
+    assert capitals == {("DaemonEndpoint", "Port"), ("FieldsV1", "Raw")}  # the one is so in JSON, the other special
 
 
 @pytest.mark.parametrize("kind", ["Pod", "Binding", "Event", "Node", "Namespace", "Secret", "Service"])
