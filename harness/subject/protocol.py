@@ -6,12 +6,12 @@ Whatever it is, all that the harness knows of it is that pods get bound.
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import yaml
 
-from harness.clusters.faulty import FaultyTransport
+from harness.clusters.faulty import Link
 from harness.clusters.protocol import Capability, Cluster
 from harness.errors import SubjectError, UsageError
 from harness.subject.foreign import completed, foreign_command
@@ -24,7 +24,6 @@ class Subject(ABC):
 
     name: str
     version: str
-    link: FaultyTransport | None = None  # its way to the API server, where that can be made to fail
 
     @abstractmethod
     def log(self) -> str:
@@ -41,6 +40,10 @@ class Subject(ABC):
         Raises:
             SubjectError: it did not start.
         """
+
+    @abstractmethod
+    def troubled(self) -> AbstractContextManager[Link]:
+        """Its way to the API server as one that can be made to fail; one that is a process is started anew for it."""
 
     @abstractmethod
     def check(self) -> None:
@@ -88,11 +91,13 @@ def open_subject(
             )
         kubeconfig = cluster.endpoint.kubeconfig
         with tempfile.TemporaryDirectory(prefix="seatrial-subject-") as folder:
-            if name == OURS:
-                command = our_command(kubeconfig, seed, config)
-            else:
-                command = foreign_command(name, kubeconfig, _for_this_run(config, kubeconfig, Path(folder)))
-            with ProcessSubject(name, command, log_file=log_file) as subject:
+
+            def command(kubeconfig: Path) -> list[str]:
+                if name == OURS:
+                    return our_command(kubeconfig, seed, config)
+                return foreign_command(name, kubeconfig, _for_this_run(config, kubeconfig, Path(folder)))
+
+            with ProcessSubject(name, command(kubeconfig), ways=(kubeconfig, command), log_file=log_file) as subject:
                 yield subject
 
 
