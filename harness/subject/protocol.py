@@ -97,8 +97,8 @@ def open_subject(
                     return our_command(kubeconfig, seed, config)
                 return foreign_command(name, kubeconfig, _for_this_run(config, kubeconfig, Path(folder)))
 
-            with ProcessSubject(name, command(kubeconfig), ways=(kubeconfig, command), log_file=log_file) as subject:
-                yield subject
+            with ProcessSubject(name, command(kubeconfig), ways=(kubeconfig, command), log_file=log_file) as process:
+                yield process
 
 
 def _for_this_run(config: Path | None, kubeconfig: Path, folder: Path) -> Path | None:
