@@ -143,7 +143,7 @@ def test_bindings_are_carried_out_unheard(cluster: Trial, expect: Expect, link: 
         link.cut()
         names += submit(cluster, 4, 6)
         pause(cluster, outage, real=5)
-    assert link.lost == 4
+    assert link.lost >= 4  # who sends a binding again is told that it is there already
     link.heal()
     names += submit(cluster, 6, 8) if outage else submit(cluster, 4, 8)
     check(cluster, expect, names)
@@ -151,7 +151,8 @@ def test_bindings_are_carried_out_unheard(cluster: Trial, expect: Expect, link: 
 
 @pytest.mark.case("FT-036", severity="blocker")
 def test_nothing_is_heard_of_bindings(cluster: Trial, expect: Expect, link: Link) -> None:
-    """Bindings are taken, answers are lost and the watch is silent: the scheduler has to ask before it goes on."""
+    """Bindings are taken, answers are lost and the watch is silent: no card is given again, however often
+    a binding is sent."""
     add(cluster, expect, node("n1").gpus("a10", 8))
     link.refuse(500, bindings)
     names = submit(cluster, 0, 8)
@@ -161,7 +162,8 @@ def test_nothing_is_heard_of_bindings(cluster: Trial, expect: Expect, link: Link
     link.lose_answers(bindings)
     assert cluster.cluster.wait(lambda: link.lost >= 8, within=60)
     pause(cluster, 60, real=4)
-    assert link.lost == 8, "each binding was sent once"
+    given = cards(cluster)
+    assert len(given) == len(set(given)) == 8, f"all are bound, unknown to the scheduler, each to its card: {given}"
     link.heal()
     check(cluster, expect, names)
 
