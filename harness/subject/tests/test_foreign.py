@@ -1,13 +1,16 @@
 """What a binary of somebody else's is told: its command line and its configuration."""
 
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 
+from harness.clusters.embedded import EmbeddedBackend
 from harness.errors import UsageError
 from harness.subject.foreign import completed, foreign_command
 from harness.subject.process import our_command
+from harness.subject.protocol import open_subject
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
@@ -77,3 +80,32 @@ def test_another_file_is_no_configuration(content: str, found: str, tmp_path: Pa
     path.write_text(content)
     with pytest.raises(UsageError, match=found):
         completed(path, Path("k"))
+
+
+def test_every_start_names_the_way_to_the_cluster(tmp_path: Path) -> None:
+    """In the flag and in the configuration alike: directly, then on a troubled way, then directly again."""
+    script, config = tmp_path / "scheduler", tmp_path / "config.yaml"
+    script.write_text('#!/bin/sh\necho "flag: $2" && grep kubeconfig: "$4" && exec sleep 600\n')
+    script.chmod(0o700)
+    config.write_text(HEAD + "profiles: [{schedulerName: x}]\n")
+    with EmbeddedBackend(seed=1).start() as cluster, open_subject(str(script), cluster, config=config) as subject:
+        assert subject is not None
+        assert cluster.endpoint is not None
+
+        def starts(count: int) -> list[tuple[str, str]]:
+            found: list[tuple[str, str]] = []
+
+            def said() -> bool:
+                found[:] = re.findall(r"flag: (\S+)\n\s*kubeconfig: (\S+)\n", subject.log())
+                return len(found) == count
+
+            assert cluster.wait(said, within=10), subject.log()
+            return found
+
+        starts(1)
+        with subject.troubled():
+            starts(2)
+        (direct, in_file), (troubled, troubled_in_file), last = starts(3)
+        assert direct == in_file == str(cluster.endpoint.kubeconfig)
+        assert troubled == troubled_in_file != direct
+        assert last == (direct, direct)
