@@ -8,6 +8,7 @@ import pytest
 from harness.apiserver.protobuf.decoding import _plan, _table, decode, message_of
 from harness.apiserver.protobuf.special import CHOICES, SPECIAL
 from harness.apiserver.protobuf.wire import Malformed
+from harness.apiserver.schemas import builtin
 
 Value = int | float | str | bytes
 
@@ -177,15 +178,23 @@ def test_every_message_that_a_field_names_is_in_the_table() -> None:
     assert not missing
 
 
-def test_names_are_those_of_json() -> None:
-    """The wire's own names, which Go clients never send as JSON, are not taken for them."""
-    capitals = {
-        (name.rpartition(".")[2], field[0])
-        for name, fields in _table()["messages"].items()
-        for field in fields.values()
-        if field[0][:1].isupper()
-    }
-    assert capitals == {("DaemonEndpoint", "Port"), ("FieldsV1", "Raw")}  # the one is so in JSON, the other special
+def test_names_are_those_of_openapi() -> None:
+    """Where OpenAPI has an object's fields, the table has no other names than those: not the wire's own."""
+    messages, definitions = _table()["messages"], builtin().definitions
+
+    def names(message: str) -> set[str]:
+        found: set[str] = set()
+        for name, word in messages[message].values():
+            found |= names(word.partition(".")[2]) if "^" in word else {name}
+        return found
+
+    compared = 0
+    for message in messages:
+        defined = definitions.get(message.removeprefix("k8s.").replace("io.", "io.k8s.", 1).replace("_", "-"))
+        if defined is not None and "properties" in defined:
+            compared += 1
+            assert names(message) <= set(defined["properties"]) | {"apiVersion", "kind"}, message
+    assert compared > 450
 
 
 @pytest.mark.parametrize("kind", ["Pod", "Binding", "Event", "Node", "Namespace", "Secret", "Service"])
