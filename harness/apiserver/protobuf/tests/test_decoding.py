@@ -1,14 +1,16 @@
 """Bodies in protocol buffers give what the same objects give in JSON."""
 
+import re
 import struct
 from typing import Any
 
+import orjson
 import pytest
 
 from harness.apiserver.protobuf.decoding import _plan, _table, decode, message_of
 from harness.apiserver.protobuf.special import CHOICES, SPECIAL
 from harness.apiserver.protobuf.wire import Malformed
-from harness.apiserver.schemas import builtin
+from harness.apiserver.schemas import _newest_release
 
 Value = int | float | str | bytes
 
@@ -180,7 +182,11 @@ def test_every_message_that_a_field_names_is_in_the_table() -> None:
 
 def test_names_are_those_of_openapi() -> None:
     """Where OpenAPI has an object's fields, the table has no other names than those: not the wire's own."""
-    messages, definitions = _table()["messages"], builtin().definitions
+    messages = _table()["messages"]
+    minor = re.match(r"Kubernetes (v\d+\.\d+)\.", _table()["source"])
+    assert minor is not None
+    (folder,) = _newest_release().parent.glob(f"{minor[1]}.*-local")
+    definitions = orjson.loads((folder / "_definitions.json").read_bytes())["$defs"]
 
     def names(message: str) -> set[str]:
         found: set[str] = set()
