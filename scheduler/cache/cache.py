@@ -14,7 +14,7 @@ from scheduler.api.core import Node, Pod
 from scheduler.api.device import RENAMED
 from scheduler.api.quantity import QuantityError
 from scheduler.api.requests import amounts
-from scheduler.cache.classes import ClassBook, renamed
+from scheduler.cache.classes import ClassBook, PodClass, renamed
 from scheduler.cache.columns import NodeColumns
 from scheduler.cache.owners import Owners
 from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
@@ -44,10 +44,16 @@ class Cache:
         self.priorities: Counter[int] = Counter()  # of pods on nodes: whether preemption could find anybody at all
         self._placed: dict[str, _Placed] = {}  # by pod uid
         self._listeners: list[Listener] = []
+        self._minding: dict[int, list[Listener]] = {}  # by class: the listeners that mind its pods
 
     def listen(self, listener: Listener) -> None:
         """Have `listener` told of every pod that comes to a node or leaves it, assumed ones included."""
         self._listeners.append(listener)
+        self._minding.clear()
+
+    def _find_minding(self, shape: PodClass) -> list[Listener]:
+        found = self._minding[shape.id] = [listener for listener in self._listeners if listener.minds(shape)]
+        return found
 
     def __iter__(self) -> Iterator[NodeInfo]:
         """Nodes that exist."""
@@ -209,7 +215,7 @@ class Cache:
         node.add(info)
         self._write(node, info)
         self.priorities[info.priority] += 1
-        for listener in self._listeners:
+        for listener in self._minding.get(info.shape.id) or self._find_minding(info.shape):
             listener.pod_placed(info)
         self.columns.fill(node.row, node, info)
 
@@ -220,7 +226,7 @@ class Cache:
         node.remove(info)
         self._write(node, info)
         self.priorities[info.priority] -= 1
-        for listener in self._listeners:
+        for listener in self._minding.get(info.shape.id) or self._find_minding(info.shape):
             listener.pod_gone(info)
         self.columns.touch(node.row)
         self._drop_if_empty(node)

@@ -68,8 +68,11 @@ class ClassVerdicts:
         self._node_scores = [_NodeScore(*item) for item in rules.node_scores if item[0].normalizer is not None]
         self._versioned = rules.versioned
         self._versions = [-1] * len(self._versioned)
+        self._versions_at = -1  # how long the log of node objects was when they were asked
         self._kept_filters = {*rules.node_filters, *rules.moving_filters}
         self._stacks: dict[Filter, object] = {}  # for `_explain_by`
+        self._asked_always = [plugin.concerns for plugin in rules.cluster_wide if not plugin.only_volumes]
+        self._asked_of_volumes = [plugin.concerns for plugin in rules.cluster_wide if plugin.only_volumes]
         self._pinned_by = [plugin.name for plugin in runner.pre_filters if plugin.honours_pins]
         self._reasons: Reasons | None = None
         self._reasons_position = -1
@@ -99,10 +102,12 @@ class ClassVerdicts:
             return
         if not self.faceted or board.pending or board.capacity != columns.capacity:
             board.visit(self)
-        for number, plugin in enumerate(self._versioned):
-            version = plugin.version
-            if version != self._versions[number]:
-                self._versions[number], self.position = version, -1
+        if self._versions_at != len(columns.static_log):
+            self._versions_at = len(columns.static_log)
+            for number, plugin in enumerate(self._versioned):
+                version = plugin.version
+                if version != self._versions[number]:
+                    self._versions[number], self.position = version, -1
         position, self.position = self.position, board.end
         if position != self.position:
             changed = board.opened_since(position) if position >= 0 else None
@@ -254,12 +259,17 @@ class ClassVerdicts:
             return FitError(0)
         state = self.state.fork()
         pod = info.pod
-        for plugin in self.rules.cluster_wide:
-            if plugin.concerns(pod):  # about most pods none has anything to say
+        for concerns in self._asked_always:
+            if concerns(pod):  # about most pods none has anything to say
                 return self._select_cluster_wide(info, state, self._concerned(info))
-        pin = self._pin(info)
-        if pin is not None:
-            return self._select_pinned(info, state, pin)
+        if pod.spec.volumes:
+            for concerns in self._asked_of_volumes:
+                if concerns(pod):
+                    return self._select_cluster_wide(info, state, self._concerned(info))
+        if pod.spec.affinity is not None:
+            pin = self._pin(info)
+            if pin is not None:
+                return self._select_pinned(info, state, pin)
         if self._handle.nominator.nominated:
             board.settle(self)
             return self._select_past_nominated(info, state, self.key)

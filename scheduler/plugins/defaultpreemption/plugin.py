@@ -11,6 +11,7 @@ from collections import Counter, OrderedDict
 import numpy as np
 
 from scheduler.api.core import PREEMPT_NEVER, Pod
+from scheduler.cache.classes import PodClass
 from scheduler.cache.columns import Rows
 from scheduler.framework.failure import FitError, histogram
 from scheduler.framework.handle import Handle
@@ -166,6 +167,9 @@ class DefaultPreemption(PostFilter, Listener):
         return crowd
 
     # -- what the cache tells -----------------------------------------------------------------------------------------
+
+    def minds(self, shape: PodClass) -> bool:
+        return False
 
     def pod_placed(self, info: PodInfo) -> None:
         """The columns' log says so."""

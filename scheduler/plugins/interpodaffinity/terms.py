@@ -8,6 +8,7 @@ import numpy as np
 
 from scheduler.api.core import Pod, PodAffinity, PodAffinityTerm
 from scheduler.cache.cache import Cache
+from scheduler.cache.classes import PodClass
 from scheduler.cache.columns import Ints
 from scheduler.cache.matching import LabelIndex, LabelPair, Namespaces, PodMatcher, with_label_keys
 from scheduler.framework.nodeinfo import PodInfo
@@ -90,6 +91,9 @@ class HeldTerms(Listener):
         if len(found) < self._cache.columns.capacity:
             found = self._rows[term] = np.pad(found, (0, self._cache.columns.capacity - len(found)))
         return found[: self._cache.columns.count]
+
+    def minds(self, shape: PodClass) -> bool:
+        return shape.example.spec.affinity is not None
 
     def pod_placed(self, info: PodInfo) -> None:
         if info.pod.spec.affinity is None:
