@@ -1,0 +1,85 @@
+"""Requests whose headers are known already: a client sends the same ones again and again.
+
+Reading the headers of a small request takes longer than anything else about it. So the block of headers of a request
+that httptools has read is remembered, without its Content-Length, together with what httptools made of it. When the
+same bytes come again, only the first line and the length are read. Whatever is unusual is left to httptools.
+"""
+
+import re
+from typing import NamedTuple
+
+LIMIT = 64  # blocks remembered of one connection; most clients send two or three
+LONGEST = 4096  # bytes of a first line, and of a block
+
+_FIRST_LINE = re.compile(rb"(GET|POST|PUT|PATCH|DELETE) (/[!\"$-~]*) HTTP/1\.1", re.ASCII)
+_LENGTH = re.compile(rb"\r\ncontent-length: ([0-9]{1,7})(?=\r\n)", re.ASCII | re.IGNORECASE)
+_TELLING = frozenset({"connection", "expect", "transfer-encoding", "upgrade"})  # they say how to read the rest
+
+
+class Arrived(NamedTuple):
+    """A whole request."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+    close: bool
+
+
+class _Block(NamedTuple):
+    """The headers of a request as they came."""
+
+    first_line: re.Match[bytes]
+    rest: bytes  # all of the block but Content-Length
+    length: int  # of the body
+    end: int  # where the body begins
+
+
+class Familiar:
+    """The blocks of headers of one connection."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, dict[str, str]] = {}
+
+    def take(self, data: bytes, start: int) -> tuple[Arrived, int] | None:
+        """The request at `start` and where it ends; None: it is not known, or not all there."""
+        if not self._known:
+            return None
+        block = _block(data, start)
+        if block is None:
+            return None
+        headers = self._known.get(block.rest)
+        end = block.end + block.length
+        if headers is None or end > len(data):
+            return None
+        method, path = block.first_line.groups()
+        return Arrived(method.decode(), path.decode(), headers, data[block.end : end], close=False), end
+
+    def learn(self, data: bytes, arrived: Arrived) -> None:
+        """Remember the headers of `arrived`, which httptools has found at the beginning of `data`."""
+        headers = arrived.headers
+        if arrived.close or not _TELLING.isdisjoint(headers):
+            return
+        block = _block(data, 0)
+        if block is None or data[block.end : block.end + block.length] != arrived.body:
+            return
+        if headers.get("content-length", "0") != str(block.length):
+            return
+        if len(self._known) >= LIMIT:
+            self._known.clear()
+        self._known[block.rest] = {name: value for name, value in headers.items() if name != "content-length"}
+
+
+def _block(data: bytes, start: int) -> _Block | None:
+    line_end = data.find(b"\r\n", start, start + LONGEST)
+    end = data.find(b"\r\n\r\n", line_end, line_end + LONGEST) if line_end > 0 else -1
+    if end < 0:
+        return None
+    first_line = _FIRST_LINE.fullmatch(data, start, line_end)
+    if first_line is None:
+        return None
+    found = _LENGTH.search(data, line_end, end + 2)
+    if found is None:
+        return _Block(first_line, data[line_end:end], 0, end + 4)
+    rest = data[line_end : found.start()] + data[found.end() : end]
+    return _Block(first_line, rest, int(found[1]), end + 4)
