@@ -8,7 +8,6 @@ import asyncio
 import base64
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qs
 
@@ -31,8 +30,7 @@ _NORMAL = (1000).to_bytes(2, "big")
 _FRAME = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class Executing(Response):
+class Executing(Response, frozen=True):
     """101 Switching Protocols; `frames` gives what is to be written after it."""
 
     frames: Callable[[], Awaitable[list[bytes]]] | None = None

@@ -9,10 +9,11 @@ import re
 from typing import NamedTuple
 
 LIMIT = 64  # blocks remembered of one connection; most clients send two or three
+_DIGITS = 7  # of a Content-Length
 LONGEST = 4096  # bytes of a first line, and of a block
 
 _FIRST_LINE = re.compile(rb"(GET|POST|PUT|PATCH|DELETE) (/[!\"$-~]*) HTTP/1\.1", re.ASCII)
-_LENGTH = re.compile(rb"\r\ncontent-length: ([0-9]{1,7})(?=\r\n)", re.ASCII | re.IGNORECASE)
+_LENGTHS = (b"\r\nContent-Length: ", b"\r\ncontent-length: ")
 _TELLING = frozenset({"connection", "expect", "transfer-encoding", "upgrade"})  # they say how to read the rest
 
 
@@ -78,8 +79,12 @@ def _block(data: bytes, start: int) -> _Block | None:
     first_line = _FIRST_LINE.fullmatch(data, start, line_end)
     if first_line is None:
         return None
-    found = _LENGTH.search(data, line_end, end + 2)
-    if found is None:
-        return _Block(first_line, data[line_end:end], 0, end + 4)
-    rest = data[line_end : found.start()] + data[found.end() : end]
-    return _Block(first_line, rest, int(found[1]), end + 4)
+    for name in _LENGTHS:
+        found = data.find(name, line_end, end)
+        if found >= 0:
+            number_end = data.find(b"\r\n", found + len(name), end + 2)
+            number = data[found + len(name) : number_end]
+            if not number.isdigit() or len(number) > _DIGITS:
+                return None
+            return _Block(first_line, data[line_end:found] + data[number_end:end], int(number), end + 4)
+    return _Block(first_line, data[line_end:end], 0, end + 4)
