@@ -9,7 +9,7 @@ import re
 from typing import NamedTuple
 
 LIMIT = 64  # blocks remembered of one connection; most clients send two or three
-_DIGITS = 7  # of a Content-Length
+_DIGITS = 6  # of a Content-Length; what is longer does not come in one piece
 LONGEST = 4096  # bytes of a first line, and of a block
 
 _FIRST_LINE = re.compile(rb"(GET|POST|PUT|PATCH|DELETE) (/[!\"$-~]*) HTTP/1\.1", re.ASCII)
