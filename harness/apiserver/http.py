@@ -295,12 +295,12 @@ class Connection(asyncio.Protocol):
             self._serve()
 
     def _carry_out(self, asked: Arrived, attempt: Attempt = FIRST) -> None:
-        method, path, headers, body, close = asked
+        method, path, headers, close = asked.method, asked.path, asked.headers, asked.close
         identity = self._who(headers.get("authorization", ""))
         if identity is None and not path.startswith(_OPEN_PATHS):
             self._answer(errors.unauthorized(), close=close)
             return
-        request = Request(method, path, body, headers.get("content-type", ""), headers)
+        request = Request(method, path, asked.body, headers.get("content-type", ""), headers)
         try:
             found = self._server.handle(request, identity or Identity("system:anonymous"), attempt)
         except Pending as pending:

@@ -6,7 +6,8 @@ same bytes come again, only the first line and the length are read. Whatever is 
 """
 
 import re
-from typing import NamedTuple
+
+import msgspec
 
 LIMIT = 64  # blocks remembered of one connection; most clients send two or three
 _DIGITS = 6  # of a Content-Length; what is longer does not come in one piece
@@ -17,7 +18,7 @@ _LENGTHS = (b"\r\nContent-Length: ", b"\r\ncontent-length: ")
 _TELLING = frozenset({"connection", "expect", "transfer-encoding", "upgrade"})  # they say how to read the rest
 
 
-class Arrived(NamedTuple):
+class Arrived(msgspec.Struct, frozen=True):
     """A whole request."""
 
     method: str
@@ -27,13 +28,9 @@ class Arrived(NamedTuple):
     close: bool
 
 
-class _Block(NamedTuple):
-    """The headers of a request as they came."""
-
-    first_line: re.Match[bytes]
-    rest: bytes  # all of the block but Content-Length
-    length: int  # of the body
-    end: int  # where the body begins
+# The headers of a request as they came: the first line, all others but Content-Length, how long the body is and where
+# it begins. A plain tuple, as one is made for each request.
+_Block = tuple[re.Match[bytes], bytes, int, int]
 
 
 class Familiar:
@@ -49,12 +46,13 @@ class Familiar:
         block = _block(data, start)
         if block is None:
             return None
-        headers = self._known.get(block.rest)
-        end = block.end + block.length
+        first_line, rest, length, begin = block
+        headers = self._known.get(rest)
+        end = begin + length
         if headers is None or end > len(data):
             return None
-        method, path = block.first_line.groups()
-        return Arrived(method.decode(), path.decode(), headers, data[block.end : end], close=False), end
+        method, path = first_line.groups()
+        return Arrived(method.decode(), path.decode(), headers, data[begin:end], close=False), end
 
     def learn(self, data: bytes, arrived: Arrived) -> None:
         """Remember the headers of `arrived`, which httptools has found at the beginning of `data`."""
@@ -62,13 +60,14 @@ class Familiar:
         if arrived.close or not _TELLING.isdisjoint(headers):
             return
         block = _block(data, 0)
-        if block is None or data[block.end : block.end + block.length] != arrived.body:
+        if block is None:
             return
-        if headers.get("content-length", "0") != str(block.length):
+        _, rest, length, begin = block
+        if data[begin : begin + length] != arrived.body or headers.get("content-length", "0") != str(length):
             return
         if len(self._known) >= LIMIT:
             self._known.clear()
-        self._known[block.rest] = {name: value for name, value in headers.items() if name != "content-length"}
+        self._known[rest] = {name: value for name, value in headers.items() if name != "content-length"}
 
 
 def _block(data: bytes, start: int) -> _Block | None:
@@ -86,5 +85,5 @@ def _block(data: bytes, start: int) -> _Block | None:
             number = data[found + len(name) : number_end]
             if not number.isdigit() or len(number) > _DIGITS:
                 return None
-            return _Block(first_line, data[line_end:found] + data[number_end:end], int(number), end + 4)
-    return _Block(first_line, data[line_end:end], 0, end + 4)
+            return first_line, data[line_end:found] + data[number_end:end], int(number), end + 4
+    return first_line, data[line_end:end], 0, end + 4
