@@ -1,4 +1,4 @@
-"""The API over HTTP/1.1 and TLS: the only file that knows a socket.
+"""The API over HTTP/1.1 and TLS: one connection of a client, with its socket.
 
 One event loop, httptools' parser, no framework: requests are a few dozen microseconds of work, and a framework costs
 more than they do (figures in docs/performance.md). A reader of a watch that does not read is cut off when its buffer
@@ -11,7 +11,6 @@ import gzip
 import logging
 import math
 import socket
-import ssl
 from collections import deque
 from collections.abc import Callable
 from typing import Any, cast
@@ -20,14 +19,14 @@ import httptools
 
 from harness.apiserver import errors
 from harness.apiserver.bodies import BODY_LIMIT
-from harness.apiserver.commands import Executing, write_when_over
 from harness.apiserver.errors import Refused
 from harness.apiserver.http_answers import encoded
 from harness.apiserver.http_familiar import Arrived, Familiar
 from harness.apiserver.http_stream import Watcher
 from harness.apiserver.identity import Identity
 from harness.apiserver.server import ApiServer
-from harness.apiserver.streaming import Streaming
+from harness.apiserver.streaming import Streaming, Upgraded
+from harness.apiserver.streams.line import Line, Session
 from harness.apiserver.webhooks.attempts import FIRST, Attempt, Pending
 from scheduler.api.transport import Request, Response
 
@@ -40,7 +39,6 @@ REQUEST_WITHIN = 60.0  # seconds that a request may take to arrive
 STALLED = 60.0  # seconds without a byte taken after which a client that owes us reading is cut off
 LINGER = 2.0  # seconds that a refused client has to take the refusal while we throw away what it still sends
 CLOSE_WITHIN = 10.0  # seconds for the end of a connection: its last bytes, and TLS's farewell
-HANDSHAKE = 20.0  # seconds for TLS
 HEADERS_LIMIT = 64 * 1024
 MESSAGE_LIMIT = 8 * BODY_LIMIT  # bytes of one request on the wire, with what chunks and trailers add
 PIPELINE = 64  # requests of one connection that may wait for their turn
@@ -80,7 +78,9 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._planned = False
         self._watch: Watcher | None = None
-        self._command: asyncio.Task[None] | None = None
+        self._line: Line | None = None  # once the connection speaks another protocol
+        self._session: Session | None = None
+        self._after = b""  # what has come for the session before there was one
         self._arriving = self._timed = False  # a request has begun to come in; its time is being taken
         self._due, self._abrupt = math.inf, False  # when the connection is to end, and how
         self._alarm: asyncio.TimerHandle | None = None
@@ -100,6 +100,9 @@ class Connection(asyncio.Protocol):
         self._wait(IDLE)
 
     def data_received(self, data: bytes) -> None:
+        if self._session is not None:
+            self._session.received(data)
+            return
         if self._deaf:
             return
         if not self._arriving:
@@ -110,8 +113,8 @@ class Connection(asyncio.Protocol):
         self._completed = False
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._deaf = True  # the request itself was answered; we speak nothing that it could upgrade to
+        except httptools.HttpParserUpgrade as upgrade:
+            self._left_over(data[upgrade.args[0] :])
         except httptools.HttpParserError as error:
             self._refuse(errors.bad_request(f"not an HTTP request: {error}"))
         self._fresh = b""
@@ -139,6 +142,14 @@ class Connection(asyncio.Protocol):
             self._serve()
         return data[start:]
 
+    def _left_over(self, data: bytes) -> None:
+        """What has come behind a request for another protocol."""
+        if self._session is not None:
+            self._session.received(data)
+        elif self._waiting or self._busy:
+            self._after = data
+            self._read(on=False)  # until it is known who listens
+
     def eof_received(self) -> bool:
         return False
 
@@ -155,11 +166,20 @@ class Connection(asyncio.Protocol):
         if self._watch is not None:
             self._watch.gone()
             self._watch = None
-        if self._command is not None:
-            self._command.cancel()
+        if self._line is not None:
+            self._line.lost()
+        if self._session is not None:
+            self._session.lost()
+            self._session = None
 
     def pause_writing(self) -> None:
         self._stuck = True
+        if self._line is not None:
+            self._line.paused()  # a program's reader may pause as long as it likes
+        else:
+            self._watch_stall()
+
+    def _watch_stall(self) -> None:
         if self._transport is not None:
             self._stall = self._loop.call_later(STALLED, self._look_at_stall, self._transport.get_write_buffer_size())
 
@@ -168,6 +188,8 @@ class Connection(asyncio.Protocol):
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None
+        if self._line is not None:
+            self._line.resumed()
         if self._ending:
             self.close()
         else:
@@ -192,6 +214,8 @@ class Connection(asyncio.Protocol):
             self._deaf = True
             if self._stuck:
                 self._ending = True  # it may take what it asked for, as long as it goes on taking
+                if self._stall is None:
+                    self._watch_stall()
                 return
             transport.close()
             self._loop.call_later(CLOSE_WITHIN + 1.0, self._abort)
@@ -313,8 +337,8 @@ class Connection(asyncio.Protocol):
             log.exception("request broke method=%s path=%s", method, path)
             self._answer(errors.internal(f"{type(error).__name__}: {error}"), close=close)
             return
-        if isinstance(found, Executing):
-            self._execute(found)
+        if isinstance(found, Upgraded):
+            self._upgrade(found)
         elif isinstance(found, Streaming):
             self._stream(found, close=close)
         elif len(found.body) >= GZIP_FROM and "gzip" in headers.get("accept-encoding", "") and method != "HEAD":
@@ -407,6 +431,7 @@ class Connection(asyncio.Protocol):
             self._read(on=True)
             self._wait(LINGER, abort=not self._stuck)
         else:
+            self._read(on=True)  # else nobody sees the other side close
             self.close()
 
     def _write(self, data: bytes) -> None:
@@ -427,15 +452,20 @@ class Connection(asyncio.Protocol):
             if self._transport is not None:
                 self._transport.write(gathered[0] if len(gathered) == 1 else b"".join(gathered))
 
-    def _execute(self, found: Executing) -> None:
-        """From here on it is a WebSocket, of which nothing more is read."""
+    def _upgrade(self, found: Upgraded) -> None:
+        """From here on the connection speaks another protocol."""
         self._write_gathered()
         transport = self._transport
         assert transport is not None  # noqa: S101
+        assert found.begin is not None  # noqa: S101
         lines = "".join(f"{name}: {value}\r\n" for name, value in found.headers.items())
         transport.write(f"HTTP/1.1 101 Switching Protocols\r\n{lines}\r\n".encode())
         self._deaf = self._busy = True
-        self._command = write_when_over(found, transport.write, self.close)
+        self._line = Line(self._loop, transport, self.close)
+        self._session = found.begin(self._line)
+        if self._after:
+            self._session.received(self._after)
+        self._read(on=True)
 
     def _stream(self, streaming: Streaming, *, close: bool) -> None:
         self._write_gathered()
@@ -455,43 +485,3 @@ class Connection(asyncio.Protocol):
 
         watcher = self._watch = Watcher(self._loop, transport, ended)
         watcher.follow(streaming.start(watcher))
-
-
-class HttpServer:
-    """Listens; use it on a running loop."""
-
-    def __init__(self, server: ApiServer, identify: Identify) -> None:
-        self._server, self._identify = server, identify
-        self._connections: set[Connection] = set()
-        self._listener: asyncio.Server | None = None
-
-    @property
-    def connections(self) -> int:
-        """How many there are now."""
-        return len(self._connections)
-
-    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None) -> int:
-        """Begin to listen; the port, which the system chose if `port` is 0.
-
-        Raises:
-            OSError: the address cannot be had.
-        """
-        loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(
-            lambda: Connection(self._server, self._identify, self._connections),
-            host,
-            port,
-            ssl=tls,
-            backlog=1024,
-            ssl_handshake_timeout=HANDSHAKE if tls is not None else None,
-            ssl_shutdown_timeout=CLOSE_WITHIN if tls is not None else None,
-        )
-        return int(self._listener.sockets[0].getsockname()[1])
-
-    async def close(self) -> None:
-        """Stop listening and close every connection."""
-        if self._listener is not None:
-            self._listener.close()
-        for connection in list(self._connections):
-            connection.close()
-        await asyncio.sleep(0)
