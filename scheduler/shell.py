@@ -18,7 +18,7 @@ from scheduler.api.device import GROUP_VERSION, Device
 from scheduler.api.transport import Transport
 from scheduler.binding import Binder
 from scheduler.client.events import EventRecorder
-from scheduler.client.informer import Informer
+from scheduler.client.informer import Following, Informer
 from scheduler.client.pods import PodDecoder
 from scheduler.client.rest import Rest
 from scheduler.client.surroundings import KINDS
@@ -31,7 +31,7 @@ SLICE = 64  # decisions before others get their turn
 MOST_IN_FLIGHT = 2048  # bindings without an answer; more would only queue up at the API server
 UNFINISHED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 
-K = TypeVar("K")
+K = TypeVar("K", bound=Following)
 
 
 class Shell:

@@ -72,6 +72,7 @@ class NodeAgents:
         self._nodes: dict[str, _Node] = {}  # by name
         self._refused: dict[str, str] = {}  # node uid → the entry that cannot be built
         self._numbers = itertools.count(1)
+        self._nodes_seen = self._following_pods = False
         self._homes: dict[str, str] = {}  # pod uid → node name
         self._early: dict[str, dict[str, tuple[HeadMeta, bytes]]] = {}  # node name → pod uid → pod bound to it too soon
         self._usage = UsageReports(transport, clock, self._writer, self._device_use)
@@ -85,13 +86,19 @@ class NodeAgents:
             {"labelSelector": SIMULATED_LABEL},
             on_set=self._node_set,
             on_gone=self._node_gone,
-            on_synced=self._pods.start,  # nodes first, so that a restart finds the pods' homes
+            on_synced=self._follow_pods,  # nodes first, so that a restart finds the pods' homes
         )
 
     def start(self) -> None:
         """Begin to watch."""
         self._follow_nodes.start()
         self._usage.start()
+
+    def _follow_pods(self) -> None:
+        """Once there is a node of ours: on a cluster of others' nodes no pod is our affair."""
+        if self._nodes_seen and self._follow_nodes.synced and not self._following_pods:
+            self._following_pods = True
+            self._pods.start()
 
     def stop(self) -> None:
         """Let go of everything; the API keeps what was written, and a new NodeAgents takes it up again."""
@@ -117,6 +124,8 @@ class NodeAgents:
 
     def _node_set(self, _head: HeadMeta, raw: msgspec.Raw) -> None:
         seen = _decode_node(raw).metadata
+        self._nodes_seen = True
+        self._follow_pods()
         known = self._nodes.get(seen.name)
         if known is not None and known.agent.uid != seen.uid:
             self._forget(seen.name)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import msgspec
+from msgspec.structs import replace
 
 from scheduler.api.core import Node, Pod
 from scheduler.api.device import RENAMED
@@ -157,15 +158,16 @@ class Cache:
 
     def set_pod(self, pod: Pod) -> PodInfo:
         """A pod that has a node, as the API server shows it: added, confirmed, or changed."""
-        info = PodInfo(pod, self.classes.of(pod), pod.spec.node_name)
-        found = self._placed.get(info.uid)
-        if found is None:
-            self._place(info, info.node_name, assumed=False)
-            return info
-        if found.info.node_name != info.node_name or not _same_holdings(found.info, info):
-            self._unplace(found)
-            self._place(info, info.node_name, assumed=False)
-            return info
+        found = self._placed.get(pod.metadata.uid)
+        if found is None or not _as_known(found.info, pod):
+            info = PodInfo(pod, self.classes.of(pod), pod.spec.node_name)
+            if found is None:
+                self._place(info, info.node_name, assumed=False)
+                return info
+            if found.info.node_name != info.node_name or not _same_holdings(found.info, info):
+                self._unplace(found)
+                self._place(info, info.node_name, assumed=False)
+                return info
         found.assumed = False
         # The same object everywhere: sums and listeners keep what they have.
         before, found.info.pod = found.info.pod, pod
@@ -240,6 +242,12 @@ class Cache:
         room, nonzero = columns.room, node.nonzero
         room[0, row] = allocatable[CPU_COLUMN] - nonzero[0]
         room[1, row] = allocatable[MEMORY_COLUMN] - nonzero[1]
+
+
+def _as_known(known: PodInfo, pod: Pod) -> bool:
+    """Whether `pod` asks for what is known of it, on the node where it is: as the API server shows our own binding."""
+    node, spec = pod.spec.node_name, pod.spec
+    return known.node_name == node and (known.pod.spec is spec or replace(known.pod.spec, node_name=node) == spec)
 
 
 def _same_holdings(one: PodInfo, other: PodInfo) -> bool:

@@ -5,9 +5,10 @@ All are optional: a server that does not have them, or does not show them, is on
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from scheduler.api.storage import CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass
-from scheduler.api.wire import LabelSelector, Wire
+from scheduler.api.wire import LabelSelector
 from scheduler.api.workloads import Namespace, ReplicationController, Service, Workload
 from scheduler.cycle import Core
 
@@ -17,7 +18,7 @@ class Kind:
     """Where a kind is served, as what it is read, and what to do when one is there or gone."""
 
     path: str
-    type: type[Wire]
+    type: type[Any]  # has metadata
     note: Callable[..., None]  # core, object, there=
 
 

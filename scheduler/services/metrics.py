@@ -12,6 +12,7 @@ SECONDS = tuple(0.0001 * 2**power for power in range(16))  # 0.1 ms to 3.3 s
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Labels = Mapping[str, str]
+_SETTLED = (Bind, Reject)  # what settles a pod
 
 
 class Histogram:
@@ -45,13 +46,16 @@ class Metrics:
     def decided(self, decisions: Iterable[Decision], seconds: float) -> None:
         """One turn of the core, and how long it took."""
         for decision in decisions:
-            if isinstance(decision, Bind | Reject):
+            if isinstance(decision, _SETTLED):
                 result = "scheduled"
                 if isinstance(decision, Reject):
                     result = "unschedulable" if decision.reason == "Unschedulable" else "error"
                 key = (decision.info.pod.spec.scheduler_name, result)
                 self._attempts[key] += 1
-                self._durations.setdefault(key, Histogram(SECONDS)).observe(seconds)
+                durations = self._durations.get(key)
+                if durations is None:
+                    durations = self._durations[key] = Histogram(SECONDS)
+                durations.observe(seconds)
             elif isinstance(decision, Evict):
                 self._victims += 1
 
