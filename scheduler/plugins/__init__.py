@@ -10,6 +10,8 @@ from scheduler.plugins.deviceshare.args import DeviceShareArgs
 from scheduler.plugins.deviceshare.plugin import DeviceShare
 from scheduler.plugins.imagelocality import ImageLocality
 from scheduler.plugins.interpodaffinity.plugin import InterPodAffinity, InterPodAffinityArgs
+from scheduler.plugins.nodenuma.args import NodeNUMAResourceArgs
+from scheduler.plugins.nodenuma.plugin import NodeNUMAResource
 from scheduler.plugins.nodeports import NodePorts
 from scheduler.plugins.noderesources.balanced import (
     NodeResourcesBalancedAllocation,
@@ -41,6 +43,7 @@ TABLE: dict[str, tuple[type[Plugin], int]] = {
         (VolumeZone, 0),
         (PodTopologySpread, 2),
         (InterPodAffinity, 2),
+        (NodeNUMAResource, 1),
         (DeviceShare, 1),
         (DefaultPreemption, 0),
         (NodeResourcesBalancedAllocation, 1),
@@ -58,6 +61,7 @@ ARGS = {
     "DeviceShare": DeviceShareArgs,
     "InterPodAffinity": InterPodAffinityArgs,
     "NodeAffinity": NodeAffinityArgs,
+    "NodeNUMAResource": NodeNUMAResourceArgs,
     "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocationArgs,
     "NodeResourcesFit": NodeResourcesFitArgs,
     "NodeResourcesFitPlus": NodeResourcesFitPlusArgs,

@@ -20,7 +20,7 @@ Cpus = frozenset[int]
 class Mark(NamedTuple):
     """What is booked of one CPU."""
 
-    count: int  # of pods
+    pods: int  # that hold it
     exclusive: str  # policy of the one that came last
 
 
@@ -68,7 +68,7 @@ class _Taking:
 
     def count(self, number: int) -> int:
         mark = self.marks.get(number)
-        return mark.count if mark is not None and self.wish.max_count > 1 else 0
+        return mark.pods if mark is not None and self.wish.max_count > 1 else 0
 
     def barred(self, number: int, *, node_level: bool = True) -> bool:
         """Whether another exclusive pod is too near (R30)."""
@@ -278,7 +278,9 @@ def kept(topology: Topology, cpus: Iterable[int], wish: Wish) -> Status | None:
         broken = any(count != len(topology.cores[core]) for core, count in by_core.items())
     else:
         broken = wish.policy == SPREAD_BY_PCPUS and any(count > 1 for count in by_core.values())
-    return Status.unschedulable(f"insufficient CPUs to satisfy required cpu bind policy {wish.policy}") if broken else None
+    return (
+        Status.unschedulable(f"insufficient CPUs to satisfy required cpu bind policy {wish.policy}") if broken else None
+    )
 
 
 def take_preferring(

@@ -7,6 +7,7 @@ resource, so that eight NUMA nodes and four resources cost thousands of steps an
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from scheduler.api.numa import RESTRICTED, SINGLE_NUMA_NODE
 from scheduler.framework.status import Status
@@ -111,3 +112,22 @@ def with_preferences(hints: Hints, *, all_preferred: bool) -> dict[str, Sequence
     if not all_preferred:
         return dict(hints)
     return {name: [Hint(hint.mask, True, hint.score) for hint in listed] for name, listed in hints.items()}
+
+
+def widened(hints: Hints, ids: Sequence[int]) -> Hints:
+    """With each set also those that add NUMA nodes which none of the hints names: nothing is there to be taken.
+
+    Where all cards are on one NUMA node, a pod may still have CPUs of both.
+    """
+    named = frozenset[int]().union(*(hint.mask for listed in hints.values() for hint in listed))
+    empty = [one for one in ids if one not in named]
+    if not empty or not named:
+        return hints
+    more = [frozenset(chosen) for size in range(1, len(empty) + 1) for chosen in combinations(empty, size)]
+    return {
+        name: sorted(
+            [*listed, *(Hint(hint.mask | added, False, hint.score) for hint in listed for added in more)],
+            key=lambda hint: (len(hint.mask), sorted(hint.mask)),
+        )
+        for name, listed in hints.items()
+    }

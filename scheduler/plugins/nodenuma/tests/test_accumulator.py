@@ -63,13 +63,17 @@ def test_spread(used: str, needed: int, most: str, least: str) -> None:
         pytest.param(4, "", "", (SPREAD_BY_PCPUS, PCPU_LEVEL), 10, "0-4,6,8,10,12,14", id="not-enough-cores-overlap"),
         pytest.param(8, "0,2", PCPU_LEVEL, (SPREAD_BY_PCPUS, PCPU_LEVEL), 4, "4,6,8,10", id="beside-their-cores"),
         pytest.param(8, "0,2", PCPU_LEVEL, (SPREAD_BY_PCPUS, ""), 4, "1,3-4,6", id="who-is-not-exclusive-minds-nobody"),
-        pytest.param(4, "0,2", NUMA_NODE_LEVEL, (SPREAD_BY_PCPUS, NUMA_NODE_LEVEL), 4, "8,10,12,14", id="off-their-node"),
+        pytest.param(
+            4, "0,2", NUMA_NODE_LEVEL, (SPREAD_BY_PCPUS, NUMA_NODE_LEVEL), 4, "8,10,12,14", id="off-their-node"
+        ),
         pytest.param(4, "0,2", NUMA_NODE_LEVEL, (SPREAD_BY_PCPUS, ""), 4, "1,3-4,6", id="spread-on-their-node"),
         pytest.param(4, "0,2", NUMA_NODE_LEVEL, (FULL_PCPUS, NUMA_NODE_LEVEL), 4, "8-11", id="full-off-their-node"),
         pytest.param(4, "0,2", NUMA_NODE_LEVEL, (FULL_PCPUS, ""), 4, "4-7", id="full-on-their-node"),
     ],
 )  # fmt: skip
-def test_exclusive(cores: int, used: str, theirs: str, wish: tuple[str, str], needed: int, want: str) -> None:
+def test_exclusive(  # noqa: PLR0917
+    cores: int, used: str, theirs: str, wish: tuple[str, str], needed: int, want: str
+) -> None:
     assert taken((2, 1, cores, 2), used, needed, Wish(wish[0], wish[1], most=True), theirs) == want
 
 
@@ -94,11 +98,11 @@ def test_two_pods_may_share_a_cpu(cores: int, steps: list[tuple[str, int, str]])
     topology = uniform(1, 1, cores, 2)
     marks: dict[int, Mark] = {}
     for policy, needed, want in steps:
-        free = {cpu for cpu in topology.ids if cpu not in marks or marks[cpu].count < 2}
+        free = {cpu for cpu in topology.ids if cpu not in marks or marks[cpu].pods < 2}
         found = take(topology, free, marks, needed, Wish(policy, max_count=2))
         assert (found.message if isinstance(found, Status) else cpuset_text(found)) == want
         for cpu in () if isinstance(found, Status) else found:
-            marks[cpu] = Mark(marks[cpu].count + 1 if cpu in marks else 1, "")
+            marks[cpu] = Mark(marks[cpu].pods + 1 if cpu in marks else 1, "")
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,8 @@ def test_eight_numa_nodes_and_four_resources() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mask", "want"), [("0", "01"), ("1", "10"), ("01", "11"), ("2", "100"), ("02", "0101"), ("3", "1000"), ("4", "10000")]
-)  # fmt: skip
+    ("mask", "want"),
+    [("0", "01"), ("1", "10"), ("01", "11"), ("2", "100"), ("02", "0101"), ("3", "1000"), ("4", "10000")],
+)
 def test_masks_in_print(mask: str, want: str) -> None:
     assert binary(frozenset(map(int, mask))) == want
