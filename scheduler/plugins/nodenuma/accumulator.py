@@ -33,6 +33,7 @@ class Wish:
     required: bool = False  # the policy holds for every CPU
     most: bool = False  # numa-allocate-strategy MostAllocated
     max_count: int = 1  # how many pods may share a CPU
+    first: Cpus = frozenset()  # CPUs that somebody hands back for this pod: these before others (R31)
 
 
 @dataclass(slots=True)
@@ -245,6 +246,11 @@ def take(
         return ()
     if needed > len(left):
         return NOT_ENOUGH
+    first = wish.first & left
+    if first and first != left:
+        have = take(topology, first, marks, min(needed, len(first)), wish)
+        rest = have if isinstance(have, Status) else take(topology, left - first, marks, needed - len(have), wish)
+        return rest if isinstance(have, Status) or isinstance(rest, Status) else tuple(sorted((*have, *rest)))
     taking = _Taking(topology, left, marks, needed, wish)
     full = wish.policy == FULL_PCPUS
     done = (full or topology.per_core == 1) and taking.take_full()
@@ -281,17 +287,3 @@ def kept(topology: Topology, cpus: Iterable[int], wish: Wish) -> Status | None:
     return (
         Status.unschedulable(f"insufficient CPUs to satisfy required cpu bind policy {wish.policy}") if broken else None
     )
-
-
-def take_preferring(
-    topology: Topology, free: Cpus, preferred: Cpus, marks: Mapping[int, Mark], needed: int, wish: Wish
-) -> tuple[int, ...] | Status:
-    """`take`, out of the preferred CPUs first: those that somebody handed back for this pod (R31)."""
-    first = preferred & free
-    if not first:
-        return take(topology, free, marks, needed, wish)
-    have = take(topology, first, marks, min(needed, len(first)), wish)
-    if isinstance(have, Status):
-        return have
-    rest = take(topology, free - first, marks, needed - len(have), wish)
-    return rest if isinstance(rest, Status) else tuple(sorted((*have, *rest)))

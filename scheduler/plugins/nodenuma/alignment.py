@@ -1,14 +1,14 @@
 """One pod on one node: which NUMA nodes it is held to, and what it gets (R7 to R11, R40, R41).
 
-Unlike upstream this is asked before a node is chosen even where nothing is required, so that a pod is not sent to a node
-where Reserve would refuse it.
+Unlike upstream this is asked before a node is chosen even where nothing is required, so that a pod is not sent to a
+node where Reserve would refuse it.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from scheduler.api.numa import RESTRICTED
-from scheduler.framework.status import SUCCESS, Status
+from scheduler.framework.status import Status
 from scheduler.plugins.nodenuma.allocation import Need, allocate
 from scheduler.plugins.nodenuma.demand import Demand
 from scheduler.plugins.nodenuma.hints import hints
@@ -62,7 +62,7 @@ def align(state: NumaState, demand: Demand, rules: Rules, devices: Devices | Non
         return need
     mask: Mask | None = None
     if policy:
-        found = _mask(state, demand, need, policy, rules, devices)
+        found = _mask(state, demand, need, policy, rules.numa_scorer, devices)
         if isinstance(found, Status):
             return found
         mask = found[0]
@@ -76,14 +76,14 @@ def align(state: NumaState, demand: Demand, rules: Rules, devices: Devices | Non
     return Outcome(need, mask, booking)
 
 
-def _mask(
-    state: NumaState, demand: Demand, need: Need, policy: str, rules: Rules, devices: Devices | None
+def _mask(  # noqa: PLR0917 all of them make the answer
+    state: NumaState, demand: Demand, need: Need, policy: str, scorer: Scorer, devices: Devices | None
 ) -> tuple[Mask | None] | Status:
     """The NUMA nodes that all providers agree upon, or that the policy makes of their disagreement."""
     ids = list(state.totals)
     if not ids:
         return MISSING
-    lists: Lists = hints(state, need, policy, rules.numa_scorer)
+    lists: Lists = hints(state, need, policy, scorer)
     if devices is not None:
         theirs = devices.hints()
         if isinstance(theirs, Status):
@@ -101,7 +101,3 @@ def _mask(
 
     merged = merge(policy, ids, lists, barred)
     return merged if isinstance(merged, Status) else (merged.mask,)
-
-
-def verdict(outcome: Outcome | Status) -> Status:
-    return outcome if isinstance(outcome, Status) else SUCCESS

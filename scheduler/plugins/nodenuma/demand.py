@@ -33,6 +33,7 @@ NO_TOPOLOGY = Status.unresolvable("node(s) invalid CPU Topology")
 CONFLICT = Status.unresolvable("node(s) cpu bind policy conflicts with pod's required cpu bind policy")
 NOT_CORES = Status.unresolvable("node(s) requested cpus not multiple cpus per core")
 OTHER_POLICY = Status.unresolvable("node(s) NUMA Topology policy not match")
+NO_SPEC = ResourceSpec()
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -48,7 +49,7 @@ class Demand:
     exclusive: str = ""
     numa_policy: str = ""
     numa_exclusive: str = ""
-    spec: ResourceSpec = ResourceSpec()  # as it was written, for what is written back
+    spec: ResourceSpec = NO_SPEC  # as it was written, for what is written back
 
     @property
     def plain(self) -> bool:

@@ -150,7 +150,7 @@ def options_of(
     return Options(
         tuple(topology.cpus.values()),
         reserved,
-        _zones(reader, nrt, topology, reserved, factors, held.get(CPU, 1.0)),
+        _less(_zones(reader, nrt, factors), topology, reserved, held.get(CPU, 1.0)),
         bind_policy,
         label_policy,
         KUBELET_POLICIES.get(nrt.topology_policies[0], "") if nrt.topology_policies else "",
@@ -183,14 +183,8 @@ def _reserved(reader: _Reader, annotations: Mapping[str, str], manager: CpuManag
     return found
 
 
-def _zones(
-    reader: _Reader,
-    nrt: NodeResourceTopology,
-    topology: Topology,
-    reserved: frozenset[int],
-    factors: Mapping[str, float],
-    cpu_ratio: float,
-) -> ZoneAmounts:
+def _zones(reader: _Reader, nrt: NodeResourceTopology, factors: Mapping[str, float]) -> dict[int, Amounts]:
+    """What the object says of each NUMA node, amplified if it is not yet."""
     found: dict[int, Amounts] = {}
     for zone in nrt.zones:
         number = _ZONE_NAME.match(zone.name)
@@ -204,8 +198,13 @@ def _zones(
                 reader.wrong.append(f"zone {zone.name}: {resource.name}: {error}")
                 continue
             amounts[resource.name] = amplify(value, factors.get(resource.name, 1.0))
+    return found
+
+
+def _less(found: dict[int, Amounts], topology: Topology, reserved: frozenset[int], ratio: float) -> ZoneAmounts:
+    """The same without reserved CPUs."""
     for node, amounts in found.items():
         if CPU in amounts:
             gone = sum(1 for one in reserved if topology.cpus[one].node == node)
-            amounts[CPU] = max(amounts[CPU] - amplify(gone * 1000, cpu_ratio), 0)
+            amounts[CPU] = max(amounts[CPU] - amplify(gone * 1000, ratio), 0)
     return tuple((node, tuple(sorted(amounts.items()))) for node, amounts in sorted(found.items()))

@@ -4,7 +4,7 @@ import pytest
 
 from scheduler.api.numa import FULL_PCPUS, NUMA_NODE_LEVEL, PCPU_LEVEL, SPREAD_BY_PCPUS, cpuset_text, parse_cpuset
 from scheduler.framework.status import Status
-from scheduler.plugins.nodenuma.accumulator import NOT_ENOUGH, Mark, Wish, take, take_preferring
+from scheduler.plugins.nodenuma.accumulator import NOT_ENOUGH, Mark, Wish, take
 from scheduler.plugins.nodenuma.topology import uniform
 
 Shape = tuple[int, int, int, int]
@@ -118,8 +118,8 @@ def test_two_pods_may_share_a_cpu(cores: int, steps: list[tuple[str, int, str]])
 def test_preferred_cpus_first(used: str, preferred: str, want: str) -> None:
     topology = uniform(2, 1, 16, 2)
     marks = {cpu: Mark(1, "") for cpu in parse_cpuset(used)}
-    free = topology.ids - marks.keys()
-    found = take_preferring(topology, free, parse_cpuset(preferred), marks, 2, Wish(SPREAD_BY_PCPUS, most=True))
+    wish = Wish(SPREAD_BY_PCPUS, most=True, first=parse_cpuset(preferred))
+    found = take(topology, topology.ids - marks.keys(), marks, 2, wish)
     assert not isinstance(found, Status)
     assert cpuset_text(found) == want
 
