@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import msgspec
 
-from scheduler.api import device, extension
+from scheduler.api import device, extension, numa
 from scheduler.api.quantity import Quantity
 from scheduler.api.wire import to_json
 
@@ -113,6 +113,28 @@ class PodBuilder(_Object):
     def isolated(self) -> Self:
         """Ask for HAMi-core around the share."""
         return self.label(device.GPU_ISOLATION_PROVIDER, device.HAMI_CORE)
+
+    def qos(self, qos_class: str) -> Self:
+        """Koordinator's quality of service: LSE, LSR, LS, BE or SYSTEM."""
+        return self.label(numa.QOS_LABEL, qos_class)
+
+    def bind_cpus(self, preferred: str = "", *, required: str = "", exclusive: str = "") -> Self:
+        """How an LSR or LSE pod wants its CPUs: FullPCPUs or SpreadByPCPUs; alone on a PCPULevel or NUMANodeLevel."""
+        said = {
+            "requiredCPUBindPolicy": required,
+            "preferredCPUBindPolicy": preferred,
+            "preferredCPUExclusivePolicy": exclusive,
+        }
+        return self.annotation(
+            numa.RESOURCE_SPEC, to_json({key: value for key, value in said.items() if value}).decode()
+        )
+
+    def align(self, policy: str, *, exclusive: str = "") -> Self:
+        """All resources from the same NUMA nodes: BestEffort, Restricted or SingleNUMANode."""
+        said = {"numaTopologyPolicy": policy, "singleNUMANodeExclusive": exclusive}
+        return self.annotation(
+            numa.NUMA_TOPOLOGY_SPEC, to_json({key: value for key, value in said.items() if value}).decode()
+        )
 
     def priority(self, value: int) -> Self:
         """A bare priority; real API servers only take it through a class (`priority_class`)."""

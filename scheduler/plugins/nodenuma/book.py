@@ -99,7 +99,7 @@ class NumaBook(Listener):
         if found is not None:
             self._offer(found, node)
             return
-        options, _ = options_of(node.name, node.metadata.labels, node.metadata.annotations, None)
+        options, _ = options_of(node.metadata.labels, node.metadata.annotations, None)
         if options != NO_OPTIONS:
             self._offer(self._new(node.name), node)
 
@@ -166,7 +166,7 @@ class NumaBook(Listener):
         """Work out anew what the node offers. Returns what cannot be understood."""
         labels = known.metadata.labels if known is not None else {}
         annotations = known.metadata.annotations if known is not None else {}
-        options, wrong = options_of(node.name, labels, annotations, node.nrt)
+        options, wrong = options_of(labels, annotations, node.nrt)
         before = node.state.options
         node.state = self._states.state(self._states.options(options), node.held.values())
         self._show(node.name)

@@ -94,8 +94,7 @@ def amplify(value: int, ratio: float) -> int:
 class _Reader:
     """Decodes annotations, and notes what it cannot."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self) -> None:
         self.wrong: list[str] = []
 
     def read(self, annotations: Mapping[str, str], key: str, kind: type[T]) -> T | None:
@@ -117,10 +116,10 @@ class _Reader:
 
 
 def options_of(
-    name: str, labels: Mapping[str, str], annotations: Mapping[str, str], nrt: NodeResourceTopology | None
+    labels: Mapping[str, str], annotations: Mapping[str, str], nrt: NodeResourceTopology | None
 ) -> tuple[Options, list[str]]:
     """The options of a node with these marks, and what about them cannot be understood."""
-    reader = _Reader(name)
+    reader = _Reader()
     label_policy = labels.get(NUMA_TOPOLOGY_POLICY_LABEL, "")
     if label_policy not in NUMA_POLICIES:
         if label_policy not in {"", "None"}:
