@@ -3,15 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
-from scheduler.api.core import Pod, PodSpec
 from scheduler.api.numa import (
     AMPLIFICATION_RATIO,
     CPU_TOPOLOGY,
-    RESOURCE_STATUS,
     NodeResourceTopology,
-    ResourceStatus,
     Zone,
     ZoneResource,
     parse_cpuset,
@@ -73,15 +68,7 @@ def state(
     return book.state(book.options(options), [Booking(cpus, exclusive, amounts)] if cpus or amounts else [])
 
 
-def need(policy: str = "", *, exclusive: str = "", **requests: int) -> Need:
+def need(policy: str = "", more: Mapping[str, int] | None = None, **requests: int) -> Need:
     """A request, cpu in milli; with a policy its CPUs are bound by it, whatever it takes."""
-    return Need(tuple(sorted(requests.items())), Wish(policy, exclusive, required=True) if policy else None)
-
-
-def holder(name: str, cpuset: str = "", zones: Mapping[int, Mapping[str, str]] | None = None) -> Pod:
-    """A pod of which the scheduler once said what it holds."""
-    parts = [{"node": node, "resources": dict(amounts)} for node, amounts in (zones or {}).items()]
-    status = msgspec.convert({"cpuset": cpuset, "numaNodeResources": parts}, ResourceStatus)
-    return Pod(
-        ObjectMeta(name=name, uid=f"uid-{name}", annotations={RESOURCE_STATUS: to_json(status).decode()}), PodSpec()
-    )
+    amounts = {**requests, **(more or {})}
+    return Need(tuple(sorted(amounts.items())), Wish(policy, required=True) if policy else None)

@@ -188,4 +188,4 @@ def test_victims_make_room_on_their_numa_node() -> None:
     rig.delete("a")
     rig.clock.advance(20)
     rig.run()
-    assert rig.given("p").cpuset == "0-3"
+    assert rig.given("p").cpuset == "4-7"

@@ -38,7 +38,7 @@ AMPLIFIED = state("0-49,52-101", amounts=cpus_of(n0=50, n1=50), ratio=1.5)
     ("have", "want", "mask", "said"),
     [
         pytest.param(
-            state(), need(cpu=4000, **{"koordinator.sh/gpu-memory": 10 * GIB}), "0", "0:4", id="what-no-zone-knows"
+            state(), need(more={"koordinator.sh/gpu-memory": 10 * GIB}, cpu=4000), "0", "0:4", id="what-no-zone-knows"
         ),
         pytest.param(state(), need(cpu=54000), "0", "Insufficient NUMA cpu", id="more-than-one-has"),
         pytest.param(state(), need(cpu=108000), "01", "Insufficient NUMA cpu", id="more-than-both-have"),
@@ -93,10 +93,10 @@ FILLED = tuple((node, (("hugepages-1Gi", 4 * GIB), ("memory", 120 * GIB))) for n
         pytest.param(state("1,3,5,7-103"), need(SPREAD, cpu=4000), {"cpu": "01p"}, id="four-broken-cores"),
         pytest.param(AMPLIFIED, need(cpu=4000), {"cpu": "11p"}, id="amplified"),
         pytest.param(
-            state(amounts=FILLED, **HUGE), need(cpu=4000, memory=4 * GIB, **{"hugepages-1Gi": 4 * GIB}),
+            state(amounts=FILLED, **HUGE), need(more={"hugepages-1Gi": 4 * GIB}, cpu=4000, memory=4 * GIB),
             {"cpu": "", "hugepages-1Gi": "", "memory": ""}, id="one-resource-is-out",
         ),
-        pytest.param(state(), need(**{"nvidia.com/gpu": 1}), {}, id="what-no-zone-knows"),
+        pytest.param(state(), need(more={"nvidia.com/gpu": 1}), {}, id="what-no-zone-knows"),
     ],
 )  # fmt: skip
 def test_hints(have: NumaState, want: Need, said: dict[str, str]) -> None:
