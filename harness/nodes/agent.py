@@ -12,8 +12,9 @@ import msgspec
 import orjson
 
 from harness.errors import UsageError
+from harness.nodes import topology
 from harness.nodes.faults import FAULTS_ANNOTATION, FaultScript
-from harness.nodes.fleet import ENTRY_ANNOTATION, SIMULATED_LABEL, checked_entry
+from harness.nodes.fleet import ENTRY_ANNOTATION, SIMULATED_LABEL, checked_entry, kubelet_of
 from harness.nodes.follow import Follower, HeadMeta
 from harness.nodes.hardware import NodeHardware, machine_of
 from harness.nodes.leases import Leases
@@ -147,6 +148,7 @@ class NodeAgents:
             runtime=self._runtime,
             writer=self._writer,
             clock=self._clock,
+            topology=topology.manifest(seen.name, seen.uid, machine, kubelet_of(entry)),
         )
         faults = FaultScript(
             hardware,

@@ -21,7 +21,7 @@ from harness.nodes.pods import BoundPod, decode_pod, requests_of
 from harness.nodes.runtimes.protocol import ContainerState, Runtime, Work
 from harness.nodes.status import granted_before, phase_of, refused_status, running_status, seen_states
 from harness.nodes.usage import NodeUse, scripted_use
-from harness.nodes.writer import DEVICES, NODES, Writer, pod_path, then
+from harness.nodes.writer import DEVICES, NODES, TOPOLOGIES, Writer, pod_path, then
 from scheduler.api import device as words
 from scheduler.api.clock import Clock
 from scheduler.api.core import HOSTNAME_LABEL
@@ -77,13 +77,16 @@ class NodeAgent:
         clock: Clock,
         address: str = "",
         facts: Mapping[str, str] | None = None,
+        topology: Manifest | None = None,
     ) -> None:
         """`number` makes the node's addresses its own. A real machine has an `address`, which its pods share, and
-        `facts` that take the place of what `nodeInfo` says of simulated ones."""
+        `facts` that take the place of what `nodeInfo` says of simulated ones. `topology` is the node's
+        NodeResourceTopology, if it is to have one."""
         self.name, self.uid = name, uid
         self.hardware = hardware
         self._number = number
         self._address, self._facts = address, facts or {}
+        self._topology = topology
         self._runtime, self._writer, self._clock = runtime, writer, clock
         self._books = Books()
         self._runs: dict[str, _PodRun] = {}
@@ -104,7 +107,7 @@ class NodeAgent:
         return self._address or f"172.{16 + (number >> 16) % 16}.{number >> 8 & 255}.{number & 255}"
 
     def boot(self, labels: dict[str, str], taints: Sequence[Manifest], booted: Callable[[], object]) -> None:
-        """Publish the Device object, then labels and taints, then a Ready status: whoever sees Ready sees the rest."""
+        """Publish NUMA nodes and devices, then labels and taints, then a Ready status: whoever sees Ready sees all."""
         self._read_hardware()
         marks = self._labels(labels)
         self._books.hami = self._hami(labels)
@@ -119,7 +122,7 @@ class NodeAgent:
                 patch["spec"] = {"taints": list(taints)}
             self._writer.strategic(f"{NODES}/{self.name}", patch, then(say_ready))
 
-        self._publish(then(mark))
+        self._publish_topology(lambda: self._publish(then(mark)))
 
     def refresh(self) -> None:
         """Look at the hardware again and publish what has changed."""
@@ -191,6 +194,22 @@ class NodeAgent:
         if not driver and any(one.vendor == "nvidia" for one in self._devices):
             driver = self.hardware.driver("nvidia").driver
         return HamiHost(driver, labels.get(VERSION_LABEL, SHIPPED))
+
+    def _publish_topology(self, done: Callable[[], object]) -> None:
+        """Create the NodeResourceTopology or bring our part of it up to date."""
+        manifest, self._topology = self._topology, None  # it is said once, and it is long
+        if manifest is None:
+            done()
+            return
+
+        def created(response: Response) -> None:
+            if response.code == _CONFLICT:
+                patch = {name: value for name, value in manifest.items() if name not in {"apiVersion", "kind"}}
+                self._writer.merge(f"{TOPOLOGIES}/{self.name}", patch, then(done))
+            else:
+                done()
+
+        self._writer.create(TOPOLOGIES, manifest, created)
 
     def _publish(self, done: Callable[[Response], object] | None) -> None:
         """Create the Device object or change our part of it; labels and annotations of others stay."""

@@ -212,6 +212,20 @@ class NodeBuilder:
     def isolation(self, provider: str = device.HAMI_CORE) -> Self:
         return self.label(device.GPU_ISOLATION_PROVIDER, provider)
 
+    def kubelet(self, *, topology_policy: str = "", full_pcpus_only: bool = False, reserved_cpus: str = "") -> Self:
+        """What its kubelet was told; a topology manager policy comes with its scope: SingleNUMANodePodLevel."""
+        said = {
+            "topology_policy": topology_policy,
+            "full_pcpus_only": full_pcpus_only,
+            "reserved_cpus": reserved_cpus,
+        }
+        self.manifest["kubelet"] = {key: value for key, value in said.items() if value}
+        return self
+
+    def numa_policy(self, policy: str) -> Self:
+        """The node's NUMA topology policy by its label: BestEffort, Restricted or SingleNUMANode."""
+        return self.label(numa.NUMA_TOPOLOGY_POLICY_LABEL, policy)
+
     def label(self, key: str, value: str) -> Self:
         self.manifest.setdefault("labels", {})[key] = value
         return self

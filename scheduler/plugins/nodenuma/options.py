@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
 import msgspec
@@ -91,6 +92,13 @@ def amplify(value: int, ratio: float) -> int:
     return value if ratio <= 1 else math.ceil(value * ratio)
 
 
+@lru_cache(maxsize=1024)
+def _topology(written: str) -> Topology:
+    """The CPUs that an annotation lists; it is long, and all nodes of a model have the same."""
+    detail = msgspec.json.decode(written, type=CpuTopology).detail
+    return Topology(Cpu(one.id, (one.socket, one.core), one.socket, one.node) for one in detail)
+
+
 class _Reader:
     """Decodes annotations, and notes what it cannot."""
 
@@ -106,6 +114,13 @@ class _Reader:
         except msgspec.DecodeError as error:
             self.wrong.append(f"{key}: {error}")
             return None
+
+    def topology(self, written: str) -> Topology:
+        try:
+            return _topology(written)
+        except msgspec.DecodeError as error:
+            self.wrong.append(f"{CPU_TOPOLOGY}: {error}")
+            return _topology("{}")
 
     def cpus(self, key: str, text: str) -> frozenset[int]:
         try:
@@ -140,8 +155,7 @@ def options_of(
         return Options(
             bind_policy=bind_policy, label_policy=label_policy, strategy=strategy, cpu_ratio=_clamped(cpu_ratio)
         ), reader.wrong
-    detail = reader.read(known, CPU_TOPOLOGY, CpuTopology) or CpuTopology()
-    topology = Topology(Cpu(one.id, (one.socket, one.core), one.socket, one.node) for one in detail.detail)
+    topology = reader.topology(known.get(CPU_TOPOLOGY) or "{}")
     reserved = _reserved(reader, known, manager) & topology.ids
     amplified = reader.read(known, AMPLIFICATION_RATIO, dict[str, float])
     factors = {} if amplified is not None else ratios or {}
