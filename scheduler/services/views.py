@@ -1,6 +1,6 @@
 """Routes of the scheduler's process: health, metrics, and what it holds of nodes and pods (section 6 of the API).
 
-Koordinator's routes for nodes and for DeviceShare and, of our own, `/apis/v1/explain/:namespace/:name`.
+Koordinator's routes for nodes, DeviceShare and NodeNUMAResource and, of our own, `/apis/v1/explain/:namespace/:name`.
 """
 
 import logging
@@ -18,6 +18,9 @@ from scheduler.framework.nodeinfo import NodeInfo
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.plugin import DeviceShare
 from scheduler.plugins.deviceshare.summary import summaries, summary_of
+from scheduler.plugins.nodenuma.book import NumaBook
+from scheduler.plugins.nodenuma.plugin import NodeNUMAResource
+from scheduler.plugins.nodenuma.summary import summary_of as numa_summary_of
 from scheduler.plugins.nodeports import ports_of
 from scheduler.services.flags import Flags
 from scheduler.services.metrics import CONTENT_TYPE, Metrics
@@ -38,6 +41,8 @@ def routes_of(core: Core, metrics: Metrics, ready: Callable[[], bool], logger: l
     for pattern, handler in (("", _device_summaries), ("/:name", _device_summary)):
         path = f"{BASE}/plugins/{DeviceShare.name}/nodeDeviceSummaries{pattern}"
         routes.add("GET", path, partial(handler, core))
+    for pattern in (f"{NodeNUMAResource.name}/nodes", "NodeNUMAResources/cpuTopologyOptions"):  # the latter is v0.7's
+        routes.add("GET", f"{BASE}/plugins/{pattern}/:nodeName", partial(_numa_summary, core))
     routes.add("GET", f"{BASE}/explain/:namespace/:name", lambda asked: _explain(core, asked))
     Flags(core.handle.debug, logger).install(routes)
     return routes
@@ -51,6 +56,15 @@ def _device_summary(core: Core, asked: Asked) -> Answer:
     name = asked.parameters["name"]
     found = summary_of(DeviceCache.of(core.handle), core.cache, name)
     return missing(f"cannot find node {name}") if found is None else json(found)
+
+
+def _numa_summary(core: Core, asked: Asked) -> Answer:
+    numa = NumaBook.of(core.handle).find(asked.parameters["nodeName"])
+    if numa is None:
+        return missing("cannot find target node")
+    if not numa.state.topology.valid:
+        return json({"message": "invalid topology, please check the NodeResourceTopology object"}, 500)
+    return json(numa_summary_of(numa, core.cache))
 
 
 def _node(core: Core, asked: Asked) -> Answer:

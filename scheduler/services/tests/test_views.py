@@ -13,8 +13,10 @@ import uvloop
 
 from scheduler.__main__ import listen
 from scheduler.api.builders import pod
+from scheduler.api.numa import NUMA_TOPOLOGY_POLICY_LABEL
 from scheduler.framework.events import Bind, Reject
 from scheduler.framework.explaining import explain
+from scheduler.plugins.nodenuma.tests.numarig import Machines, lsr
 from scheduler.services.http import LARGEST_BODY, serve
 from scheduler.services.metrics import Metrics
 from scheduler.services.routes import Answer, Routes, text
@@ -73,6 +75,8 @@ def test_services_list_themselves() -> None:
             "/apis/v1/nodes/:nodeName",
             "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries",
             "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries/:name",
+            "/apis/v1/plugins/NodeNUMAResource/nodes/:nodeName",
+            "/apis/v1/plugins/NodeNUMAResources/cpuTopologyOptions/:nodeName",
         ]
     }
 
@@ -251,3 +255,26 @@ def test_a_port_that_is_asked_for_must_be_had_and_the_usual_ones_need_not(
     monkeypatch.setattr("scheduler.__main__.USUAL_PORTS", (0,))
     assert asyncio.run(crowd()) == (0, [])
     assert "services not-served address=127.0.0.1" in caplog.text
+
+
+def test_cpus_and_numa_nodes_of_a_node() -> None:
+    rig = Machines()
+    rig.machine("n", (1, 1, 2, 2), labels={NUMA_TOPOLOGY_POLICY_LABEL: "Restricted"})
+    rig.node("plain")
+    rig.submit(lsr("bound", "2").align("Restricted"))
+    rig.run()
+    routes = routes_of(rig.core, Metrics(rig.core), lambda: True, logging.getLogger("scheduler"))
+    answer = routes.answer("GET", "/apis/v1/plugins/NodeNUMAResource/nodes/n")
+    found = json.loads(answer.body)
+    assert found["cpuTopology"]["numCores"] == 2
+    assert list(found["availableCPUs"]) == ["2", "3"]
+    assert found["allocatedCPUs"]["1"] == {
+        "cpuID": 1, "coreID": 0, "nodeID": 0, "socketID": 0, "refCount": 1, "exclusivePolicy": "",
+    }  # fmt: skip
+    assert found["remainingNUMANodeResources"] == [{"node": 0, "resources": {"cpu": "2", "memory": "127Gi"}}]
+    assert found["allocatedPods"][0]["name"] == "bound"
+    assert found["allocatedPods"][0]["cpuset"] == "0-1"
+    assert routes.answer("GET", "/apis/v1/plugins/NodeNUMAResources/cpuTopologyOptions/n").body == answer.body
+    assert routes.answer("GET", "/apis/v1/plugins/NodeNUMAResource/nodes/plain").code == 404
+    rig.machine("blind", cpus=False)
+    assert routes.answer("GET", "/apis/v1/plugins/NodeNUMAResource/nodes/blind").code == 500
