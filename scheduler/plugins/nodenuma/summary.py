@@ -22,7 +22,7 @@ def summary_of(numa: NodeNuma, cache: Cache) -> dict[str, Any]:
     options, topology = state.options, state.topology
     known = cache.find(numa.name)
     pods = known.pods if known is not None else {}
-    known_cpus = state.marks.keys() & topology.cpus.keys()
+    held = state.marks.keys() & topology.ids
     return {
         "name": numa.name,
         "cpuTopology": {
@@ -41,11 +41,7 @@ def summary_of(numa: NodeNuma, cache: Cache) -> dict[str, Any]:
         "remainingNUMANodeResources": _zones(state.available),
         "allocatedNUMANodeResources": _zones(state.allocated),
         "availableCPUs": {str(cpu): _cpu(topology.cpus[cpu], FREE) for cpu in sorted(state.free)},
-        "allocatedCPUs": {
-            str(cpu): _cpu(topology.cpus[cpu], mark)
-            for cpu, mark in sorted(state.marks.items())
-            if cpu in topology.cpus
-        },
+        "allocatedCPUs": {str(cpu): _cpu(topology.cpus[cpu], state.marks[cpu]) for cpu in sorted(held)},
         "allocatedPods": [
             {
                 "uid": uid,
