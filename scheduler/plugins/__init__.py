@@ -8,6 +8,7 @@ from scheduler.plugins.binding import DefaultBinder
 from scheduler.plugins.defaultpreemption import DefaultPreemption, DefaultPreemptionArgs
 from scheduler.plugins.deviceshare.args import DeviceShareArgs
 from scheduler.plugins.deviceshare.plugin import DeviceShare
+from scheduler.plugins.fragmentation import DeviceFragmentation, DeviceFragmentationArgs
 from scheduler.plugins.imagelocality import ImageLocality
 from scheduler.plugins.interpodaffinity.plugin import InterPodAffinity, InterPodAffinityArgs
 from scheduler.plugins.nodenuma.args import NodeNUMAResourceArgs
@@ -51,13 +52,15 @@ TABLE: dict[str, tuple[type[Plugin], int]] = {
         (DefaultBinder, 0),
         (NodeResourcesFitPlus, 0),
         (ScarceResourceAvoidance, 0),
+        (DeviceFragmentation, 0),
     )
 }
 
-ON_REQUEST = frozenset({NodeResourcesFitPlus.name, ScarceResourceAvoidance.name})
+ON_REQUEST = frozenset({NodeResourcesFitPlus.name, ScarceResourceAvoidance.name, DeviceFragmentation.name})
 
 ARGS = {
     "DefaultPreemption": DefaultPreemptionArgs,
+    "DeviceFragmentation": DeviceFragmentationArgs,
     "DeviceShare": DeviceShareArgs,
     "InterPodAffinity": InterPodAffinityArgs,
     "NodeAffinity": NodeAffinityArgs,

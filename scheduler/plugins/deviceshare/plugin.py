@@ -49,6 +49,7 @@ from scheduler.plugins.deviceshare.cache import (
     NodeDevices,
 )
 from scheduler.plugins.deviceshare.candidates import selected, sums
+from scheduler.plugins.deviceshare.gpus import Policy
 from scheduler.plugins.deviceshare.hints import ANNOTATIONS, InvalidHintError, read
 from scheduler.plugins.deviceshare.numa import held_to, hints
 from scheduler.plugins.deviceshare.request import DeviceRequest, InvalidRequestError
@@ -70,6 +71,7 @@ class _Wanted:
 
 
 WANTED: StateKey[_Wanted] = StateKey("DeviceShare/wanted")
+SETTLING: StateKey[Policy] = StateKey("DeviceShare/policy")  # by which the profile chooses cards
 GRANTED: StateKey[Holding] = StateKey("DeviceShare/granted")
 ADAPTED: StateKey[Marks] = StateKey("DeviceShare/adapted")  # for the vendor's device plugin
 TRIAL: StateKey[dict[str, NodeDevices]] = StateKey("DeviceShare/trial")
@@ -131,6 +133,7 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
             and all(name in SHARES for name, _ in gpu.each)
         ):
             simple = tuple(gpu.amounts.get(name, 0) for name in SHARES)
+        state[SETTLING] = self._policy
         if self._aligned:
             state[PROVIDER] = self
         state[WANTED] = _Wanted(self._same(request, pod), isolation, shared and bool(self._unshareable), simple)
