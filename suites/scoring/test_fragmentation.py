@@ -1,4 +1,4 @@
-"""A profile that counts fragments leaves more of the cluster usable than one that spreads, or one that packs.
+"""A profile that counts fragments leaves more of the cluster usable than one that spreads.
 
 Judged by what becomes of the cluster, not by scores: how many large pods find a place once small ones have come.
 """
@@ -14,9 +14,9 @@ from harness.clusters.protocol import Capability
 from scheduler.api.builders import PodBuilder, node, pod, pods
 from scheduler.api.core import DEFAULT_SCHEDULER
 
-FEWER, PACKING = "fewer-fragments", "packing"
+FEWER = "fewer-fragments"
 
-pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.profile(FEWER, PACKING), pytest.mark.feature("DEV-4")]
+pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.profile(FEWER), pytest.mark.feature("DEV-4")]
 
 
 def place(cluster: Trial, expect: Expect, asked: list[PodBuilder], profile: str) -> list[str]:
@@ -70,11 +70,11 @@ def test_pods_without_cards_leave_the_cards_their_cpus(
 
 
 @pytest.mark.case("SC-022", severity="normal")
-def test_a_mixture_leaves_no_less_than_packing_does(cluster: Trial, expect: Expect, seed: int) -> None:
+def test_a_mixture_leaves_no_less_than_spreading_does(cluster: Trial, expect: Expect, seed: int) -> None:
     """Halves, whole cards and pods without cards in a random order: afterwards at least as many large pods fit."""
     shapes = {"half": (50, 4), "one": (100, 8), "cpu": (0, 8)}
     fits = {}
-    for profile in (FEWER, PACKING):
+    for profile in (FEWER, DEFAULT_SCHEDULER):
         draw = random.Random(seed)  # noqa: S311 the same mixture for both
         cluster.add(*(node(f"{profile}-{number}").gpus("a10", 4).cpu(48).label("for", profile) for number in range(4)))
         asked = []
@@ -85,4 +85,4 @@ def test_a_mixture_leaves_no_less_than_packing_does(cluster: Trial, expect: Expe
         place(cluster, expect, asked, profile)
         large = [one.gpus(4).request(cpu=32).on(**{"for": profile}) for one in pods(f"large-{profile}", 4)]
         fits[profile] = fitting(cluster, large, profile)
-    assert fits[FEWER] >= fits[PACKING], f"whole machines left: {fits}"
+    assert fits[FEWER] >= fits[DEFAULT_SCHEDULER], f"whole machines left: {fits}"

@@ -14,6 +14,7 @@ import uvloop
 from scheduler.__main__ import listen
 from scheduler.api.builders import pod
 from scheduler.api.numa import NUMA_TOPOLOGY_POLICY_LABEL
+from scheduler.config import Configuration
 from scheduler.framework.events import Bind, Reject
 from scheduler.framework.explaining import explain
 from scheduler.plugins.nodenuma.tests.numarig import Machines, lsr
@@ -27,10 +28,13 @@ from scheduler.tests.rig import Rig
 class Served:
     """A rig and what its process would answer."""
 
-    def __init__(self, *, ready: bool = True) -> None:
-        self.rig = Rig()
+    def __init__(
+        self, rig: Rig | None = None, *, ready: bool = True, leading: bool = True, profiling: bool = True
+    ) -> None:
+        self.rig, self.ready, self.leading = rig or Rig(), ready, leading
         self.metrics = Metrics(self.rig.core)
-        self.routes = routes_of(self.rig.core, self.metrics, lambda: ready, logging.getLogger("scheduler.test"))
+        logger = logging.getLogger("scheduler.test")
+        self.routes = routes_of(self.rig.core, self.metrics, self, Configuration(enable_profiling=profiling), logger)
 
     def get(self, path: str) -> Answer:
         return self.routes.answer("GET", path)
@@ -60,6 +64,24 @@ class Served:
 )
 def test_health_and_pages_that_are_not_there(path: str, ready: bool, code: int) -> None:
     assert Served(ready=ready).get(path).code == code
+
+
+def test_who_does_not_lead_has_no_services() -> None:
+    standby = Served(ready=False, leading=False)
+    assert standby.json("/apis/v1/__services__", 503) == {"message": "the instance is not leader"}
+    assert standby.get("/metrics").code == 200
+
+
+def test_flags_are_there_for_who_profiles() -> None:
+    assert Served().get("/debug/flags").code == 200
+    assert Served(profiling=False).get("/debug/flags").code == 404
+
+
+def test_the_configuration_is_shown_as_it_is_used() -> None:
+    shown = Served().json("/configz")["componentconfig"]
+    assert shown["kind"] == "KubeSchedulerConfiguration"
+    assert shown["podMaxBackoffSeconds"] == 10
+    assert [one["schedulerName"] for one in shown["profiles"]] == ["default-scheduler"]
 
 
 def test_a_route_for_other_methods_alone_says_so() -> None:
@@ -260,12 +282,12 @@ def test_a_port_that_is_asked_for_must_be_had_and_the_usual_ones_need_not(
 def test_cpus_and_numa_nodes_of_a_node() -> None:
     rig = Machines()
     rig.machine("n", (1, 1, 2, 2), labels={NUMA_TOPOLOGY_POLICY_LABEL: "Restricted"})
+    rig.machine("blind", cpus=False)
     rig.node("plain")
     rig.submit(lsr("bound", "2").align("Restricted"))
     rig.run()
-    routes = routes_of(rig.core, Metrics(rig.core), lambda: True, logging.getLogger("scheduler"))
-    answer = routes.answer("GET", "/apis/v1/plugins/NodeNUMAResource/nodes/n")
-    found = json.loads(answer.body)
+    served = Served(rig)
+    found = served.json("/apis/v1/plugins/NodeNUMAResource/nodes/n")
     assert found["cpuTopology"]["numCores"] == 2
     assert list(found["availableCPUs"]) == ["2", "3"]
     assert found["allocatedCPUs"]["1"] == {
@@ -274,7 +296,8 @@ def test_cpus_and_numa_nodes_of_a_node() -> None:
     assert found["remainingNUMANodeResources"] == [{"node": 0, "resources": {"cpu": "2", "memory": "127Gi"}}]
     assert found["allocatedPods"][0]["name"] == "bound"
     assert found["allocatedPods"][0]["cpuset"] == "0-1"
-    assert routes.answer("GET", "/apis/v1/plugins/NodeNUMAResources/cpuTopologyOptions/n").body == answer.body
-    assert routes.answer("GET", "/apis/v1/plugins/NodeNUMAResource/nodes/plain").code == 404
-    rig.machine("blind", cpus=False)
-    assert routes.answer("GET", "/apis/v1/plugins/NodeNUMAResource/nodes/blind").code == 500
+    assert served.json("/apis/v1/plugins/NodeNUMAResources/cpuTopologyOptions/n") == found
+    said = served.json("/apis/v1/plugins/NodeNUMAResource/nodes/plain", 404)
+    assert said == {"message": "cannot find target node"}
+    said = served.json("/apis/v1/plugins/NodeNUMAResource/nodes/blind", 500)
+    assert said == {"message": "invalid topology, please check the NodeResourceTopology object"}
