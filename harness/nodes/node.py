@@ -25,6 +25,7 @@ from harness.nodes.writer import DEVICES, NODES, TOPOLOGIES, Writer, pod_path, t
 from scheduler.api import device as words
 from scheduler.api.clock import Clock
 from scheduler.api.core import HOSTNAME_LABEL
+from scheduler.api.numa import NODE_RESERVATION
 from scheduler.api.quantity import QuantityError
 from scheduler.api.transport import Response
 
@@ -87,6 +88,7 @@ class NodeAgent:
         self._number = number
         self._address, self._facts = address, facts or {}
         self._topology = topology
+        self._kept: str | None = None
         self._runtime, self._writer, self._clock = runtime, writer, clock
         self._books = Books()
         self._runs: dict[str, _PodRun] = {}
@@ -210,6 +212,13 @@ class NodeAgent:
                 done()
 
         self._writer.create(TOPOLOGIES, manifest, created)
+
+    def keep(self, reservation: str | None) -> None:
+        """Say in the NodeResourceTopology what is kept for processes outside containers; None: nothing."""
+        if reservation != self._kept:
+            self._kept = reservation
+            patch = {"metadata": {"annotations": {NODE_RESERVATION: reservation}}}
+            self._writer.merge(f"{TOPOLOGIES}/{self.name}", patch)
 
     def _publish(self, done: Callable[[Response], object] | None) -> None:
         """Create the Device object or change our part of it; labels and annotations of others stay."""

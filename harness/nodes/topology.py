@@ -12,7 +12,7 @@ import msgspec
 
 from fake_devices.machine import Machine
 from scheduler.api import numa
-from scheduler.api.quantity import CPU, MEMORY, text
+from scheduler.api.quantity import CPU, MEMORY, QuantityError, milli, text
 from scheduler.api.wire import to_json
 
 Manifest = dict[str, Any]
@@ -90,6 +90,25 @@ def zones_of(machine: Machine) -> list[Manifest]:
         }
         for node in range(nodes)
     ]
+
+
+def reservation(machine: Machine, written: str) -> str | None:
+    """The annotation of a Node that keeps something back, with the CPUs that are kept; None if it keeps none.
+
+    CPUs are chosen as a kubelet would: socket by socket, whole cores, then single CPUs.
+    """
+    try:
+        found = msgspec.json.decode(written, type=numa.NodeReservation) if written else numa.NodeReservation()
+        count = -(-milli(found.resources.get(CPU, 0)) // 1000)
+        chosen = numa.parse_cpuset(found.reserved_cpus)
+    except (msgspec.DecodeError, QuantityError, numa.CpusetError):
+        return None  # as koordlet: what it cannot read reserves nothing
+    if not chosen and count > 0:
+        order = sorted(cpus_of(machine), key=lambda one: (one["socket"], one["node"], one["core"], one["id"]))
+        chosen = frozenset(one["id"] for one in order[:count])
+    if not chosen:
+        return None
+    return to_json(msgspec.structs.replace(found, reserved_cpus=numa.cpuset_text(chosen))).decode()
 
 
 def manifest(node: str, node_uid: str, machine: Machine, kubelet: Kubelet = PLAIN) -> Manifest:

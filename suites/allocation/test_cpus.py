@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from fixtures.cpus import cores, cpu_numa_nodes, cpus, seats, shares
+from fixtures.cpus import cores, cpu_numa_nodes, cpus, kept_cpus, seats, shares
 from fixtures.expect import Expect
 from fixtures.trial import Trial
 from harness.clusters.protocol import Capability
@@ -15,12 +15,14 @@ from scheduler.api.builders import PodBuilder, node, pod, pods
 from scheduler.api.numa import (
     CPU_BIND_POLICY_LABEL,
     FULL_PCPUS,
+    NODE_RESERVATION,
     NUMA_ALLOCATE_STRATEGY_LABEL,
     NUMA_NODE_LEVEL,
     PCPU_LEVEL,
     RESOURCE_STATUS,
     SPREAD_BY_PCPUS,
 )
+from scheduler.api.wire import to_json
 
 MACHINE = "cpu-64"
 
@@ -185,6 +187,35 @@ def test_cpus_that_the_kubelet_keeps_are_nobodys(cluster: Trial, expect: Expect)
 
     assert not cpus(expect.running("all")) & {0, 1, 32, 33}
     expect.pending("one", saying="not enough cpus available to satisfy request")
+
+
+@pytest.mark.feature("CPU-5")
+@pytest.mark.case("CP-011", severity="critical")
+@pytest.mark.parametrize(
+    ("kept", "shares_fit"),
+    [
+        pytest.param({"resources": {"cpu": "8"}}, False, id="an-amount"),
+        pytest.param({"reservedCPUs": "0-3,32-35"}, False, id="a-list"),
+        pytest.param({"reservedCPUs": "0-3,32-35", "applyPolicy": "ReservedCPUsOnly"}, True, id="only-cpus"),
+    ],
+)
+def test_what_a_node_keeps(cluster: Trial, expect: Expect, kept: dict[str, object], shares_fit: bool) -> None:
+    """CPUs for processes outside containers are nobody's, and count against all pods unless it is said otherwise."""
+    cluster.add(node("n1").server(MACHINE))
+    marks = {"metadata": {"annotations": {NODE_RESERVATION: to_json(kept).decode()}}}
+    assert cluster.call("PATCH", "/api/v1/nodes/n1", marks).ok
+    assert cluster.cluster.wait(lambda: kept_cpus(cluster, "n1") == {0, 1, 2, 3, 32, 33, 34, 35}, within=10)
+
+    cluster.submit(bound(pod("bound"), 60))
+    expect.pending("bound")
+    cluster.submit(pod("shares").request(cpu=60))
+    if shares_fit:
+        expect.running("shares")
+    else:
+        expect.pending("shares", saying="Insufficient cpu")
+    cluster.delete("bound", "shares")
+    cluster.submit(bound(pod("rest"), 56))
+    assert not cpus(expect.running("rest")) & {0, 1, 2, 3, 32, 33, 34, 35}
 
 
 @pytest.mark.feature("CPU-1", "CPU-2")

@@ -11,10 +11,10 @@ from harness.nodes.agent import NodeAgents
 from harness.nodes.fleet import checked_entry, node_manifest, parse_fleet
 from harness.nodes.hardware import machine_of
 from harness.nodes.tests.little_api import LittleApi
-from harness.nodes.topology import Kubelet, cpus_of, manifest, zones_of
+from harness.nodes.topology import Kubelet, cpus_of, manifest, reservation, zones_of
 from scheduler.api.builders import NodeBuilder, node
 from scheduler.api.clock import SimClock
-from scheduler.api.numa import CPU_TOPOLOGY, KUBELET_CPU_MANAGER
+from scheduler.api.numa import CPU_TOPOLOGY, KUBELET_CPU_MANAGER, NODE_RESERVATION
 
 TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies"
 
@@ -79,6 +79,33 @@ def api() -> Iterator[LittleApi]:
     clock.settle()
     yield api
     agents.stop()
+
+
+@pytest.mark.parametrize(
+    ("written", "cpus"),
+    [
+        pytest.param('{"resources":{"cpu":"2"}}', "0,4", id="a-whole-core"),
+        pytest.param('{"resources":{"cpu":"2500m"}}', "0-1,4", id="a-core-and-one-more"),
+        pytest.param('{"resources":{"cpu":"2"},"reservedCPUs":"6-7"}', "6-7", id="a-list-decides"),
+        pytest.param('{"resources":{"memory":"2Gi"}}', None, id="no-cpu"),
+        pytest.param('{"resources":{"cpu":"-2"}}', None, id="less-than-nothing"),
+        pytest.param("{", None, id="not-json"),
+        pytest.param("", None, id="nothing"),
+    ],
+)
+def test_cpus_that_are_kept(written: str, cpus: str | None) -> None:
+    found = reservation(machine_of(node("n").cpu(8).manifest), written)
+    assert (json.loads(found)["reservedCPUs"] if found else None) == cpus
+
+
+def test_agents_follow_what_a_node_keeps(api: LittleApi) -> None:
+    api.put("/api/v1/nodes", node_manifest(checked_entry(node("n").cpu(8).manifest)))
+    api.clock.settle()
+    for text in ('{"resources":{"cpu":"1"}}', None):
+        api.patch("/api/v1/nodes/n", {"metadata": {"annotations": {NODE_RESERVATION: text}}})
+        api.clock.settle()
+        known = api.get(f"{TOPOLOGIES}/n")["metadata"]["annotations"].get(NODE_RESERVATION)
+        assert (known and json.loads(known)["reservedCPUs"]) == (text and "0")
 
 
 def test_agents_publish_it_first(api: LittleApi) -> None:
