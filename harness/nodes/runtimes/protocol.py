@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from harness.conversation import Conversation, Pipe, Wanted
 from harness.devices.provider import ContainerGrant
 from harness.errors import ClusterError
 from harness.nodes.pods import BoundPod, ContainerPlan
@@ -28,6 +29,9 @@ class ContainerState:
     exit_code: int = 0
     restarts: int = 0
     id: str = ""
+    ready: bool = True  # what its readiness probe says while it runs; without one, that it runs
+    up: bool = True  # whether its startup probe has succeeded, or there is none
+    init: bool = False
 
 
 @dataclass(slots=True)
@@ -40,6 +44,8 @@ class Work:
     grants: Mapping[str, ContainerGrant] = field(default_factory=dict)  # by container
     granted_ids: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)  # container → resource → ids
     delay: float = 0.0  # seconds that a fault adds to its start
+    host_ip: str = ""
+    objects: Mapping[tuple[str, str], Mapping[str, bytes]] = field(default_factory=dict)  # kind and name → content
 
     @property
     def uid(self) -> str:
@@ -53,7 +59,7 @@ class Work:
         return None
 
 
-Report = Callable[[tuple[ContainerState, ...]], None]
+Report = Callable[[tuple[ContainerState, ...]], None]  # the containers in the pod's order, then init containers
 
 
 class Runtime(ABC):
@@ -61,6 +67,7 @@ class Runtime(ABC):
 
     name: str
     version: str
+    real = False  # whether programs run, which need what ConfigMaps and Secrets hold
 
     @abstractmethod
     def start(self, work: Work, report: Report) -> None:
@@ -78,8 +85,14 @@ class Runtime(ABC):
     def logs(self, work: Work, container: str) -> bytes | None:
         """What the container has printed; None if there is no such container or none of its output."""
 
-    async def exec(self, work: Work, container: str, command: Sequence[str]) -> tuple[int, bytes]:
-        """Run a command inside a container that runs: its exit code, and what it printed on both outputs.
+    async def exec(
+        self,
+        work: Work,
+        container: str,
+        command: Sequence[str],
+        wanted: Wanted,  # noqa: ARG002 for runtimes that can
+    ) -> Conversation:
+        """Run a command inside a container that runs.
 
         Raises:
             ClusterError: there is no such container, it does not run, or this runtime runs no commands.
@@ -88,6 +101,32 @@ class Runtime(ABC):
             f"runtime {self.name!r} runs no commands: expected one with containers,"
             f" asked for {' '.join(command)!r} in {container!r} of {work.pod.key}"
         )
+
+    def processes(self, work: Work) -> tuple[int, ...]:  # noqa: ARG002
+        """The first processes of the pod's running containers, then whatever their orphans become children of; none
+        where containers are no processes of this machine."""
+        return ()
+
+    async def attach(
+        self,
+        work: Work,
+        container: str,
+        wanted: Wanted,  # noqa: ARG002 for runtimes that can
+    ) -> Conversation:
+        """Listen to a container's own program, and speak to it if it listens.
+
+        Raises:
+            ClusterError: there is no such container, it does not run, or this runtime runs no programs.
+        """
+        raise ClusterError(f"runtime {self.name!r} runs no programs: asked for {container!r} of {work.pod.key}")
+
+    async def dial(self, work: Work, port: int) -> Pipe:
+        """Connect to a port of a pod.
+
+        Raises:
+            ClusterError: the pod does not run, or nobody listens there.
+        """
+        raise ClusterError(f"runtime {self.name!r} runs no programs: asked for port {port} of {work.pod.key}")
 
     @abstractmethod
     def close(self) -> None:

@@ -27,6 +27,7 @@ from scheduler.framework.points import (
     Reserve,
     Scope,
     ScoreColumns,
+    TrialColumns,
     VictimAware,
 )
 from scheduler.framework.state import CycleState, StateKey
@@ -74,7 +75,8 @@ WANTED: StateKey[_Wanted] = StateKey("DeviceShare/wanted")
 SETTLING: StateKey[Policy] = StateKey("DeviceShare/policy")  # by which the profile chooses cards
 GRANTED: StateKey[Holding] = StateKey("DeviceShare/granted")
 ADAPTED: StateKey[Marks] = StateKey("DeviceShare/adapted")  # for the vendor's device plugin
-TRIAL: StateKey[dict[str, NodeDevices]] = StateKey("DeviceShare/trial")
+# By node, as preemption imagines it: the devices' state, and the uids of who is gone.
+TRIAL: StateKey[dict[str, tuple[DeviceState, frozenset[str]]]] = StateKey("DeviceShare/trial")
 
 
 class _Stacked(NamedTuple):
@@ -85,7 +87,7 @@ class _Stacked(NamedTuple):
     requests: list[DeviceRequest]
 
 
-class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, VictimAware):
+class DeviceShare(PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve, PreBind, VictimAware):
     name = "DeviceShare"
     scope = Scope.NODE_PODS
     reads_labels = (GPU_ISOLATION_PROVIDER,)
@@ -154,12 +156,12 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
             model = labels.get(GPU_VENDOR_LABEL, ""), labels.get(GPU_MODEL_LABEL, "")
             if model in self._unshareable:
                 return Status.unresolvable(f'model "{model[1]}" of vendor "{model[0]}" does not support GPU Share')
-        devices = self._view(state, node.name)
+        devices = self.devices.find(node.name)
         if devices is None or not devices.listed:
             return SUCCESS  # the kubelet's own device plugin is left to decide (R22)
         if self._mask_of(state, node.name) is not None:
             return SUCCESS  # whoever aligns pods has tried these very devices (R28)
-        return verdict(devices.state, wanted.request, self._policy)
+        return verdict(self._imagined(state, devices), wanted.request, self._policy)
 
     def columnar(self, state: CycleState) -> bool:
         wanted = state[WANTED]
@@ -355,53 +357,91 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         return aligner.affinity(state, name) if aligner is not None else None
 
     def numa_token(self, state: CycleState, node: str) -> Hashable:
-        devices = self._view(state, node)
-        return (devices.state, state[WANTED].request) if devices is not None and devices.listed else None
+        devices = self.devices.find(node)
+        if devices is None or not devices.listed:
+            return None
+        return self._imagined(state, devices), state[WANTED].request
 
     def numa_hints(self, state: CycleState, node: str) -> Hints | Status:
-        devices = self._view(state, node)
+        devices = self.devices.find(node)
         if devices is None or not devices.listed:
             return {}
-        return hints(devices.state, state[WANTED].request, self._policy)
+        return hints(self._imagined(state, devices), state[WANTED].request, self._policy)
 
     def numa_fits(self, state: CycleState, node: str, mask: Mask) -> Status:
-        devices = self._view(state, node)
+        devices = self.devices.find(node)
         if devices is None or not devices.listed:
             return SUCCESS
         held = held_to(devices.state.template, mask)
-        found = trial(devices.state, state[WANTED].request, self._policy, held)
+        found = trial(self._imagined(state, devices), state[WANTED].request, self._policy, held)
         return found if isinstance(found, Status) else SUCCESS
 
     # -- preemption ---------------------------------------------------------------------------------------------------
 
+    def trial_facet(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Hashable:
+        devices = self.devices.find(node.name)
+        if devices is None or not devices.listed:
+            return None
+        label, held = node.known.metadata.labels.get, devices.held.get
+        marks = label(GPU_ISOLATION_PROVIDER), label(GPU_VENDOR_LABEL), label(GPU_MODEL_LABEL)
+        return devices.state, marks, tuple([held(pod.uid) for pod in pods])
+
+    def trial_columnar(self, state: CycleState) -> bool:
+        return self.columnar(state)
+
+    def trial_width(self) -> int:
+        return self.devices.trial_width
+
+    def trial_free(self, node: NodeInfo) -> Sequence[int] | None:
+        devices = self.devices.find(node.name)
+        if devices is not None and devices.listed and devices.state.template.traits.honour:
+            return None
+        return self.devices.trial_free(devices)
+
+    def trial_keys(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Sequence[Hashable]:
+        devices = self.devices.find(node.name)
+        if devices is None or not devices.listed:
+            return [None] * len(pods)
+        template, held = devices.state.template, devices.held.get
+        return [(template, held(pod.uid)) for pod in pods]
+
+    def trial_held(self, node: NodeInfo, pod: PodInfo) -> Sequence[int]:
+        return self.devices.trial_held(self.devices.find(node.name), pod.uid)
+
+    def trial_passing(self, state: CycleState, free: Ints) -> Bools:
+        wanted = state[WANTED]
+        assert wanted.gpu_shares is not None  # noqa: S101
+        cards = free[:, 1:].reshape(len(free), len(SHARES), -1)
+        suffices = np.ones((len(free), cards.shape[2]), np.bool_)
+        for share, need in enumerate(wanted.gpu_shares):
+            if need:  # a card with nothing in it suffices for nobody: every request names an amount
+                suffices &= cards[:, share] >= need
+        ok: Bools = np.add.reduce(suffices, axis=1, dtype=np.int16) >= wanted.request.types[0].count
+        ok |= free[:, 0] > 0
+        return ok
+
     def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        if WANTED in state:
-            trial = self._trial(state, node.name)
-            if trial is not None:
-                trial.give_back(victim.uid)
+        self._imagine(state, victim, node, -1)
 
     def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        if WANTED in state:
-            trial, real = self._trial(state, node.name), self.devices.find(node.name)
-            if trial is not None and real is not None:
-                holding = real.held.get(victim.uid)
-                if holding is not None:
-                    trial.take(victim.uid, holding)
+        self._imagine(state, victim, node, 1)
 
-    def _view(self, state: CycleState, name: str) -> NodeDevices | None:
-        """The node's devices, as preemption imagines them if it does."""
-        trials = state.get(TRIAL)
-        return trials[name] if trials is not None and name in trials else self.devices.find(name)
+    def _imagine(self, state: CycleState, victim: PodInfo, node: NodeInfo, sign: int) -> None:
+        """Have a pod that holds devices be gone (-1), or one that is gone be back (1); others change nothing."""
+        devices = self.devices.find(node.name) if WANTED in state else None
+        holding = devices.held.get(victim.uid) if devices is not None else None
+        if devices is None or holding is None:
+            return
+        trials = state.get(TRIAL) or {}
+        there, gone = trials.get(node.name, (devices.state, frozenset()))
+        if (victim.uid in gone) is (sign > 0):
+            after = there.moved(holding.shares, sign), gone ^ {victim.uid}
+            state[TRIAL] = {**trials, node.name: after}  # states that were forked earlier keep theirs
 
-    def _trial(self, state: CycleState, name: str) -> NodeDevices | None:
-        """This cycle's own copy of a node's devices."""
-        real = self.devices.find(name)
-        if real is None:
-            return None
+    def _imagined(self, state: CycleState, devices: NodeDevices) -> DeviceState:
+        """The state of a node's devices, as preemption imagines it if it does."""
         trials = state.get(TRIAL)
-        state[TRIAL] = trials = {} if trials is None else dict(trials)
-        trials[name] = (trials.get(name) or real).copy()  # states that were forked earlier keep theirs
-        return trials[name]
+        return trials[devices.name][0] if trials is not None and devices.name in trials else devices.state
 
 
 def _moved(state: DeviceState, holding: Holding, kind: Hashable) -> Iterator[tuple[Amounts, Amounts]]:

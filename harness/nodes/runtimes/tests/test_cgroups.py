@@ -1,5 +1,6 @@
 """Where control groups are looked for, what is written into them, and that the kernel then means it."""
 
+import sys
 import uuid
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from harness.nodes.runtimes.cgroups import Cgroups
 from harness.nodes.runtimes.commands import Limits
 from harness.nodes.runtimes.process import ProcessRuntime
 from harness.nodes.runtimes.tests.rig import Reports, stopped, work
+from harness.nodes.runtimes.tests.speaking import executed
 from harness.nodes.runtimes.tests.test_process import on_loop
 
 LIMITED = {"limits": {"cpu": "250m", "memory": "32Mi"}}
@@ -54,7 +56,7 @@ def test_a_place_without_groups_says_why(tmp_path: Path, mounts: str, why: str) 
     groups = cgroups.find("seatrial-test", mounts=tmp_path / "mounts", own=tmp_path / "own")
     assert not groups
     assert why in groups.why
-    assert str(groups) == f"not enforced: {groups.why}"
+    assert str(groups) == f"by process, cores by affinity (no control groups: {groups.why})"
 
 
 @pytest.fixture
@@ -86,11 +88,33 @@ def test_groups_come_and_go_with_the_container(tmp_path: Path, real: Cgroups) ->
         assert (folder / quota).read_text().split()[0] == "25000"
         assert (folder / "cgroup.procs").read_text().split()
         assert runtime.limits == f"cgroup v{real.version}"
-        code, output = await runtime.exec(pod, "main", ["cat", "/proc/self/cgroup"])
-        assert code == 0
+        outcome, output = await executed(runtime, pod, "main", ["cat", "/proc/self/cgroup"])
+        assert outcome.code == 0
         assert output.count(b"uid-one-main-0") == len(set(real.parents.values()))
         await stopped(runtime, pod)
         assert not folder.exists()
 
     on_loop(tmp_path, body, groups=real)
     assert not any(parent.exists() for parent in real.parents.values())
+
+
+@pytest.mark.parametrize(
+    ("limits", "script", "code"),
+    [
+        pytest.param({"memory": "64Mi"}, "x = bytearray(200 << 20)", 1, id="more-than-the-memory"),
+        pytest.param({"memory": "512Mi"}, "x = bytearray(20 << 20)", 0, id="less-than-the-memory"),
+        pytest.param({"cpu": "700m"}, "import os; sys.exit(len(os.sched_getaffinity(0)) != 1)", 0, id="one-processor"),
+        pytest.param({}, "import resource as r; sys.exit(r.getrlimit(r.RLIMIT_DATA)[1] != -1)", 0, id="no-limit"),
+    ],
+)
+def test_without_groups_the_kernel_limits_each_process(
+    tmp_path: Path, limits: dict[str, str], script: str, code: int
+) -> None:
+    async def body(runtime: ProcessRuntime) -> None:
+        assert runtime.limits == "by process, cores by affinity (no control groups: not asked for in this test)"
+        reports = Reports()
+        command = [sys.executable, "-I", "-S", "-c", f"import sys; {script}"]
+        runtime.start(work(command, resources={"limits": limits}, pod={"restartPolicy": "Never"}), reports)
+        assert (await reports.state("terminated")).exit_code == code
+
+    on_loop(tmp_path, body)

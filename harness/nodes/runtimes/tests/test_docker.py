@@ -12,12 +12,14 @@ from typing import Any
 import docker
 import pytest
 
+from harness.conversation import STDERR, STDOUT, Wanted, everything
 from harness.devices.provider import ContainerGrant, Mount
 from harness.errors import ClusterError
 from harness.nodes.runtimes.docker import OWNER, UID, DockerRuntime, unreachable
 from harness.nodes.runtimes.simulated import Stages
 from harness.nodes.runtimes.tests.engine import IMAGE, containers, engine_at
-from harness.nodes.runtimes.tests.rig import Reports, eventually, stopped, work
+from harness.nodes.runtimes.tests.rig import Reports, eventually, read, stopped, with_mark, work
+from harness.nodes.runtimes.tests.speaking import executed
 from scheduler.api.clock import WallClock
 
 TINY = {"memory": "16Mi"}
@@ -76,6 +78,58 @@ def test_a_container_runs_to_its_end(  # noqa: PLR0917
     assert not containers(engine)
 
 
+def test_speaking_with_a_command(engine: str) -> None:
+    async def body(runtime: DockerRuntime) -> None:
+        pod, reports = work("sleep 600", name=f"speaks-{uuid.uuid4().hex[:8]}", image=IMAGE), Reports()
+        runtime.start(pod, reports)
+        await reports.state("running")
+        both = Wanted(stdin=True, stdout=True, stderr=True)
+        spoken = await runtime.exec(pod, "main", ["sh", "-c", "cat; echo apart >&2; exit 3"], both)
+        await spoken.write(b"there and back" * 10_000)
+        spoken.end_input()
+        assert await everything(spoken) == b"there and back" * 10_000
+        assert await everything(spoken, STDERR) == b"apart\n"
+        assert (await spoken.outcome()).code == 3
+        spoken.close()
+        terminal = await runtime.exec(
+            pod, "main", ["sh", "-c", "read x; test -t 1 && echo got $x"], Wanted(stdin=True, stdout=True, tty=True)
+        )
+        terminal.resize(100, 30)
+        await terminal.write(b"word\n")
+        assert b"got word\r\n" in await everything(terminal)
+        assert (await terminal.outcome()).code == 0
+        terminal.close()
+        mark = uuid.uuid4().hex
+        lasting = await runtime.exec(pod, "main", ["sh", "-c", f"MARK={mark} exec sleep 601"], both)
+        await eventually(lambda: with_mark(mark))
+        lasting.close()
+        await eventually(lambda: not with_mark(mark))
+        await stopped(runtime, pod)
+
+    on_loop(engine, body)
+
+
+def test_attaching_to_a_container(engine: str) -> None:
+    async def body(runtime: DockerRuntime) -> None:
+        script = "echo early; while read x; do echo [$x]; test $x = quit && exit 5; done"
+        pod = work(
+            script, name=f"attach-{uuid.uuid4().hex[:8]}", image=IMAGE, stdin=True, pod={"restartPolicy": "Never"}
+        )
+        reports = Reports()
+        runtime.start(pod, reports)
+        await reports.state("running")
+        await eventually(lambda: runtime.logs(pod, "main"))
+        for word in (b"once", b"quit"):  # the first client's going does not end the input
+            spoken = await runtime.attach(pod, "main", Wanted(stdin=True, stdout=True, stderr=True))
+            await spoken.write(word + b"\n")
+            assert await spoken.read(STDOUT) == b"[" + word + b"]\n"
+            spoken.close()
+        assert (await reports.state("terminated")).exit_code == 5
+        await stopped(runtime, pod)
+
+    on_loop(engine, body)
+
+
 def test_exec_and_stop(engine: str) -> None:
     name = f"stops-{uuid.uuid4().hex[:8]}"
 
@@ -83,9 +137,10 @@ def test_exec_and_stop(engine: str) -> None:
         pod, reports = work("trap '' TERM; while :; do sleep 0.1; done", name=name, image=IMAGE), Reports()
         runtime.start(pod, reports)
         await reports.state("running")
-        assert await runtime.exec(pod, "main", ["sh", "-c", "echo inside; exit 4"]) == (4, b"inside\n")
+        outcome, output = await executed(runtime, pod, "main", ["sh", "-c", "echo inside; exit 4"])
+        assert (outcome.code, output) == (4, b"inside\n")
         with pytest.raises(ClusterError, match=r"'other' of pod .* is not running"):
-            await runtime.exec(pod, "other", ["sh"])
+            await executed(runtime, pod, "other", ["sh"])
         begun = time.monotonic()
         await stopped(runtime, pod, grace=0.5)
         assert time.monotonic() - begun >= 0.5  # the grace was given
@@ -194,3 +249,90 @@ def test_an_engine_that_is_not_there_is_said() -> None:
 
     with pytest.raises(ClusterError, match="no Docker engine answers"):
         on_loop("unix:///no/such/socket", body)
+
+
+def test_limits_hold_inside(engine: str) -> None:
+    """What the kernel counts with is what the pod asked for, in either version of control groups."""
+    script = (
+        "cat /sys/fs/cgroup/memory.max 2>/dev/null || cat /sys/fs/cgroup/memory/memory.limit_in_bytes;"
+        "cat /sys/fs/cgroup/cpu.max 2>/dev/null || cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us"
+    )
+
+    async def body(runtime: DockerRuntime) -> None:
+        limits = {"memory": "64Mi", "cpu": "250m"}
+        pod = work(
+            script, name=f"limited-{uuid.uuid4().hex[:8]}", image=IMAGE, resources={"limits": limits},
+            pod={"restartPolicy": "Never"},
+        )  # fmt: skip
+        reports = Reports()
+        runtime.start(pod, reports)
+        await reports.state("terminated")
+        memory, cpu = (runtime.logs(pod, "main") or b"").decode().splitlines()
+        assert memory == str(64 << 20)
+        assert cpu.split()[0] == "25000"
+
+    on_loop(engine, body)
+
+
+def test_volumes_are_mounted_where_the_pod_wants_them(engine: str, tmp_path: Path) -> None:
+    """A ConfigMap read-only, an emptyDir between an init container and the others, a folder of this machine."""
+    script = "cat /etc/settings/size; echo x > /etc/settings/size || echo refused; cat /data/note; cat /host/own"
+    (tmp_path / "host").mkdir()
+    (tmp_path / "host" / "own").write_text("of the host\n")
+    data = [{"name": "data", "mountPath": "/data"}]
+    settings = {"name": "set", "mountPath": "/etc/settings", "readOnly": True}
+    mounts = [*data, settings, {"name": "h", "mountPath": "/host"}]
+    init = {"name": "first", "image": IMAGE, "command": ["sh", "-c", "echo first > /data/note"], "volumeMounts": data}
+    volumes = [
+        {"name": "data", "emptyDir": {}},
+        {"name": "set", "configMap": {"name": "settings"}},
+        {"name": "h", "hostPath": {"path": str(tmp_path / "host"), "type": "Directory"}},
+    ]
+
+    async def body(runtime: DockerRuntime) -> None:
+        pod = work(
+            script, name=f"mounts-{uuid.uuid4().hex[:8]}", image=IMAGE, volumeMounts=mounts,
+            pod={"restartPolicy": "Never", "volumes": volumes, "initContainers": [init]},
+        )  # fmt: skip
+        pod.objects = {("configmap", "settings"): {"size": b"9\n"}}
+        reports = Reports()
+        runtime.start(pod, reports)
+        await reports.state("terminated")
+        said = (runtime.logs(pod, "main") or b"").decode()
+        assert {"9", "refused", "first", "of the host"} <= set(said.splitlines()), said
+        await stopped(runtime, pod)
+        assert not (tmp_path / "pods" / pod.uid).exists()
+
+    on_loop(engine, body, folder=tmp_path / "pods")
+
+
+def test_probes_ask_inside_and_the_first_process_is_known(engine: str) -> None:
+    async def body(runtime: DockerRuntime) -> None:
+        probe = {"exec": {"command": ["ls", "/ready"]}, "periodSeconds": 1, "failureThreshold": 1}
+        name = f"probed-{uuid.uuid4().hex[:8]}"
+        pod = work("sleep 0.5; echo > /ready; sleep 600", name=name, image=IMAGE, readinessProbe=probe)
+        reports = Reports()
+        runtime.start(pod, reports)
+        assert not (await reports.state("running")).ready
+        await reports.until(lambda one: one.ready and one.state == "running")
+        (pid,) = runtime.processes(pod)
+        assert "sleep\x00600" in read(f"/proc/{pid}/cmdline")
+        await stopped(runtime, pod)
+
+    on_loop(engine, body)
+
+
+def test_a_stand_in_s_libraries_are_where_the_loader_looks(engine: str, tmp_path: Path) -> None:
+    (tmp_path / "libnvidia-ml.so.1").write_text("a library\n")
+
+    async def body(runtime: DockerRuntime) -> None:
+        pod = work(
+            "cat $LD_LIBRARY_PATH/libnvidia-ml.so.1; echo x > $LD_LIBRARY_PATH/libnvidia-ml.so.1 || echo refused",
+            name=f"stands-{uuid.uuid4().hex[:8]}", image=IMAGE, pod={"restartPolicy": "Never"},
+        )  # fmt: skip
+        reports = Reports()
+        runtime.start(pod, reports)
+        await reports.state("terminated")
+        assert {"a library", "refused"} <= set((runtime.logs(pod, "main") or b"").decode().splitlines())
+
+    on_loop(engine, body, libraries=tmp_path)
