@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from scheduler.api.clock import Timer
 from scheduler.api.core import ConfigMap, Node, Pod, PodDisruptionBudget
 from scheduler.api.device import Device
+from scheduler.api.numa import NodeResourceTopology
 from scheduler.cache.pins import pin_of
 from scheduler.framework.clusterwide import WIDE
 from scheduler.framework.diagnosis import DiagnosisLog, diagnosis_of
@@ -25,6 +26,7 @@ from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.framework.verdicts import ClassVerdicts
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.slices import SliceBook
+from scheduler.plugins.nodenuma.book import NumaBook
 from scheduler.queue.active import Entry
 from scheduler.queue.queue import LEFTOVER_SECONDS, SchedulingQueue
 from scheduler.queue.unschedulable import ClassKey
@@ -67,13 +69,17 @@ class Core:
         self.complaints += self._devices.set_device(name, device)
         self._opened = True
 
+    def set_topology(self, name: str, topology: NodeResourceTopology | None) -> None:
+        """A node's NodeResourceTopology is there, changed, or (None) went."""
+        self.complaints += NumaBook.of(self.handle).set_topology(name, topology)
+        self._opened = True
+
     def set_config_map(self, key: str, config_map: ConfigMap | None) -> None:
         """One of `config_maps` is there, changed, or (None) went."""
         changed, wrong = self.handle.shared(SliceBook, SliceBook).replace(key, config_map)
         self.complaints += wrong
         if changed:
-            for runner in self._runners.values():
-                runner.forget_verdicts()
+            self.handle.forget_verdicts()
             self._opened = True
 
     @property

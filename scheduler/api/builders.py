@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import msgspec
 
-from scheduler.api import device, extension
+from scheduler.api import device, extension, numa
 from scheduler.api.quantity import Quantity
 from scheduler.api.wire import to_json
 
@@ -114,6 +114,28 @@ class PodBuilder(_Object):
         """Ask for HAMi-core around the share."""
         return self.label(device.GPU_ISOLATION_PROVIDER, device.HAMI_CORE)
 
+    def qos(self, qos_class: str) -> Self:
+        """Koordinator's quality of service: LSE, LSR, LS, BE or SYSTEM."""
+        return self.label(numa.QOS_LABEL, qos_class)
+
+    def bind_cpus(self, preferred: str = "", *, required: str = "", exclusive: str = "") -> Self:
+        """How an LSR or LSE pod wants its CPUs: FullPCPUs or SpreadByPCPUs; alone on a PCPULevel or NUMANodeLevel."""
+        said = {
+            "requiredCPUBindPolicy": required,
+            "preferredCPUBindPolicy": preferred,
+            "preferredCPUExclusivePolicy": exclusive,
+        }
+        return self.annotation(
+            numa.RESOURCE_SPEC, to_json({key: value for key, value in said.items() if value}).decode()
+        )
+
+    def align(self, policy: str, *, exclusive: str = "") -> Self:
+        """All resources from the same NUMA nodes: BestEffort, Restricted or SingleNUMANode."""
+        said = {"numaTopologyPolicy": policy, "singleNUMANodeExclusive": exclusive}
+        return self.annotation(
+            numa.NUMA_TOPOLOGY_SPEC, to_json({key: value for key, value in said.items() if value}).decode()
+        )
+
     def priority(self, value: int) -> Self:
         """A bare priority; real API servers only take it through a class (`priority_class`)."""
         self.manifest["spec"]["priority"] = value
@@ -189,6 +211,20 @@ class NodeBuilder:
 
     def isolation(self, provider: str = device.HAMI_CORE) -> Self:
         return self.label(device.GPU_ISOLATION_PROVIDER, provider)
+
+    def kubelet(self, *, topology_policy: str = "", full_pcpus_only: bool = False, reserved_cpus: str = "") -> Self:
+        """What its kubelet was told; a topology manager policy comes with its scope: SingleNUMANodePodLevel."""
+        said = {
+            "topology_policy": topology_policy,
+            "full_pcpus_only": full_pcpus_only,
+            "reserved_cpus": reserved_cpus,
+        }
+        self.manifest["kubelet"] = {key: value for key, value in said.items() if value}
+        return self
+
+    def numa_policy(self, policy: str) -> Self:
+        """The node's NUMA topology policy by its label: BestEffort, Restricted or SingleNUMANode."""
+        return self.label(numa.NUMA_TOPOLOGY_POLICY_LABEL, policy)
 
     def label(self, key: str, value: str) -> Self:
         self.manifest.setdefault("labels", {})[key] = value

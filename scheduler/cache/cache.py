@@ -13,10 +13,12 @@ from msgspec.structs import replace
 
 from scheduler.api.core import Node, Pod
 from scheduler.api.device import RENAMED
+from scheduler.api.numa import NODE_RESERVATION
 from scheduler.api.quantity import QuantityError
 from scheduler.api.requests import amounts
 from scheduler.cache.classes import ClassBook, renamed
 from scheduler.cache.columns import NodeColumns
+from scheduler.cache.kept import kept_back
 from scheduler.cache.owners import Owners
 from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
 from scheduler.cache.volumes import Volumes
@@ -87,6 +89,12 @@ class Cache:
                 listed.update(amounts({name: quantity}))
             except QuantityError as error:
                 wrong.append(f"node {node.name}: allocatable {name}: {error}")
+        if NODE_RESERVATION in node.metadata.annotations:
+            try:
+                for name, kept in kept_back(node.metadata.annotations).items():
+                    listed[name] = max(listed.get(name, 0) - kept, 0)
+            except ValueError as error:
+                wrong.append(f"node {node.name}: {error}")
         for name, value in renamed(listed).items():
             column = self.columns.resources.column(RENAMED.get(name, name))
             if column >= len(allocatable):

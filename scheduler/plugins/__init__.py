@@ -8,8 +8,11 @@ from scheduler.plugins.binding import DefaultBinder
 from scheduler.plugins.defaultpreemption.plugin import DefaultPreemption, DefaultPreemptionArgs
 from scheduler.plugins.deviceshare.args import DeviceShareArgs
 from scheduler.plugins.deviceshare.plugin import DeviceShare
+from scheduler.plugins.fragmentation import DeviceFragmentation, DeviceFragmentationArgs
 from scheduler.plugins.imagelocality import ImageLocality
 from scheduler.plugins.interpodaffinity.plugin import InterPodAffinity, InterPodAffinityArgs
+from scheduler.plugins.nodenuma.args import NodeNUMAResourceArgs
+from scheduler.plugins.nodenuma.plugin import NodeNUMAResource
 from scheduler.plugins.nodeports import NodePorts
 from scheduler.plugins.noderesources.balanced import (
     NodeResourcesBalancedAllocation,
@@ -41,6 +44,7 @@ TABLE: dict[str, tuple[type[Plugin], int]] = {
         (VolumeZone, 0),
         (PodTopologySpread, 2),
         (InterPodAffinity, 2),
+        (NodeNUMAResource, 1),
         (DeviceShare, 1),
         (DefaultPreemption, 0),
         (NodeResourcesBalancedAllocation, 1),
@@ -48,16 +52,19 @@ TABLE: dict[str, tuple[type[Plugin], int]] = {
         (DefaultBinder, 0),
         (NodeResourcesFitPlus, 0),
         (ScarceResourceAvoidance, 0),
+        (DeviceFragmentation, 0),
     )
 }
 
-ON_REQUEST = frozenset({NodeResourcesFitPlus.name, ScarceResourceAvoidance.name})
+ON_REQUEST = frozenset({NodeResourcesFitPlus.name, ScarceResourceAvoidance.name, DeviceFragmentation.name})
 
 ARGS = {
     "DefaultPreemption": DefaultPreemptionArgs,
+    "DeviceFragmentation": DeviceFragmentationArgs,
     "DeviceShare": DeviceShareArgs,
     "InterPodAffinity": InterPodAffinityArgs,
     "NodeAffinity": NodeAffinityArgs,
+    "NodeNUMAResource": NodeNUMAResourceArgs,
     "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocationArgs,
     "NodeResourcesFit": NodeResourcesFitArgs,
     "NodeResourcesFitPlus": NodeResourcesFitPlusArgs,

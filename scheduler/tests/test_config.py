@@ -19,10 +19,10 @@ def test_without_plugins_the_defaults_run() -> None:
     assert profile.at["filter"] == [
         "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts",
         "NodeResourcesFit", "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone",
-        "PodTopologySpread", "InterPodAffinity", "DeviceShare",
+        "PodTopologySpread", "InterPodAffinity", "NodeNUMAResource", "DeviceShare",
     ]  # fmt: skip
     assert profile.weights == {
-        "TaintToleration": 3, "NodeAffinity": 2, "NodeResourcesFit": 1, "DeviceShare": 1,
+        "TaintToleration": 3, "NodeAffinity": 2, "NodeResourcesFit": 1, "NodeNUMAResource": 1, "DeviceShare": 1,
         "PodTopologySpread": 2, "InterPodAffinity": 2, "NodeResourcesBalancedAllocation": 1, "ImageLocality": 1,
     }  # fmt: skip
 

@@ -33,7 +33,7 @@ from scheduler.framework.points import (
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.deviceshare.adaption import Adaption
-from scheduler.plugins.deviceshare.allocator import allocate, verdict, weighed
+from scheduler.plugins.deviceshare.allocator import allocate, trial, verdict, weighed
 from scheduler.plugins.deviceshare.args import DeviceShareArgs
 from scheduler.plugins.deviceshare.cache import (
     DIVISOR,
@@ -50,12 +50,15 @@ from scheduler.plugins.deviceshare.cache import (
     NodeDevices,
 )
 from scheduler.plugins.deviceshare.candidates import selected, sums
+from scheduler.plugins.deviceshare.gpus import Policy
 from scheduler.plugins.deviceshare.hints import ANNOTATIONS, InvalidHintError, read
+from scheduler.plugins.deviceshare.numa import held_to, hints
 from scheduler.plugins.deviceshare.request import DeviceRequest, InvalidRequestError
 from scheduler.plugins.deviceshare.shares import Holding
 from scheduler.plugins.deviceshare.slices import NOT_A_SIZE, SliceBook
 from scheduler.plugins.deviceshare.states import SHARES, DeviceState
 from scheduler.plugins.deviceshare.topology import NO_CARDS
+from scheduler.plugins.numahints import AFFINITY, ALIGNER, PROVIDER, Hints, Mask
 
 WRONG_ISOLATION = Status.unresolvable("GPUIsolationProviderHAMICore not found on the node")
 
@@ -69,6 +72,7 @@ class _Wanted:
 
 
 WANTED: StateKey[_Wanted] = StateKey("DeviceShare/wanted")
+SETTLING: StateKey[Policy] = StateKey("DeviceShare/policy")  # by which the profile chooses cards
 GRANTED: StateKey[Holding] = StateKey("DeviceShare/granted")
 ADAPTED: StateKey[Marks] = StateKey("DeviceShare/adapted")  # for the vendor's device plugin
 # By node, as preemption imagines it: the devices' state, and the uids of who is gone.
@@ -96,6 +100,7 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve,
         self._policy = args.policy()
         self._unshareable = {(one.vendor, one.model) for one in args.gpu_share_unsupported_models}
         self._handle = handle
+        self._aligned = not args.disable_numa_alignment
         self._adaption = Adaption(handle) if args.device_plugin_adaption else None
         templates = args.gpu_shared_resource_templates_config
         self._sized = frozenset(templates.matched_resources)
@@ -130,6 +135,9 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve,
             and all(name in SHARES for name, _ in gpu.each)
         ):
             simple = tuple(gpu.amounts.get(name, 0) for name in SHARES)
+        state[SETTLING] = self._policy
+        if self._aligned:
+            state[PROVIDER] = self
         state[WANTED] = _Wanted(self._same(request, pod), isolation, shared and bool(self._unshareable), simple)
         return SUCCESS
 
@@ -151,6 +159,8 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve,
         devices = self.devices.find(node.name)
         if devices is None or not devices.listed:
             return SUCCESS  # the kubelet's own device plugin is left to decide (R22)
+        if self._mask_of(state, node.name) is not None:
+            return SUCCESS  # whoever aligns pods has tried these very devices (R28)
         return verdict(self._imagined(state, devices), wanted.request, self._policy)
 
     def columnar(self, state: CycleState) -> bool:
@@ -308,7 +318,8 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve,
         devices = self.devices.find(node_name)
         if wanted is None or devices is None or not devices.listed:
             return SUCCESS
-        found = allocate(devices.state, wanted.request, self._policy)
+        mask = held_to(devices.state.template, state.get(AFFINITY) if self._aligned else None)
+        found = allocate(devices.state, wanted.request, self._policy, mask)
         if isinstance(found, Status):
             return found
         if self._adaption is not None:
@@ -338,6 +349,32 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve,
         if adapted is None:
             return Marks(annotations, {})
         return Marks({**annotations, **adapted.annotations}, adapted.labels, adapted.node_annotations)
+
+    # -- NUMA nodes ---------------------------------------------------------------------------------------------------
+
+    def _mask_of(self, state: CycleState, name: str) -> Mask | None:
+        aligner = state.get(ALIGNER) if self._aligned else None
+        return aligner.affinity(state, name) if aligner is not None else None
+
+    def numa_token(self, state: CycleState, node: str) -> Hashable:
+        devices = self.devices.find(node)
+        if devices is None or not devices.listed:
+            return None
+        return self._imagined(state, devices), state[WANTED].request
+
+    def numa_hints(self, state: CycleState, node: str) -> Hints | Status:
+        devices = self.devices.find(node)
+        if devices is None or not devices.listed:
+            return {}
+        return hints(self._imagined(state, devices), state[WANTED].request, self._policy)
+
+    def numa_fits(self, state: CycleState, node: str, mask: Mask) -> Status:
+        devices = self.devices.find(node)
+        if devices is None or not devices.listed:
+            return SUCCESS
+        held = held_to(devices.state.template, mask)
+        found = trial(self._imagined(state, devices), state[WANTED].request, self._policy, held)
+        return found if isinstance(found, Status) else SUCCESS
 
     # -- preemption ---------------------------------------------------------------------------------------------------
 
