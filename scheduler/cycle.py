@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from scheduler.api.clock import Timer
 from scheduler.api.core import ConfigMap, Node, Pod, PodDisruptionBudget
 from scheduler.api.device import Device
+from scheduler.api.reservation import Reservation
 from scheduler.cache.pins import pin_of
-from scheduler.framework.clusterwide import WIDE
+from scheduler.framework.clusterwide import MARK, WIDE
 from scheduler.framework.events import Bind, ClearNomination, Decision, Evict, Reject
 from scheduler.framework.explaining import explain, score_table
 from scheduler.framework.failure import FitError
@@ -24,6 +25,7 @@ from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.framework.verdicts import ClassVerdicts
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.slices import SliceBook
+from scheduler.plugins.reservation.book import UNREADABLE, ReservationBook
 from scheduler.queue.active import Entry
 from scheduler.queue.queue import LEFTOVER_SECONDS, SchedulingQueue
 from scheduler.queue.unschedulable import ClassKey
@@ -49,6 +51,7 @@ class Core:
         self._opened = False  # something happened that may have opened a node to pods that wait
         self._stirs = 0  # how much of `cache.stirs` the pods have been told that depend on other pods' places
         self._alarm: tuple[float, Timer] | None = None
+        self.reservations = ReservationBook.of(handle)
         self._binding: dict[str, tuple[Entry, CycleState]] = {}
 
     # -- events -------------------------------------------------------------------------------------------------------
@@ -92,6 +95,38 @@ class Core:
 
     def remove_budget(self, key: str) -> None:
         self.handle.budgets.pop(key, None)
+
+    def set_reservation(self, reservation: Reservation) -> None:
+        """A reservation as the API server shows it, wherever in its life it is: its pod goes the way of all pods."""
+        uid = reservation.metadata.uid
+        before = self.reservations.find(uid)
+        try:
+            pod = self.reservations.set(reservation)
+        except UNREADABLE as error:
+            self.complaints.append(f"reservation {reservation.name}: {error}")
+            self.remove_pod(uid)
+            return
+        self.set_pod(pod)
+        found = self.reservations.find(uid)
+        if found is not None and (before is None or before.reservation.spec != reservation.spec):
+            self._invite()
+        if before is not None and found is None:
+            self._opened = True
+
+    def remove_reservation(self, uid: str) -> None:
+        """A reservation is gone; its pods stay."""
+        self.reservations.remove(uid)
+        self.remove_pod(uid)
+
+    def _invite(self) -> None:
+        """A reservation opened: pods that waited like others do are told apart from these now."""
+        waiting, owners = self.queue.waiting, self.reservations.owners
+        for entry in waiting:
+            info = entry.info
+            if owners.knows(info.pod):
+                waiting.remove(info.uid)
+                waiting.add(_class_key(info, CycleState({WIDE: True, MARK: str(owners.groups(info.pod))})), entry)
+        self._opened = True
 
     def set_pod(self, pod: Pod) -> None:
         """A pod as the API server shows it, wherever in its life it is."""
@@ -373,7 +408,8 @@ def _class_key(info: PodInfo, state: CycleState) -> ClassKey:
     if WIDE in state:
         claims = [volume.persistent_volume_claim.claim_name for volume in info.pod.spec.volumes
                   if volume.persistent_volume_claim]  # fmt: skip
-        mark += f"{metadata.namespace} {sorted(metadata.labels.items())} {claims}"
+        marked = state.get(MARK) or ""
+        mark += f"{metadata.namespace} {sorted(metadata.labels.items())} {claims} {marked}"
     return info.pod.spec.scheduler_name, info.shape.id, mark
 
 

@@ -15,6 +15,7 @@ import msgspec
 from scheduler.api.clock import Clock
 from scheduler.api.core import ConfigMap, Node, PodDisruptionBudget
 from scheduler.api.device import GROUP_VERSION, Device
+from scheduler.api.reservation import RESERVATIONS_PATH, Reservation
 from scheduler.api.transport import Transport
 from scheduler.binding import Binder
 from scheduler.client.events import EventRecorder
@@ -80,6 +81,13 @@ class Shell:
                 _decoder(Device),
                 lambda device: core.set_device(device.metadata.name, device),
                 lambda device: core.set_device(device.metadata.name, None),
+                optional=True,
+            ),
+            self._follow(
+                RESERVATIONS_PATH,
+                _decoder(Reservation),
+                core.set_reservation,
+                lambda reservation: core.remove_reservation(reservation.metadata.uid),
                 optional=True,
             ),
             *(self._follow_config_map(*key.split("/")) for key in core.config_maps),

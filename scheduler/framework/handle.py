@@ -92,5 +92,8 @@ class Handle:
         """The filters of the pod's own profile on one node, the plain way, nominated pods counted."""
         return self._runners[info.pod.spec.scheduler_name].check_with_nominated(state, info, node)
 
+    def runner_named(self, scheduler_name: str) -> "Runner":
+        return self._runners[scheduler_name]
+
     def runner_of(self, info: PodInfo) -> "Runner":
         return self._runners[info.pod.spec.scheduler_name]
