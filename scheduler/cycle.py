@@ -25,7 +25,9 @@ from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.framework.verdicts import ClassVerdicts
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.slices import SliceBook
+from scheduler.plugins.reservation.args import ReservationArgs
 from scheduler.plugins.reservation.book import UNREADABLE, ReservationBook
+from scheduler.plugins.reservation.plugin import Reservation as ReservationPlugin
 from scheduler.queue.active import Entry
 from scheduler.queue.queue import LEFTOVER_SECONDS, SchedulingQueue
 from scheduler.queue.unschedulable import ClassKey
@@ -201,6 +203,12 @@ class Core:
         return next(
             (info for info in (*placed, *(entry.info for _, entry in self.queue.entries())) if info.key == key), None
         )
+
+    @property
+    def reservation_args(self) -> ReservationArgs | None:
+        """How long reservations are kept, by the first profile that places any."""
+        plugins = (plugin for runner in self._runners.values() for plugin in runner.profile.all)
+        return next((plugin.args for plugin in plugins if isinstance(plugin, ReservationPlugin)), None)
 
     @property
     def profiles(self) -> frozenset[str]:

@@ -123,6 +123,7 @@ class Shell:
     def stop(self) -> None:
         """Make no more decisions; what is under way is left to the API server to finish."""
         self._running = False
+        self.binder.reservations.stop()
         for informer in self._informers:
             informer.stop()
 
@@ -181,6 +182,7 @@ class Shell:
         for complaint in core.complaints:
             log.warning("object not understood: %s", complaint)
         core.complaints.clear()
+        binder.reservations.work()
         for _ in range(SLICE):
             if binder.in_flight >= MOST_IN_FLIGHT or not core.busy:
                 return

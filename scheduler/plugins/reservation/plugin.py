@@ -86,7 +86,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
     normalizer = ByMaximum()
 
     def __init__(self, handle: Handle, args: ReservationArgs | None = None) -> None:
-        self._args = args or ReservationArgs()
+        self.args = args or ReservationArgs()
         self._handle = handle
         self._classes = handle.cache.classes
         self.book = ReservationBook.of(handle)
