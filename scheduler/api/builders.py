@@ -116,7 +116,7 @@ class PodBuilder(_Object):
         return self.label(device.GPU_ISOLATION_PROVIDER, device.HAMI_CORE)
 
     def into_reservation(self, **words: Any) -> Self:
-        """Into a reservation or nowhere: `reservation-affinity` by its own field names; any will do if none is given."""
+        """Into a reservation or nowhere: `reservation-affinity` by its own field names; without any, whichever."""
         return self.annotation(reservation_words.RESERVATION_AFFINITY, to_json(words).decode())
 
     def exactly(self, *resources: str) -> Self:
@@ -280,8 +280,9 @@ class ReservationBuilder(_Object):
         """Smaller goes first."""
         return self.label(reservation_words.RESERVATION_ORDER, str(number))
 
-    def scheduler(self, name: str) -> Self:
-        self.manifest["spec"]["template"]["spec"]["schedulerName"] = name
+    def select(self, labels: dict[str, str]) -> Self:
+        """Only on nodes with these labels."""
+        self.manifest["spec"]["template"]["spec"].setdefault("nodeSelector", {}).update(labels)
         return self
 
 
