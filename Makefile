@@ -34,7 +34,7 @@ own-tests: $(VENV)/.dev
 
 suites: $(VENV)/.dev
 	$(BIN)/pytest suites --subject=inprocess -q
-	$(BIN)/pytest suites --subject=seatrial
+	$(BIN)/pytest suites --subject=seatrial -n 3 --dist=worksteal
 
 $(VENV)/.base:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

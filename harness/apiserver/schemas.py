@@ -41,7 +41,6 @@ class SchemaNode:
         "_properties",
         "_values",
         "custom",
-        "embedded_resource",
         "int_or_string",
         "is_struct",
         "list_map_keys",
@@ -49,7 +48,6 @@ class SchemaNode:
         "map_type",
         "merge_key",
         "patch_strategy",
-        "preserves_unknown",
         "raw",
         "type",
     )
@@ -67,10 +65,9 @@ class SchemaNode:
         kind = raw.get("type")
         self.type: str = next((k for k in kind if k != "null"), "") if isinstance(kind, list) else kind or ""
         self.int_or_string = bool(raw.get("x-kubernetes-int-or-string")) or (not self.type and "oneOf" in raw)
-        self.embedded_resource = bool(raw.get("x-kubernetes-embedded-resource"))
         properties = raw.get("properties")
         values = raw.get("additionalProperties")
-        if self.embedded_resource:
+        if raw.get("x-kubernetes-embedded-resource"):
             properties = {**_EMBEDDED, **(properties or {})}
         self._properties: JsonObject = properties or {}
         self.is_struct = bool(properties)
@@ -78,9 +75,6 @@ class SchemaNode:
         free_form = not custom and not properties and values is None and self.type in {"object", ""}
         if custom and values is True:
             free_form = True
-        self.preserves_unknown = not self.int_or_string and (
-            bool(raw.get("x-kubernetes-preserve-unknown-fields")) or free_form
-        )
         self._values: JsonObject | None = values if isinstance(values, dict) else None
         self.patch_strategy = frozenset((raw.get("x-kubernetes-patch-strategy") or "").split(",")) - {""}
         self.merge_key: str = raw.get("x-kubernetes-patch-merge-key", "")

@@ -15,6 +15,9 @@ BACKENDS = {  # name → where it is, and what help says of it
 }
 
 
+SIDE_BY_SIDE = frozenset({EMBEDDED, VIRTUAL})  # several clusters of these share nothing but the processor
+
+
 def backend_named(name: str, *, seed: int = 0, kubeconfig: Path | None = None) -> ClusterBackend:
     """
     Raises:

@@ -22,7 +22,7 @@ from scheduler.api.transport import Request
 
 WORKLOADS = yaml.safe_load((Path(__file__).parent / "workloads.yaml").read_bytes())
 
-pytestmark = [pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.alone]
 
 
 @pytest.mark.feature("HIL-8")

@@ -7,6 +7,7 @@ import orjson
 
 from harness.apiserver.controllers.owners import Dependents, reference_to
 from harness.apiserver.controllers.recording import NORMAL, WARNING, Recorder
+from harness.apiserver.controllers.turns import Turns
 from harness.apiserver.errors import Refused
 from harness.apiserver.objects import DeleteOptions, Objects, Options
 from harness.apiserver.resources import Registry, Resource
@@ -36,6 +37,22 @@ class Control:
     def get(self, resource: Resource, key: Key) -> Item | None:
         """The object as it is now."""
         return self.objects.collection(resource).get(key)
+
+    def follow_workload(self, resource: Resource, turns: Turns[Key]) -> None:
+        """A turn for each object of a kind whose spec is new, whose pod has gone, or some of whose pods changed."""
+
+        def changed(change: Change) -> None:
+            if change.new is not None and is_new_spec(change):
+                turns.add(change.key)
+
+        def pod_changed(key: Key, change: Change) -> None:
+            if change.new is None:
+                turns.add(key)
+            else:
+                turns.gather(GATHER, key)
+
+        self.objects.collection(resource).listen(changed)
+        self.owned_pods.follow(resource, pod_changed)
 
     # -- making and removing ------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 Follows `pkg/controller/daemon`.
 """
 
-from harness.apiserver.controllers.control import GATHER, Control, is_new_spec
+from harness.apiserver.controllers.control import GATHER, Control
 from harness.apiserver.controllers.counts import scaled
 from harness.apiserver.controllers.daemonplaces import Fit, home_of, pin, tolerations
 from harness.apiserver.controllers.podstate import available_in, is_finished, is_going, is_ready, phase
@@ -34,19 +34,8 @@ class DaemonSets:
         self._failures: dict[tuple[str, str], tuple[int, float]] = {}  # owner's uid, node → how often, not before
         self._sets = control.objects.collection(self._resource)
         self._nodes = control.objects.store.collection(NODES)
-        self._sets.listen(self._changed)
         self._nodes.listen(self._node_changed)
-        control.owned_pods.follow(self._resource, self._pod_changed)
-
-    def _changed(self, change: Change) -> None:
-        if change.new is not None and is_new_spec(change):
-            self._turns.add(change.key)
-
-    def _pod_changed(self, key: Key, change: Change) -> None:
-        if change.new is None:
-            self._turns.add(key)
-        else:
-            self._turns.gather(GATHER, key)
+        control.follow_workload(self._resource, self._turns)
 
     def _node_changed(self, change: Change) -> None:
         if not len(self._sets) or not _other_place(change):

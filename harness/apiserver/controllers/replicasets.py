@@ -3,13 +3,13 @@
 Follows `pkg/controller/replicaset`. Everything here sees the store as it is, so nothing has to be expected.
 """
 
-from harness.apiserver.controllers.control import GATHER, Control, is_new_spec, with_condition, without_condition
+from harness.apiserver.controllers.control import Control, with_condition, without_condition
 from harness.apiserver.controllers.owners import controller_of
 from harness.apiserver.controllers.podstate import available_in, deletion_order, is_active
 from harness.apiserver.controllers.turns import Turns
 from harness.apiserver.errors import Refused
 from harness.apiserver.resources import Resource
-from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.store import CollectionKey, Item, Key, Object
 from harness.apiserver.webhooks.attempts import Pending
 
 REPLICA_SETS: CollectionKey = ("apps", "replicasets")
@@ -27,18 +27,7 @@ class ReplicaSets:
         self._resource: Resource = control.resource(kind)
         self._component = _COMPONENTS[self._resource.kind]
         self._turns: Turns[Key] = Turns(control.clock, self._sync)
-        control.objects.collection(self._resource).listen(self._changed)
-        control.owned_pods.follow(self._resource, self._pod_changed)
-
-    def _changed(self, change: Change) -> None:
-        if change.new is not None and is_new_spec(change):
-            self._turns.add(change.key)
-
-    def _pod_changed(self, key: Key, change: Change) -> None:
-        if change.new is None:
-            self._turns.add(key)
-        else:
-            self._turns.gather(GATHER, key)
+        control.follow_workload(self._resource, self._turns)
 
     def _sync(self, key: Key) -> None:
         control = self._control

@@ -5,14 +5,14 @@ Follows `pkg/controller/statefulset`. Pods of StatefulSets carry their revision'
 
 from typing import Any
 
-from harness.apiserver.controllers.control import GATHER, Control, is_new_spec
+from harness.apiserver.controllers.control import Control
 from harness.apiserver.controllers.counts import scaled
 from harness.apiserver.controllers.podstate import available_in, is_active, is_finished, is_going, is_ready
 from harness.apiserver.controllers.revisions import HASH_LABEL, Revisions, number_of, template_of
 from harness.apiserver.controllers.turns import Turns
 from harness.apiserver.controllers.volumeclaims import Claims
 from harness.apiserver.errors import Refused
-from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.store import CollectionKey, Item, Key, Object
 
 STATEFUL_SETS: CollectionKey = ("apps", "statefulsets")
 COMPONENT = "statefulset-controller"
@@ -28,18 +28,7 @@ class StatefulSets:
         self._revisions = Revisions(control, self._resource)
         self._claims = Claims(control, self._resource)
         self._turns: Turns[Key] = Turns(control.clock, self._sync)
-        control.objects.collection(self._resource).listen(self._changed)
-        control.owned_pods.follow(self._resource, self._pod_changed)
-
-    def _changed(self, change: Change) -> None:
-        if change.new is not None and is_new_spec(change):
-            self._turns.add(change.key)
-
-    def _pod_changed(self, key: Key, change: Change) -> None:
-        if change.new is None:
-            self._turns.add(key)
-        else:
-            self._turns.gather(GATHER, key)
+        control.follow_workload(self._resource, self._turns)
 
     def _sync(self, key: Key) -> None:
         item = self._control.get(self._resource, key)
