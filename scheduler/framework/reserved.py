@@ -1,12 +1,13 @@
 """What plugins tell each other about reservations in one cycle: those that are there, matched, and used."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from scheduler.api.core import Pod
 from scheduler.api.requests import Amounts
 from scheduler.api.reservation import RESTRICTED, Reservation
+from scheduler.framework.nodeinfo import NodeInfo
 from scheduler.framework.points import Plugin
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import Status
@@ -69,14 +70,22 @@ MATCHED: StateKey[Mapping[str, Sequence[Reserved]]] = StateKey("Reservation/matc
 IGNORED: StateKey[bool] = StateKey("Reservation/ignored")  # reservations mean nothing to the pod: all are overlooked
 REQUIRED: StateKey[bool] = StateKey("Reservation/required")  # the pod goes into a reservation or nowhere
 NOMINATED: StateKey[Reserved] = StateKey("Reservation/nominated")  # what the pod goes into, on the node chosen
+# The reservation on a node (as the pod sees it) that the pod would go into.
+NOMINATE: StateKey[Callable[[CycleState, Pod, NodeInfo], Reserved | None]] = StateKey("Reservation/nominate")
+
+
+def matched_on(state: CycleState, node_name: str) -> Sequence[Reserved]:
+    """The reservations on a node that are for this pod; none for a pod that ignores them."""
+    matched = state.get(MATCHED)
+    return matched.get(node_name, ()) if matched is not None and IGNORED not in state else ()
 
 
 class ReservationAware(Plugin):
     """A plugin that holds something of its own for reservations (FilterNominateReservation, ScoreReservation)."""
 
     @abstractmethod
-    def fits_in(self, state: CycleState, pod: Pod, reserved: Reserved, node_name: str) -> Status:
-        """Whether the pod gets what it asks of this plugin if it goes into that reservation."""
+    def fits_in(self, state: CycleState, pod: Pod, reserved: Reserved | None, node_name: str) -> Status:
+        """Whether the pod gets what it asks of this plugin in that reservation; None: beside all that are for it."""
 
     @abstractmethod
     def worth_in(self, state: CycleState, pod: Pod, reserved: Reserved, node_name: str) -> int:

@@ -29,8 +29,19 @@ from scheduler.framework.points import (
     ScoreColumns,
     VictimAware,
 )
+from scheduler.framework.reserved import (
+    IGNORED,
+    MATCHED,
+    NOMINATE,
+    NOMINATED,
+    REQUIRED,
+    ReservationAware,
+    Reserved,
+    matched_on,
+)
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
+from scheduler.plugins.deviceshare import inside
 from scheduler.plugins.deviceshare.adaption import Adaption
 from scheduler.plugins.deviceshare.allocator import allocate, verdict, weighed
 from scheduler.plugins.deviceshare.args import DeviceShareArgs
@@ -55,6 +66,7 @@ from scheduler.plugins.deviceshare.shares import Holding
 from scheduler.plugins.deviceshare.slices import NOT_A_SIZE, SliceBook
 from scheduler.plugins.deviceshare.states import SHARES, DeviceState
 from scheduler.plugins.deviceshare.topology import NO_CARDS
+from scheduler.plugins.reservation.book import ReservationBook
 
 WRONG_ISOLATION = Status.unresolvable("GPUIsolationProviderHAMICore not found on the node")
 
@@ -81,7 +93,7 @@ class _Stacked(NamedTuple):
     requests: list[DeviceRequest]
 
 
-class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, VictimAware):
+class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, VictimAware, ReservationAware):
     name = "DeviceShare"
     scope = Scope.NODE_PODS
     reads_labels = (GPU_ISOLATION_PROVIDER,)
@@ -101,6 +113,7 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         self._slices = handle.shared(SliceBook, SliceBook)
         self._slices.read.add(self._sizes_from)
         self.devices = DeviceCache.of(handle)
+        self._book = ReservationBook.of(handle)
         self._number, self._column_scorer = self.devices.weigh(self._policy.scorer)
         self._requests: dict[Hashable, DeviceRequest] = {}
 
@@ -149,7 +162,22 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         devices = self._view(state, node.name)
         if devices is None or not devices.listed:
             return SUCCESS  # the kubelet's own device plugin is left to decide (R22)
+        there = matched_on(state, node.name)
+        if there:
+            return inside.judge(devices, there, wanted.request, self._policy, required=REQUIRED in state)
         return verdict(devices.state, wanted.request, self._policy)
+
+    def fits_in(self, state: CycleState, pod: Pod, reserved: Reserved | None, node_name: str) -> Status:
+        wanted, devices = state.get(WANTED), self._view(state, node_name)
+        if wanted is None or devices is None or not devices.listed:
+            return SUCCESS
+        return inside.fits(devices, matched_on(state, node_name), reserved, wanted.request, self._policy)
+
+    def worth_in(self, state: CycleState, pod: Pod, reserved: Reserved, node_name: str) -> int:
+        wanted, devices = state.get(WANTED), self._view(state, node_name)
+        if wanted is None or devices is None or not devices.listed:
+            return 0
+        return self._worth(inside.room(devices, matched_on(state, node_name), reserved), wanted.request)
 
     def columnar(self, state: CycleState) -> bool:
         wanted = state[WANTED]
@@ -230,18 +258,23 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         return WANTED in state
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        devices = self.devices.find(node.name)
+        devices = self._view(state, node.name)
         if devices is None or not devices.listed:
             return 0
-        score = 0
-        request = state[WANTED].request
-        known = devices.state.scores.get(request)
+        there = matched_on(state, node.name)
+        nominated = state[NOMINATE](state, pod, node) if there else None
+        return self._worth(inside.room(devices, there, nominated), state[WANTED].request)
+
+    def _worth(self, devices: DeviceState, request: DeviceRequest) -> int:
+        """What a node is worth to a request with its devices in this state (R60)."""
+        known = devices.scores.get(request)
         if known is not None:
             return known
-        for one in weighed(devices.state.template, request):
-            total, free = sums(devices.state, one)
+        score = 0
+        for one in weighed(devices.template, request):
+            total, free = sums(devices, one)
             score += self._policy.scorer.score(total, free, one.amounts)
-        devices.state.scores[request] = score
+        devices.scores[request] = score
         return score
 
     def columnar_scores(self, state: CycleState) -> bool:
@@ -306,7 +339,12 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         devices = self.devices.find(node_name)
         if wanted is None or devices is None or not devices.listed:
             return SUCCESS
-        found = allocate(devices.state, wanted.request, self._policy)
+        there = matched_on(state, node_name)
+        if there or IGNORED in state:
+            seen = self._view(state, node_name) or devices
+            found = inside.choose(seen, there, state.get(NOMINATED), wanted.request, self._policy)
+        else:
+            found = allocate(devices.state, wanted.request, self._policy)
         if isinstance(found, Status):
             return found
         if self._adaption is not None:
@@ -315,7 +353,10 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
                 return marks
             state[ADAPTED] = marks
         state[GRANTED] = found.holding
-        self.devices.settle(devices, pod.metadata.uid, found)
+        if there or IGNORED in state:  # what it was chosen from is not the state that the node is in
+            self.devices.book(node_name, pod.metadata.uid, found.holding.shares)
+        else:
+            self.devices.settle(devices, pod.metadata.uid, found)
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
@@ -342,16 +383,25 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
     def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
         if WANTED in state:
             trial = self._trial(state, node.name)
-            if trial is not None:
-                trial.give_back(victim.uid)
+            if trial is not None and trial.give_back(victim.uid):
+                self._hold_again(state, trial, victim)
 
     def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
         if WANTED in state:
             trial, real = self._trial(state, node.name), self.devices.find(node.name)
             if trial is not None and real is not None:
                 holding = real.held.get(victim.uid)
-                if holding is not None:
-                    trial.take(victim.uid, holding)
+                if holding is not None and trial.take(victim.uid, holding):
+                    self._hold_again(state, trial, victim)
+
+    def _hold_again(self, state: CycleState, trial: NodeDevices, victim: PodInfo) -> None:
+        """What a pod of a reservation gives back is the reservation's, unless that is overlooked here (R63)."""
+        reserved = self._book.holding(victim.uid)
+        if reserved is None or reserved.node != trial.name or not reserved.annotation:
+            return
+        if reserved not in (state.get(MATCHED) or {}).get(trial.name, ()):
+            trial.give_back(reserved.uid)
+            trial.take(reserved.uid, Holding(inside.left(trial, reserved)))
 
     def _view(self, state: CycleState, name: str) -> NodeDevices | None:
         """The node's devices, as preemption imagines them if it does."""

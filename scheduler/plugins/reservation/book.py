@@ -189,7 +189,10 @@ class ReservationBook(Listener):
         annotations = {**pod.metadata.annotations}
         held = self._devices.find(reserved.node)
         others = [uid for uid in reserved.owners if uid not in gone]
-        left = still_held(reserved.annotation, [] if held is None else [held.held.get(uid) for uid in others])
+        taken = [] if held is None else [held.held[uid] for uid in others if uid in held.held]
+        if not taken:
+            return pod
+        left = still_held(reserved.annotation, taken)
         if left:
             annotations[DEVICE_ALLOCATED] = left
         else:

@@ -44,7 +44,7 @@ from scheduler.framework.points import (
     Transformer,
     VictimAware,
 )
-from scheduler.framework.reserved import IGNORED, MATCHED, NOMINATED, REQUIRED, ReservationAware, Reserved
+from scheduler.framework.reserved import IGNORED, MATCHED, NOMINATE, NOMINATED, REQUIRED, ReservationAware, Reserved
 from scheduler.framework.restored import as_seen
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
@@ -136,6 +136,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
             for found_there in matched.values():
                 found_there.sort(key=lambda reserved: reserved.name)
             state[MATCHED] = matched
+            state[NOMINATE] = self._nominate
         if wish.affinity is not None and not wish.ignored:
             state[REQUIRED] = True
             return Status.only(frozenset(matched)) if matched else NO_MATCH
