@@ -108,6 +108,9 @@ class Core:
             self.complaints.append(f"reservation {reservation.name}: {error}")
             self.remove_pod(uid)
             return
+        placed = self.cache.placed(uid)
+        if placed is not None and placed.priority != pod.spec.priority:
+            self.cache.remove_pod(uid)  # sums by priority go by what it was placed with
         self.set_pod(pod)
         found = self.reservations.find(uid)
         if found is not None and (before is None or before.reservation.spec != reservation.spec):
@@ -282,20 +285,12 @@ class Core:
             )  # fmt: skip
 
     def _marks(self, runner: Runner, state: CycleState, pod: Pod, node: str) -> Marks:
-        plugins = runner.profile.pre_bind
-        if len(plugins) == 1:  # the usual case
-            return plugins[0].pre_bind(state, pod, node)
-        found = [marks for plugin in plugins if (marks := plugin.pre_bind(state, pod, node)) is not NO_MARKS]
-        if len(found) < 2:
-            return found[0] if found else NO_MARKS
-        annotations: dict[str, str] = {}
-        labels: dict[str, str] = {}
-        node_annotations: dict[str, str] = {}
-        for marks in found:
-            annotations.update(marks.annotations)
-            labels.update(marks.labels)
-            node_annotations.update(marks.node_annotations)
-        return Marks(annotations, labels, node_annotations)
+        found = NO_MARKS
+        for plugin in runner.profile.pre_bind:
+            marks = plugin.pre_bind(state, pod, node)
+            if marks is not NO_MARKS:
+                found = marks if found is NO_MARKS else _merged(found, marks)
+        return found
 
     def _fail(self, entry: Entry, runner: Runner, verdicts: ClassVerdicts, failure: FitError) -> list[Decision]:
         info = entry.info
@@ -419,6 +414,14 @@ def _class_key(info: PodInfo, state: CycleState) -> ClassKey:
         marked = state.get(MARK) or ""
         mark += f"{metadata.namespace} {sorted(metadata.labels.items())} {claims} {marked}"
     return info.pod.spec.scheduler_name, info.shape.id, mark
+
+
+def _merged(one: Marks, other: Marks) -> Marks:
+    return Marks(
+        {**one.annotations, **other.annotations},
+        {**one.labels, **other.labels},
+        {**one.node_annotations, **other.node_annotations},
+    )
 
 
 def _nominated(pod: Pod) -> bool:

@@ -21,7 +21,7 @@ from scheduler.api.core import (
     Taint,
     Toleration,
 )
-from scheduler.api.quantity import QuantityError, text
+from scheduler.api.quantity import PODS, QuantityError, text
 from scheduler.api.requests import Amounts, amounts, pod_requests
 from scheduler.api.wire import LabelSelector, ObjectMeta, ResourceList, Wire, to_json
 
@@ -347,7 +347,8 @@ def seconds(duration: str) -> float | None:
 def reserve_pod(reservation: Reservation, holding: Amounts | None = None) -> Pod:
     """The pod that stands for a reservation (R12 to R14); `holding` replaces what it requests.
 
-    A reservation without a template is a pod that asks for nothing; the plugin refuses it.
+    It is one pod, however many the reservation has room for (`pods` among its amounts). A reservation without a
+    template is a pod that asks for nothing; the plugin refuses it.
 
     Raises:
         ValueError: the template is no pod template.
@@ -360,8 +361,11 @@ def reserve_pod(reservation: Reservation, holding: Amounts | None = None) -> Pod
     }  # fmt: skip
     if spec.node_name:
         annotations[RESERVATION_NODE] = spec.node_name
+    if holding is None:
+        asked = pod_requests(spec)
+        holding = asked if PODS in asked else None
     if holding is not None:
-        spec = _carrying(spec, holding)
+        spec = _carrying(spec, {name: value for name, value in holding.items() if name != PODS})
     return Pod(
         ObjectMeta(
             name=own.uid,

@@ -243,6 +243,7 @@ class Board:
             new = change.copy()
             change -= exact
             exact[:] = new
+            change[plan.faceted_lines] = 0  # their keys have been given already; what they were judged by is old
         return change
 
     def _make_plan(self) -> Plan:

@@ -351,7 +351,9 @@ class ClassVerdicts:
         if not isinstance(found, FitError):
             return found[0], enter(self._runner.profile.all, state, info.pod, self._columns.names[found[0]])
         order = {plugin.name: number for number, plugin in enumerate(self._runner.filters)}
-        overrides = {**cycle.overrides(order, found.kept, self._columns.known), **rejected, **found.overrides}
+        names = self._columns.names
+        crowded = {row: status for row, status in found.overrides.items() if cycle.allows(names[row])}
+        overrides = {**cycle.overrides(order, found.kept, self._columns.known), **rejected, **crowded}
         return self._failure(overrides if pin is None else self._outside(pin, overrides), state)
 
     def _see(self, info: PodInfo, state: CycleState, cycle: Cycle, key: Ints) -> dict[int, Status]:

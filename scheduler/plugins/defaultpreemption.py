@@ -15,6 +15,7 @@ from scheduler.framework.failure import FitError, histogram
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import Args, PostFilter, PostFilterResult
+from scheduler.framework.restored import as_seen
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import SUCCESS, Status
@@ -136,6 +137,7 @@ class DefaultPreemption(PostFilter):
     def _victims_on(
         self, state: CycleState, info: PodInfo, node: NodeInfo, budgets: Sequence[PodDisruptionBudget]
     ) -> "_Candidate | Status":
+        state, node = as_seen(state, node)
         lesser = [pod for pod in node.pods.values() if pod.priority < info.priority]
         if not lesser:
             return NO_VICTIMS

@@ -16,6 +16,7 @@ from scheduler.api.device import DEVICE_ALLOCATED
 from scheduler.api.quantity import QuantityError
 from scheduler.api.requests import Amounts, amounts
 from scheduler.api.reservation import (
+    HIGHEST_PRIORITY,
     Reservation,
     allocated_to,
     is_reserve_pod,
@@ -184,6 +185,7 @@ class ReservationBook(Listener):
     def pod_without(self, reserved: Reserved, gone: Sequence[str]) -> Pod:
         """The pod that would hold what is left if the pods `gone` were not in the reservation."""
         pod = reserve_pod(reserved.reservation, reserved.left(gone))
+        pod = replace(pod, spec=replace(pod.spec, priority=HIGHEST_PRIORITY))  # what is placed is nobody's victim (R44)
         if not reserved.annotation:
             return pod
         annotations = {**pod.metadata.annotations}

@@ -130,7 +130,9 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
                     continue
                 found, taint = judge(wish, requests, reserved, node.known)
                 seen.diagnosis.note(reserved.node, found, taint, named=bool(wish.name))
-                if found is Match.MATCHED:
+                if found is Match.MATCHED and (
+                    wish.affinity is not None or not requests.keys().isdisjoint(reserved.allocatable)
+                ):  # one that has nothing of what the pod asks is left alone (R32)
                     matched.setdefault(reserved.node, []).append(reserved)
         if matched:
             for found_there in matched.values():
@@ -190,12 +192,10 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
 
     def _filter_owner(self, state: CycleState, pod: Pod, there: Sequence[Reserved], node: NodeInfo) -> Status:
         """R29 to R33: one of the reservations will do, or the node beside them."""
-        requests, required = state[SEEN].requests, REQUIRED in state
+        required = REQUIRED in state
         by_node: dict[str, None] = {}
         by_reservation: list[str] = []
         for reserved in there:
-            if not required and requests.keys().isdisjoint(reserved.allocatable):
-                continue
             node_lacks, lacks = self._shortfalls(state, reserved, there, node)
             by_node.update(dict.fromkeys(node_lacks))
             by_reservation += lacks
@@ -285,8 +285,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         left = [
             reserved
             for reserved in there
-            if (required or not seen.requests.keys().isdisjoint(reserved.allocatable))
-            and not any(self._shortfalls(state, reserved, there, node))
+            if not any(self._shortfalls(state, reserved, there, node))
             and all(status.ok for status in self._asked(state, pod, reserved, node.name))
         ]
         if len(left) < 2:
