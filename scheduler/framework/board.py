@@ -467,6 +467,7 @@ class Board:
     def _sync(self) -> None:
         """Judge the lines in use on all nodes that were filled since the last time."""
         rows = np.array(list(self._exact_for), np.intp)
+        rows = rows[self._columns.known[rows]]  # a node that has gone is on every line's log
         self.pending.clear()
         self._exact_for.clear()
         self._patches = 0

@@ -344,6 +344,7 @@ class ClassVerdicts:
         rejected = self._see(info, state, cycle, key)
         if pin is not None:
             key = pinned_key(key, pin)
+        rejected |= self._crowded(info, state, key)
         if key.max() >= 0:
             self._normalize_anew(key, info, state)
             cycle.add_scores(key)
@@ -381,6 +382,17 @@ class ClassVerdicts:
             else:
                 key[row] = NOT_FEASIBLE
                 rejected[row] = status
+        return rejected
+
+    def _crowded(self, info: PodInfo, state: CycleState, key: Ints) -> dict[int, Status]:
+        """Take from `key` the nodes that nominated pods fill: what is scored is scored among those that are left."""
+        rows, rejected = self._columns.rows, dict[int, Status]()
+        for row in {rows[node] for node in self._handle.nominator.nodes() if node in rows}:
+            if key[row] >= 0:
+                status = self._check_row(state, info, row)
+                if not status.ok:
+                    key[row] = NOT_FEASIBLE
+                    rejected[row] = status
         return rejected
 
     def _normalize_anew(self, key: Ints, info: PodInfo, state: CycleState) -> None:

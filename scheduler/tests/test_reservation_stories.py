@@ -72,7 +72,7 @@ OWNERS: list[list[dict[str, Any]]] = [
 
 
 REQUESTS: list[ResourceList] = [
-    {"cpu": "1"}, {"cpu": "2", "memory": "1Gi"}, {"cpu": "4", "memory": "4Gi"}, {"cpu": "1", "pods": 2},
+    {"cpu": "1"}, {"cpu": "2", "memory": "1Gi"}, {"cpu": "4", "memory": "4Gi"},
     {"cpu": "1", GPU: 100}, {"cpu": "1", GPU: 200}, {"cpu": "1", GPU: 50}, {GPU_CORE: 30, GPU_MEMORY_RATIO: 20},
     {"cpu": "1", GPU: 100, RDMA: 50}, {GPU: 400}, {"cpu": "6"},
 ]  # fmt: skip
@@ -119,6 +119,8 @@ def a_reservation(rng: random.Random) -> dict[str, Any]:
         "allocateOnce": not rng.randrange(3),
         "allocatePolicy": rng.choice(["", "Aligned", "Restricted"]),
     }
+    if not rng.randrange(6):
+        template["spec"]["containers"][0]["resources"]["requests"]["pods"] = 2
     if not rng.randrange(6):
         spec["taints"] = [{"key": "t", "effect": "NoSchedule"}]
     if not rng.randrange(8):
