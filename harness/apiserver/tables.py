@@ -39,7 +39,7 @@ _PRINTERS: dict[tuple[str, str], Printer] = {
     ("", "persistentvolumes"): storage.PERSISTENT_VOLUMES,
     ("", "pods"): pods.PODS,
     ("", "podtemplates"): core.POD_TEMPLATES,
-    ("", "replicationcontrollers"): core.REPLICATION_CONTROLLERS,
+    ("", "replicationcontrollers"): workloads.REPLICATION_CONTROLLERS,
     ("", "resourcequotas"): core.RESOURCE_QUOTAS,
     ("", "secrets"): core.SECRETS,
     ("", "serviceaccounts"): core.SERVICE_ACCOUNTS,

@@ -7,6 +7,7 @@ itself.
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Protocol
 
 import orjson
 
@@ -34,11 +35,56 @@ def bindings(request: Request) -> bool:
     return request.method == "POST" and request.path.endswith("/binding")
 
 
-class FaultyTransport:
-    """Passes everything on until told otherwise. Times are seconds of the clock it is given.
+PICKS: dict[str, Picks] = {one.__name__: one for one in (every, writes, bindings)}
 
-    `delay`: how long each answer takes. `answers`: how often each status code has reached the client; 0: none came.
+
+def refusal(code: int) -> Response:
+    """What an API server in trouble answers."""
+    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": _REASONS.get(code, ""),
+            "message": f"the API server is in trouble ({code})"}  # fmt: skip
+    return Response(code, orjson.dumps(body), {"retry-after": "1"} if code == 429 else {})
+
+
+class Link(Protocol):
+    """A way to the API server that can be made to fail: `FaultyTransport` in this process, `TroubledWay` in another.
+
+    `delay`: how long each answer takes, in seconds. `refused`: requests that were refused on the way. `lost`: answers
+    that were lost on it, their requests having been carried out.
     """
+
+    delay: float
+
+    @property
+    def answers(self) -> Counter[int]:
+        """How often each status code has reached the client; 0: none came."""
+
+    @property
+    def refused(self) -> int: ...
+
+    @property
+    def lost(self) -> int: ...
+
+    def refuse(self, code: int, picks: Picks = every) -> None:
+        """Answer requests that `picks` likes with this status code, until `heal`."""
+
+    def lose_answers(self, picks: Picks = every) -> None:
+        """Have requests that `picks` likes carried out, and tell the client that the connection broke."""
+
+    def cut(self) -> None:
+        """Break every stream, and let nothing through until `heal`."""
+
+    def break_streams(self) -> None:
+        """Break every open stream as a lost connection does."""
+
+    def hold_streams(self) -> None:
+        """Keep back what streams have to say, until `heal`; they stay open."""
+
+    def heal(self) -> None:
+        """Everything goes through again."""
+
+
+class FaultyTransport:
+    """Passes everything on until told otherwise; see `Link`. Times are seconds of the clock it is given."""
 
     def __init__(self, inner: Transport, clock: Clock) -> None:
         self._inner, self._clock = inner, clock
@@ -50,35 +96,28 @@ class FaultyTransport:
         self.holding = False
         self.delay = 0.0
         self.answers: Counter[int] = Counter()
-        self.refused = 0  # requests that were refused here
-        self.lost = 0  # answers that were lost here, their requests having been carried out
+        self.refused = self.lost = 0
 
     # -- trouble ------------------------------------------------------------------------------------------------------
 
     def refuse(self, code: int, picks: Picks = every) -> None:
-        """Answer requests that `picks` likes with this status code, until `heal`."""
         self._refusal = code, picks
 
     def lose_answers(self, picks: Picks = every) -> None:
-        """Have requests that `picks` likes carried out, and tell the client that the connection broke."""
         self._lossy = picks
 
     def cut(self) -> None:
-        """Break every stream, and let nothing through until `heal`."""
         self._cut = True
         self.break_streams()
 
     def break_streams(self) -> None:
-        """Break every open stream as a lost connection does."""
         for stream in list(self._streams):
             stream.broken()
 
     def hold_streams(self) -> None:
-        """Keep back what streams have to say, until `heal`; they stay open."""
         self.holding = True
 
     def heal(self) -> None:
-        """Everything goes through again."""
         self._refusal = self._lossy = None
         self._cut = self.holding = False
         for stream in list(self._streams):
@@ -95,9 +134,9 @@ class FaultyTransport:
     def send(self, request: Request, done: Done) -> None:
         if self._dead:
             return
-        refusal = self._refused(request)
-        if refusal is not None:
-            self._clock.call_later(self.delay, lambda: self._answer(refusal, done))
+        refused = self._refused(request)
+        if refused is not None:
+            self._clock.call_later(self.delay, lambda: self._answer(refused, done))
             return
         lose = self._lossy is not None and self._lossy(request)
 
@@ -111,9 +150,9 @@ class FaultyTransport:
         stream = _Stream(self, on_line, on_end)
         if self._dead:
             return stream
-        refusal = self._refused(request)
-        if refusal is not None:
-            self._clock.call_later(self.delay, lambda: stream.ended(refusal))
+        refused = self._refused(request)
+        if refused is not None:
+            self._clock.call_later(self.delay, lambda: stream.ended(refused))
             return stream
         self._streams.add(stream)
         stream.source = self._inner.stream(request, stream.line, stream.ended)
@@ -125,11 +164,7 @@ class FaultyTransport:
         if self._refusal is None or not self._refusal[1](request):
             return None
         self.refused += 1
-        code = self._refusal[0]
-        reason = _REASONS.get(code, "")
-        body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
-                "message": f"the API server is in trouble ({code})"}  # fmt: skip
-        return Response(code, orjson.dumps(body), {"retry-after": "1"} if code == 429 else {})
+        return refusal(self._refusal[0])
 
     def _answer(self, response: Response, done: Done) -> None:
         if not self._dead:

@@ -4,13 +4,15 @@
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import msgspec
 
-from harness.clusters.faulty import FaultyTransport
+from harness.clusters.faulty import FaultyTransport, Link
 from harness.clusters.protocol import Cluster
 from harness.errors import SubjectError, UsageError
 from harness.subject.protocol import IN_PROCESS, Subject
@@ -57,7 +59,7 @@ class InProcess(Subject):
 
     def _build(self) -> None:
         clock = self._cluster.clock
-        self.link = self._link = FaultyTransport(self._cluster.transport, clock)
+        self._link = FaultyTransport(self._cluster.transport, clock)
         self._shell = build_shell(self._link, clock, configuration=self._configuration, seed=self._seed)
 
     def __enter__(self) -> Self:
@@ -82,6 +84,10 @@ class InProcess(Subject):
         logging.getLogger("scheduler").removeHandler(self._kept)
         self._build()
         self.__enter__()
+
+    @contextmanager
+    def troubled(self) -> Iterator[Link]:
+        yield self._link  # the way of this one: who kills it asks again
 
     def log(self) -> str:
         return "\n".join(self._kept.lines)

@@ -4,11 +4,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from harness.clusters.faulty import Link
+from harness.clusters.troubled import TroubledWay
 from harness.errors import SubjectError
 from harness.processes import die_with_parent, stop
 from harness.subject.protocol import OURS, Subject
@@ -27,10 +30,13 @@ def our_command(kubeconfig: Path, seed: int, config: Path | None = None) -> list
 class ProcessSubject(Subject):
     """Runs while entered."""
 
-    def __init__(self, name: str, command: Sequence[str], *, log_file: Path | None = None) -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], *, kubeconfig: Path | None = None, log_file: Path | None = None
+    ) -> None:
+        """`kubeconfig` is the one that `command` names; who wants no trouble on the way need not say it."""
         self.name = name
         self.version = "this checkout" if name == OURS else Path(command[0]).name
-        self._command = list(command)
+        self._command, self._kubeconfig = list(command), kubeconfig
         self._log_file = log_file
         self._own_log: tempfile._TemporaryFileWrapper[bytes] | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -68,6 +74,22 @@ class ProcessSubject(Subject):
         assert self._log_file is not None  # noqa: S101
         self._said_before = len(self.log())
         self._start(self._log_file)
+
+    @contextmanager
+    def troubled(self) -> Iterator[Link]:
+        if self._kubeconfig is None:
+            raise SubjectError(f"subject {self.name!r}: nobody said which kubeconfig it uses")
+        direct = self._command
+        with TroubledWay(self._kubeconfig) as way:
+            self._command = [word.replace(str(self._kubeconfig), str(way.offered)) for word in direct]
+            try:
+                self.kill()
+                self.start_again()
+                yield way
+            finally:
+                self._command = direct
+                self.kill()
+                self.start_again()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -6,10 +6,10 @@ Whatever it is, all that the harness knows of it is that pods get bound.
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from harness.clusters.faulty import FaultyTransport
+from harness.clusters.faulty import Link
 from harness.clusters.protocol import Capability, Cluster
 from harness.errors import SubjectError, UsageError
 
@@ -21,7 +21,6 @@ class Subject(ABC):
 
     name: str
     version: str
-    link: FaultyTransport | None = None  # its way to the API server, where that can be made to fail
 
     @abstractmethod
     def log(self) -> str:
@@ -38,6 +37,10 @@ class Subject(ABC):
         Raises:
             SubjectError: it did not start.
         """
+
+    @abstractmethod
+    def troubled(self) -> AbstractContextManager[Link]:
+        """Its way to the API server as one that can be made to fail; one that is a process is started anew for it."""
 
     @abstractmethod
     def check(self) -> None:
@@ -86,7 +89,7 @@ def open_subject(
         kubeconfig = cluster.endpoint.kubeconfig
         ours = name == OURS
         command = our_command(kubeconfig, seed, config) if ours else foreign_command(name, kubeconfig, config)
-        with ProcessSubject(name, command, log_file=log_file) as subject:
+        with ProcessSubject(name, command, kubeconfig=kubeconfig, log_file=log_file) as subject:
             yield subject
 
 

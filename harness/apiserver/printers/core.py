@@ -6,7 +6,6 @@ from harness.apiserver.printers.columns import (
     IMAGES,
     NAME,
     NONE,
-    SELECTOR,
     Cells,
     Object,
     Printer,
@@ -15,7 +14,6 @@ from harness.apiserver.printers.columns import (
     containers_and_images,
     labels,
     name_of,
-    number,
     part,
     text,
     wide,
@@ -176,34 +174,6 @@ POD_TEMPLATES = Printer(
         text("Pod Labels", "The labels that the template gives to pods."),
     ),
     _template,
-)
-
-
-def _replication_controller(obj: Object, now: float) -> Cells:
-    spec, status = part(obj, "spec"), part(obj, "status")
-    return [
-        name_of(obj),
-        spec.get("replicas", 1),
-        status.get("replicas", 0),
-        status.get("readyReplicas", 0),
-        age_of(obj, now),
-        *containers_and_images(part(spec, "template")),
-        labels(spec.get("selector")),
-    ]
-
-
-REPLICATION_CONTROLLERS = Printer(
-    (
-        NAME,
-        number("Desired", "How many pods there should be."),
-        number("Current", "How many pods there are."),
-        number("Ready", "How many pods are ready."),
-        AGE,
-        CONTAINERS,
-        IMAGES,
-        SELECTOR,
-    ),
-    _replication_controller,
 )
 
 

@@ -61,7 +61,7 @@ DEPLOYMENTS = Printer(
 )
 
 
-def _replica_set(obj: Object, now: float) -> Cells:
+def _replicas(obj: Object, now: float, chosen: str) -> Cells:
     spec, status = part(obj, "spec"), part(obj, "status")
     return [
         name_of(obj),
@@ -70,11 +70,21 @@ def _replica_set(obj: Object, now: float) -> Cells:
         status.get("readyReplicas", 0),
         age_of(obj, now),
         *containers_and_images(part(spec, "template")),
-        selector(spec.get("selector")),
+        chosen,
     ]
 
 
-REPLICA_SETS = Printer((NAME, _DESIRED, _CURRENT, _READY_COUNT, AGE, *_POD_COLUMNS), _replica_set)
+def _replica_set(obj: Object, now: float) -> Cells:
+    return _replicas(obj, now, selector(part(obj, "spec").get("selector")))
+
+
+def _replication_controller(obj: Object, now: float) -> Cells:
+    return _replicas(obj, now, labels(part(obj, "spec").get("selector")))  # labels alone, no expressions
+
+
+_REPLICAS = (NAME, _DESIRED, _CURRENT, _READY_COUNT, AGE, *_POD_COLUMNS)
+REPLICA_SETS = Printer(_REPLICAS, _replica_set)
+REPLICATION_CONTROLLERS = Printer(_REPLICAS, _replication_controller)
 
 
 def _stateful_set(obj: Object, now: float) -> Cells:

@@ -1,0 +1,114 @@
+"""The handle of a proxy process: the same trouble as `FaultyTransport` makes, for a scheduler that is a process."""
+
+import json
+import select
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from harness.clusters.faulty import Picks, every
+from harness.errors import ClusterError
+from harness.processes import die_with_parent, stop
+
+ANSWER_WITHIN = 30.0
+
+
+class TroubledWay:
+    """A way to the API server of `kubeconfig` that can be made to fail; `offered` is the kubeconfig that takes it."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self._kubeconfig = kubeconfig
+        self._folder = tempfile.TemporaryDirectory(prefix="seatrial-")
+        self.offered = Path(self._folder.name) / "kubeconfig"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._delay = 0.0
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(  # noqa: S603 our own interpreter, no shell
+            [sys.executable, "-m", "harness.clusters.proxy", str(self._kubeconfig), str(self.offered)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            process_group=0,  # Ctrl-C is for whoever started us
+            preexec_fn=die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
+        )
+        said = self._hear()
+        if "kubeconfig" not in said:
+            self.__exit__(None, None, None)
+            raise ClusterError(f"the proxy did not start: {said.get('error', said)}")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            assert self._process.stdin is not None  # noqa: S101
+            self._process.stdin.close()
+            stop(self._process)
+        self._folder.cleanup()
+
+    # -- trouble, as in FaultyTransport -------------------------------------------------------------------------------
+
+    def refuse(self, code: int, picks: Picks = every) -> None:
+        self._tell(do="refuse", code=code, picks=picks.__name__)
+
+    def lose_answers(self, picks: Picks = every) -> None:
+        self._tell(do="lose", picks=picks.__name__)
+
+    def cut(self) -> None:
+        self._tell(do="cut")
+
+    def break_streams(self) -> None:
+        self._tell(do="break")
+
+    def hold_streams(self) -> None:
+        self._tell(do="hold")
+
+    def heal(self) -> None:
+        self._tell(do="heal")
+
+    @property
+    def delay(self) -> float:
+        return self._delay
+
+    @delay.setter
+    def delay(self, seconds: float) -> None:
+        self._delay = seconds
+        self._tell(do="delay", seconds=seconds)
+
+    # -- what has passed ----------------------------------------------------------------------------------------------
+
+    @property
+    def answers(self) -> Counter[int]:
+        return Counter({int(code): count for code, count in self._tell(do="nothing")["answers"].items()})
+
+    @property
+    def refused(self) -> int:
+        return int(self._tell(do="nothing")["refused"])
+
+    @property
+    def lost(self) -> int:
+        return int(self._tell(do="nothing")["lost"])
+
+    def _tell(self, **order: Any) -> dict[str, Any]:
+        assert self._process is not None  # noqa: S101
+        assert self._process.stdin is not None  # noqa: S101
+        try:
+            self._process.stdin.write(json.dumps(order).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError as error:
+            raise ClusterError(f"the proxy to the API server has ended: {error.strerror}") from error
+        return self._hear()
+
+    def _hear(self) -> dict[str, Any]:
+        assert self._process is not None  # noqa: S101
+        assert self._process.stdout is not None  # noqa: S101
+        readable, _, _ = select.select([self._process.stdout], [], [], ANSWER_WITHIN)
+        line = self._process.stdout.readline() if readable else b""
+        if not line:
+            raise ClusterError("the proxy to the API server does not answer")
+        found: dict[str, Any] = json.loads(line)
+        return found
