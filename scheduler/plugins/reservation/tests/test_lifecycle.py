@@ -41,9 +41,9 @@ def conditions(one: Reservation) -> list[tuple[str | None, ...]]:
 
 
 def test_placing_replaces_all_conditions() -> None:
-    template = {"spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}],
-                         "initContainers": [{"resources": {"requests": {"cpu": "3"}}}], "overhead": {"memory": "1Gi"}}}  # fmt: skip
-    one = made({"template": template})
+    small, large = ({"resources": {"requests": {"cpu": cores}}} for cores in "13")
+    spec = {"containers": [small], "initContainers": [large], "overhead": {"memory": "1Gi"}}
+    one = made({"template": {"spec": spec}})
     one = after(one, lifecycle.refused(one, "no room", NOW - 5))
     assert [c.reason for c in one.status.conditions] == ["Unschedulable"]
     one = after(one, lifecycle.placed(one, "n", NOW))
@@ -153,8 +153,8 @@ def test_what_can_be_deleted(one: Reservation, node_there: bool, expected: bool)
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("24h", DAY), ("1h30m", 5400.0), ("1.5s", 1.5), ("300ms", 0.3), ("0", 0.0), ("-2m", -120.0), ("5", None), ("", None),
-     ("1d", None), ("h", None)],
+    [("24h", DAY), ("1h30m", 5400.0), ("1.5s", 1.5), ("300ms", 0.3), ("0", 0.0), ("-2m", -120.0), ("5", None),
+     ("", None), ("1d", None), ("h", None)],
 )  # fmt: skip
 def test_durations(text: str, expected: float | None) -> None:
     assert seconds(text) == expected

@@ -89,14 +89,16 @@ BY_NAME = {"reservationSelectorTerms": [
         pytest.param(pod("p"), {"taints": [TAINT]}, Match.MATCHED, id="without-affinity-taints-mean-nothing"),
         pytest.param(pod("p").into_reservation(), {"taints": [TAINT]}, Match.TAINT, id="tainted"),
         pytest.param(
-            pod("p").tolerate("t").into_reservation(), {"taints": [TAINT]}, Match.TAINT, id="its-own-tolerations-do-not-count"
+            pod("p").tolerate("t").into_reservation(), {"taints": [TAINT]}, Match.TAINT,
+            id="its-own-tolerations-do-not-count",
         ),
         pytest.param(
             pod("p").into_reservation(tolerations=[{"key": "t", "value": "v", "effect": "NoSchedule"}]),
             {"taints": [TAINT]}, Match.MATCHED, id="tainted-and-tolerated",
         ),
         pytest.param(
-            pod("p").into_reservation(), {"taints": [TAINT | {"effect": "PreferNoSchedule"}]}, Match.MATCHED, id="soft-taint"
+            pod("p").into_reservation(), {"taints": [TAINT | {"effect": "PreferNoSchedule"}]}, Match.MATCHED,
+            id="soft-taint",
         ),
         pytest.param(pod("p").into_reservation(name="r"), {}, Match.MATCHED, id="by-name"),
         pytest.param(pod("p").into_reservation(name="s"), {}, Match.NAME, id="another-name"),
@@ -105,10 +107,11 @@ BY_NAME = {"reservationSelectorTerms": [
             id="a-name-goes-before-all-else",
         ),
         pytest.param(
-            pod("p").into_reservation(name="r").request(cpu=1).exactly("cpu"), {}, Match.INEXACT, id="named-but-of-another-size"
+            pod("p").into_reservation(name="r").request(cpu=1).exactly("cpu"), {}, Match.INEXACT,
+            id="named-but-of-another-size",
         ),
-        pytest.param(pod("p").into_reservation(reservationSelector={"tier": "gold"}), {}, Match.MATCHED, id="by-its-label"),
-        pytest.param(pod("p").into_reservation(reservationSelector={"tier": "tin"}), {}, Match.AFFINITY, id="not-its-label"),
+        pytest.param(pod("p").into_reservation(reservationSelector={"tier": "gold"}), {}, Match.MATCHED, id="label"),
+        pytest.param(pod("p").into_reservation(reservationSelector={"tier": "tin"}), {}, Match.AFFINITY, id="no-label"),
         pytest.param(
             pod("p").into_reservation(requiredDuringSchedulingIgnoredDuringExecution=ZONE_A), {}, Match.MATCHED,
             id="by-a-label-of-the-node",
