@@ -3,17 +3,16 @@
 A reservation is judged by what its status says, by where pods land, and by which cards they get.
 """
 
-import msgspec
 import pytest
 
 from fixtures.expect import Expect
-from fixtures.promises import check_arrival, minors
+from fixtures.promises import check_arrival, minors, reservation_of
 from fixtures.trial import Trial
 from harness.clusters.protocol import Capability
 from scheduler.api.builders import PodBuilder, node, pod, reservation
 from scheduler.api.core import Pod
 from scheduler.api.quantity import amount
-from scheduler.api.reservation import RESERVATION_ALLOCATED, RESERVATIONS_PATH, Reservation
+from scheduler.api.reservation import RESERVATIONS_PATH, Reservation
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -23,12 +22,6 @@ SMALL = 8  # cores of a node
 def owner(name: str, **resources: str | int) -> PodBuilder:
     """A pod for which the reservations here are."""
     return pod(name).label("app", "owner").request(**resources)
-
-
-def inside(one: Pod) -> str:
-    """The name of the reservation that a pod was placed in; "" if in none."""
-    found = one.metadata.annotations.get(RESERVATION_ALLOCATED)
-    return str(msgspec.json.decode(found)["name"]) if found else ""
 
 
 def cpu(amounts: dict[str, str | int | float]) -> int:
@@ -54,7 +47,7 @@ def test_a_place_is_held_for_its_owner(cluster: Trial, expect: Expect) -> None:
     a = expect.bound("a")
     assert (held.status.node_name, cpu(held.status.allocatable)) == ("n1", 6000)
     assert conditions(held) == [("Scheduled", "True", "Scheduled"), ("Ready", "True", "Available")]
-    assert inside(a) == "held"
+    assert reservation_of(a) == "held"
     held = expect.reservation("held", lambda one: len(one.status.current_owners) == 1, "to name its owner")
     assert (held.status.current_owners[0].name, cpu(held.status.allocated), held.status.phase) == (
         "a",
@@ -83,7 +76,7 @@ def test_a_place_is_used_again(cluster: Trial, expect: Expect) -> None:
     assert (unused.status.phase, cpu(unused.status.allocated)) == ("Available", 0)
     expect.pending("stranger")
     cluster.submit(owner("b", cpu=6))
-    assert inside(expect.bound("b")) == "held"
+    assert reservation_of(expect.bound("b")) == "held"
 
 
 @pytest.mark.feature("RSV-1")
@@ -133,7 +126,7 @@ def test_an_owner_by_name_waits_for_its_place(cluster: Trial, expect: Expect) ->
 
     cluster.submit(pod("other").request(cpu=5), pod("mine").request(cpu=5))
 
-    assert inside(expect.bound("mine")) == "held"
+    assert reservation_of(expect.bound("mine")) == "held"
     expect.pending("other")
 
 
@@ -149,12 +142,12 @@ def test_it_serves_once(cluster: Trial, expect: Expect) -> None:
     first = expect.bound("first")
     done = expect.reservation("once", lambda one: one.status.phase == "Succeeded", "to have succeeded")
 
-    assert inside(first) == "once"
+    assert reservation_of(first) == "once"
     assert conditions(done) == [("Scheduled", "True", "Scheduled"), ("Ready", "False", "Succeeded")]
     assert [one.name for one in done.status.current_owners] == ["first"]
     cluster.submit(owner("second", cpu=1), pod("stranger").request(cpu=6))
     second, _ = expect.bound("second", "stranger")
-    assert not inside(second)
+    assert not reservation_of(second)
 
 
 @pytest.mark.feature("RSV-2")
@@ -174,7 +167,7 @@ def test_more_than_was_reserved(cluster: Trial, expect: Expect, policy: str, fit
     cluster.submit(owner("a", cpu=6).into_reservation())
 
     if fits:
-        assert inside(expect.bound("a")) == "held"
+        assert reservation_of(expect.bound("a")) == "held"
     else:
         expect.pending("a", saying="Reservation(s) Insufficient cpu")
 
@@ -200,7 +193,7 @@ def test_affinity(cluster: Trial, expect: Expect) -> None:
     )
 
     by_name, by_label = expect.bound("by-name", "by-label")
-    assert (inside(by_name), inside(by_label)) == ("tin", "gold")
+    assert (reservation_of(by_name), reservation_of(by_label)) == ("tin", "gold")
     expect.pending("no-such-name", saying="2 Reservation(s) didn't match the requested reservation name")
     expect.pending("no-such-label", saying="2 Reservation(s) didn't match affinity rules")
     expect.pending("not-an-owner", saying="node(s) no reservations match reservation affinity")
@@ -229,7 +222,7 @@ def test_closed_and_tainted(cluster: Trial, expect: Expect) -> None:
 
     expect.pending("in-vain", saying="1 Reservation(s) is unschedulable")
     expect.pending("tolerates-nothing", saying="1 Reservation(s) had untolerated taint {t: v}")
-    assert inside(expect.bound("tolerates")) == "tainted"
+    assert reservation_of(expect.bound("tolerates")) == "tainted"
 
 
 @pytest.mark.feature("RSV-3")
@@ -244,7 +237,7 @@ def test_exactly_this_size(cluster: Trial, expect: Expect) -> None:
 
     cluster.submit(owner("two", cpu=2).exactly("cpu"), owner("three", cpu=3).exactly("cpu").into_reservation())
 
-    assert inside(expect.bound("two")) == "of-2"
+    assert reservation_of(expect.bound("two")) == "of-2"
     expect.pending("three", saying="2 Reservation(s) is not exact matched")
 
 
@@ -258,7 +251,7 @@ def test_reservations_ignored(cluster: Trial, expect: Expect) -> None:
 
     cluster.submit(owner("ignores", cpu=6).ignores_reservations())
 
-    assert not inside(expect.bound("ignores"))
+    assert not reservation_of(expect.bound("ignores"))
     found = cluster.reservation("held")
     assert found is not None
     assert not found.status.current_owners
@@ -280,7 +273,7 @@ def test_order(cluster: Trial, expect: Expect) -> None:
     order = []
     for name in ("a", "b", "c"):
         cluster.submit(owner(name, cpu=2))
-        order.append(inside(expect.bound(name)))
+        order.append(reservation_of(expect.bound(name)))
 
     assert order == ["first", "second", "third"]
 
@@ -306,7 +299,7 @@ def test_cards_are_held(cluster: Trial, expect: Expect, policy: str) -> None:
     assert len(reserved) == 2
     assert not {*reserved} & {*others}
     assert sorted(minors(a) + minors(b)) == reserved
-    assert (inside(a), inside(b)) == ("held", "held")
+    assert (reservation_of(a), reservation_of(b)) == ("held", "held")
     expect.pending("late")
     expect.running("a")
     check_arrival(cluster, a)
@@ -328,7 +321,7 @@ def test_a_share_of_a_card_is_held(cluster: Trial, expect: Expect) -> None:
     )  # fmt: skip
 
     third, _ = expect.bound("third", "quarter")
-    assert inside(third) == "half"
+    assert reservation_of(third) == "half"
     expect.pending("whole")
     expect.pending("too-much", saying="Reservation(s) Insufficient")
 
