@@ -134,11 +134,15 @@ class DefaultPreemption(PostFilter):
         yield from rows[start:]
         yield from rows[:start]
 
+    def lesser(self, info: PodInfo, node: NodeInfo) -> list[PodInfo]:
+        """The pods on a node that may have to go for `info`."""
+        return [pod for pod in node.pods.values() if pod.priority < info.priority]
+
     def _victims_on(
         self, state: CycleState, info: PodInfo, node: NodeInfo, budgets: Sequence[PodDisruptionBudget]
     ) -> "_Candidate | Status":
         state, node = as_seen(state, node)
-        lesser = [pod for pod in node.pods.values() if pod.priority < info.priority]
+        lesser = self.lesser(info, node)
         if not lesser:
             return NO_VICTIMS
         runner = self._handle.runner_of(info)

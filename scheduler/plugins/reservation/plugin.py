@@ -47,18 +47,19 @@ from scheduler.framework.points import (
 from scheduler.framework.reserved import IGNORED, MATCHED, NOMINATE, NOMINATED, REQUIRED, ReservationAware, Reserved
 from scheduler.framework.restored import as_seen
 from scheduler.framework.state import CycleState, StateKey
-from scheduler.framework.status import SUCCESS, Status
+from scheduler.framework.status import SUCCESS, Code, Status
+from scheduler.plugins.defaultpreemption import DefaultPreemptionArgs
 from scheduler.plugins.reservation.args import ReservationArgs
 from scheduler.plugins.reservation.book import ReservationBook
 from scheduler.plugins.reservation.diagnosis import Diagnosis
 from scheduler.plugins.reservation.fitting import PODS, lacking, short, taken_beside, worth
 from scheduler.plugins.reservation.matching import Match, Wish, judge
+from scheduler.plugins.reservation.preemption import ReservationPreemption
 
 NO_MATCH = Status.unresolvable("node(s) no reservations match reservation affinity")
 NONE_WILL_DO = Status.unschedulable("node(s) no reservation(s) to meet the requirements")
 WRONG_NODE = Status.unresolvable("node(s) didn't match the nodeName specified by reservation")
 POLICY_CONFLICT = Status.unresolvable("node(s) reservation allocate policy conflict")
-NOTHING_TO_SAY = PostFilterResult(Status.unschedulable())
 PREFERRED = 1000  # raw score of the node whose reservation comes first in order
 
 
@@ -91,6 +92,11 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         self._classes = handle.cache.classes
         self.book = ReservationBook.of(handle)
         self._owners = self.book.owners
+        enough = DefaultPreemptionArgs(
+            min_candidate_nodes_percentage=self.args.min_candidate_nodes_percentage,
+            min_candidate_nodes_absolute=self.args.min_candidate_nodes_absolute,
+        )
+        self._preemption = ReservationPreemption(handle, enough) if self.args.enable_preemption else None
 
     def concerns(self, pod: Pod) -> bool:
         annotations = pod.metadata.annotations
@@ -379,11 +385,17 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
             node.add(PodInfo(pod, self._classes.of(pod), node.name))
 
     def post_filter(self, state: CycleState, info: PodInfo, failure: FitError) -> PostFilterResult:
+        made, clear = list[str](), False
+        if self._preemption is not None:
+            found = self._preemption.post_filter(state, info, failure)
+            if found.status.code is not Code.UNSCHEDULABLE:
+                return found
+            made, clear = [*found.status.reasons], found.clear_nomination
         seen = state.get(SEEN)
-        if seen is None or seen.wish.ignored:
-            return NOTHING_TO_SAY
-        rows = self._handle.columns.rows
-        return PostFilterResult(Status.unschedulable(*seen.diagnosis.reasons(lambda name: failure.status(rows[name]))))
+        if seen is not None and not seen.wish.ignored:
+            rows = self._handle.columns.rows
+            made += seen.diagnosis.reasons(lambda name: failure.status(rows[name]))
+        return PostFilterResult(Status.unschedulable(*made), clear_nomination=clear)
 
 
 def _gone(state: CycleState) -> tuple[str, ...]:

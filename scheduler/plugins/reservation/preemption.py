@@ -1,0 +1,17 @@
+"""Make room for a pod in its reservations, or beside them (`enablePreemption`, R44 and R45).
+
+The search is that of DefaultPreemption. What makes it reservation-aware is what the pod sees: nodes come with all that
+is held for it given back, and a victim's place is its reservation's before it is anybody's (`VictimAware`).
+"""
+
+from scheduler.api.extension import DISABLE_PREEMPTIBLE
+from scheduler.framework.nodeinfo import NodeInfo, PodInfo
+from scheduler.plugins.defaultpreemption import DefaultPreemption
+
+
+class ReservationPreemption(DefaultPreemption):
+    """Takes nobody who is marked as not to be taken."""
+
+    def lesser(self, info: PodInfo, node: NodeInfo) -> list[PodInfo]:
+        found = super().lesser(info, node)
+        return [one for one in found if one.pod.metadata.labels.get(DISABLE_PREEMPTIBLE) != "true"]
