@@ -280,6 +280,11 @@ class ReservationBuilder(_Object):
         """Smaller goes first."""
         return self.label(reservation_words.RESERVATION_ORDER, str(number))
 
+    def within(self, namespace: str) -> Self:
+        """As a pod of that namespace would be placed."""
+        self.manifest["spec"]["template"].setdefault("metadata", {})["namespace"] = namespace
+        return self
+
     def select(self, labels: dict[str, str]) -> Self:
         """Only on nodes with these labels."""
         self.manifest["spec"]["template"]["spec"].setdefault("nodeSelector", {}).update(labels)

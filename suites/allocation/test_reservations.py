@@ -9,13 +9,14 @@ from fixtures.expect import Expect
 from fixtures.promises import check_arrival, minors, reservation_of
 from fixtures.trial import Trial
 from harness.clusters.protocol import Capability
-from scheduler.api.builders import PodBuilder, node, pod, reservation
+from scheduler.api.builders import PodBuilder, node, pod, priority_class, reservation
 from scheduler.api.core import Pod
 from scheduler.api.quantity import amount
 from scheduler.api.reservation import RESERVATIONS_PATH, Reservation
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
+RESERVING = "reserving"  # the profile whose Reservation plugin preempts
 SMALL = 8  # cores of a node
 
 
@@ -344,3 +345,46 @@ def test_cards_go_back_to_the_reservation(cluster: Trial, expect: Expect) -> Non
     cluster.call("DELETE", f"{RESERVATIONS_PATH}/held")
 
     expect.bound("stranger")
+
+
+@pytest.mark.feature("RSV-4", "PRE-1")
+@pytest.mark.case("RV-040", severity="critical")
+@pytest.mark.profile(RESERVING)
+def test_room_is_made_inside(cluster: Trial, expect: Expect) -> None:
+    """Who must go into a full reservation has its least important pod go, and nobody beside it."""
+    cluster.apply(priority_class("trial-high", 1000))
+    cluster.add(node("n1").cpu(SMALL))
+    held = reservation("held").like(pod("x").request(cpu=4)).for_labels(app="owner").many()
+    cluster.reserve(held.policy("Restricted"))
+    expect.available("held")
+    cluster.submit(owner("inside", cpu=4), pod("beside").request(cpu=4))
+    expect.bound("inside", "beside")
+
+    cluster.submit(owner("wants", cpu=3).into_reservation().priority_class("trial-high").scheduler(RESERVING))
+
+    expect.gone("inside")
+    assert reservation_of(expect.bound("wants")) == "held"
+    assert cluster.pod("beside").spec.node_name == "n1"
+
+
+@pytest.mark.feature("RSV-5")
+@pytest.mark.case("RV-050", severity="critical")
+def test_its_own_place_is_not_in_the_way(cluster: Trial, expect: Expect) -> None:
+    """What stands for a reservation keeps off who must not be near its owners, but not these owners themselves."""
+    cluster.add(node("n1").cpu(SMALL))
+    alone = away_from(pod("x").request(cpu=2).label("app", "owner"), "owner")
+    cluster.reserve(reservation("held").like(alone).for_labels(app="owner").many())
+    expect.available("held")
+
+    cluster.submit(away_from(pod("stranger").request(cpu=2), "owner"))
+    expect.pending("stranger", saying="anti-affinity")
+    cluster.submit(away_from(owner("a", cpu=2), "owner"))
+
+    assert reservation_of(expect.bound("a")) == "held"
+
+
+def away_from(one: PodBuilder, app: str) -> PodBuilder:
+    """Not on a node that has a pod of that app."""
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "kubernetes.io/hostname"}
+    one.manifest["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return one
