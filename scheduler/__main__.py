@@ -59,6 +59,7 @@ def run(
     verbosity: Annotated[int, cyclopts.Parameter(name=["--v", "--verbosity"])] = 1,
     debug_scores: Annotated[int, cyclopts.Parameter(name=["--debug-scores", "-s"])] = 0,
     debug_filters: Annotated[bool, cyclopts.Parameter(name=["--debug-filters", "-f"], negative="")] = False,
+    debug_diagnosis: Annotated[bool, cyclopts.Parameter(name=["--debug-diagnosis", "-d"], negative="")] = False,
     address: str = "127.0.0.1",
     port: int | None = None,
     leader_elect: bool | None = None,
@@ -73,6 +74,7 @@ def run(
         verbosity: 0 warnings, 1 what happens, 2 and more everything.
         debug_scores: Log so many of the best nodes of each decision, with their scores; costs far more than deciding.
         debug_filters: Log each node that is rejected, and by whom; likewise.
+        debug_diagnosis: Log an account of each failed cycle as JSON; likewise.
         address: Where health, metrics and debug flags are served, to whoever asks; 0.0.0.0 for all of the network.
         port: At which port; 0 for none. By default 10251 and 10252, or none where others have these.
         leader_elect: Decide only while holding a Lease, so that of several schedulers one works; by default as the
@@ -87,7 +89,8 @@ def run(
         election = configuration.leader_election
         clock = WallClock()
         core = build_core(configuration, clock, seed=seed)
-        core.handle.debug.top_scores, core.handle.debug.filter_failures = debug_scores, debug_filters
+        debug = core.handle.debug
+        debug.top_scores, debug.filter_failures, debug.diagnoses = debug_scores, debug_filters, debug_diagnosis
         server = load_server(kubeconfig)
     except (ConfigError, KubeconfigError) as error:
         print(f"scheduler: {error}", file=sys.stderr)  # noqa: T201
@@ -97,7 +100,7 @@ def run(
         transport = HttpTransport(server)
         elect = bool(election.leader_elect if leader_elect is None else leader_elect)
         shell = Shell(core, transport, clock, on_synced=spare_the_collector, standby=elect)
-        routes = routes_of(core, shell.metrics, lambda: shell.ready, logging.getLogger("scheduler"))
+        routes = routes_of(core, shell.metrics, shell, configuration, logging.getLogger("scheduler"))
         try:
             listening = await listen(routes, address, port)
         except OSError as error:

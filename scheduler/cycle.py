@@ -13,6 +13,7 @@ from scheduler.api.device import Device
 from scheduler.api.reservation import Reservation
 from scheduler.cache.pins import pin_of
 from scheduler.framework.clusterwide import MARK, WIDE
+from scheduler.framework.diagnosis import DiagnosisLog, diagnosis_of
 from scheduler.framework.events import Bind, ClearNomination, Decision, Evict, Reject
 from scheduler.framework.explaining import explain, score_table
 from scheduler.framework.failure import FitError
@@ -55,6 +56,7 @@ class Core:
         self._alarm: tuple[float, Timer] | None = None
         self.reservations = ReservationBook.of(handle)
         self._binding: dict[str, tuple[Entry, CycleState]] = {}
+        self._diagnoses = DiagnosisLog(handle.clock)
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -311,8 +313,20 @@ class Core:
                 nominated = ""
             if result.status.code is not Code.UNSCHEDULABLE:
                 break
+        if self.handle.debug.diagnoses:
+            said = ", ".join(words) if runner.profile.post_filter else None
+            self._account(runner, info, failure, nominated or "", said)
         self._wait(entry, key, verdicts)
         return [*decisions, Reject(info, failure.message(", ".join(words)), nominated=nominated)]
+
+    def _account(self, runner: Runner, info: PodInfo, failure: FitError, nominated: str, said: str | None) -> None:
+        """Log the failure as JSON (R35); `said` by PostFilter, if it was asked."""
+        rejected = {} if failure.pre_filter is not None else explain(runner, info).rejected
+        diagnosis = diagnosis_of(
+            info, rejected, now=self.handle.clock.now(), pre_filter=failure.pre_filter, nominated=nominated,
+            preemption=said,
+        )  # fmt: skip
+        self._diagnoses.say(info, diagnosis, at_once=self.handle.debug.diagnoses_at_once)
 
     def _make_way(self, info: PodInfo, node: str, victims: Sequence[PodInfo]) -> list[Decision]:
         """Evict the victims, hold the node for `info`, and take it from less important pods that were to have it."""

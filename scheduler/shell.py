@@ -115,6 +115,11 @@ class Shell:
         for informer in self._informers:
             informer.start()
 
+    @property
+    def leading(self) -> bool:
+        """Whether it is our turn to decide."""
+        return self._leading
+
     def lead(self) -> None:
         """Decide from now on; until then others did."""
         self._leading = True

@@ -52,10 +52,12 @@ class Nominator:
 
 @dataclass(slots=True)
 class DebugFlags:
-    """What to log of every cycle beyond the usual; both cost far more than the cycle itself."""
+    """What to log of every cycle beyond the usual; all of it costs far more than the cycle itself."""
 
     top_scores: int = 0  # so many of the best nodes with their scores by plugin; 0 or less: none
     filter_failures: bool = False  # each node that was rejected, and by whom
+    diagnoses: bool = False  # a machine-readable account of each failed cycle, soon
+    diagnoses_at_once: bool = False  # that, before anything else happens
 
     @property
     def on(self) -> bool:

@@ -1,4 +1,4 @@
-"""`/debug/flags`: what is logged, changed while the scheduler runs, in the words of Koordinator's (rules R32 to R34).
+"""`/debug/flags`: what is logged, changed while the scheduler runs, in the words of Koordinator's (rules R32 to R35).
 
 A body counts as it came: a line's end behind the value makes it another value, and a wrong one.
 """
@@ -33,6 +33,8 @@ class Flags:
         self._debug = debug
         self._logger = logger
         self._flags: dict[str, tuple[str, Callable[[str], str]]] = {
+            "d": (FAILURES, self._set_diagnoses),  # both answer with the name of f's, as Koordinator's do
+            "db": (FAILURES, self._set_diagnoses_at_once),
             "f": (FAILURES, self._set_failures),
             "s": (TOP_SCORES, self._set_top_scores),
             "v": (VERBOSITY, self._set_verbosity),
@@ -72,15 +74,31 @@ class Flags:
         return value
 
     def _set_failures(self, value: str) -> str:
-        if value not in _TRUE | _FALSE:
-            raise FlagRefused(f'strconv.ParseBool: parsing "{value}": invalid syntax')
-        self._debug.filter_failures = value in _TRUE
-        return str(value in _TRUE).lower()
+        self._debug.filter_failures = _boolean(value)
+        return str(self._debug.filter_failures).lower()
+
+    def _set_diagnoses(self, value: str) -> str:
+        self._debug.diagnoses = _boolean(value)
+        return str(self._debug.diagnoses).lower()
+
+    def _set_diagnoses_at_once(self, value: str) -> str:
+        self._debug.diagnoses_at_once = _boolean(value)
+        return str(self._debug.diagnoses_at_once).lower()
+
+
+def _boolean(value: str) -> bool:
+    if value not in _TRUE | _FALSE:
+        raise FlagRefused(f"strconv.ParseBool: parsing {_quoted(value)}: invalid syntax")
+    return value in _TRUE
+
+
+def _quoted(value: str) -> str:
+    shown = value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+    return f'"{shown}"'
 
 
 def _integer(value: str, function: str) -> int:
     digits = value[1:] if value[:1] in {"+", "-"} else value
     if not (digits.isascii() and digits.isdigit()):
-        shown = value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
-        raise FlagRefused(f'strconv.{function}: parsing "{shown}": invalid syntax')
+        raise FlagRefused(f"strconv.{function}: parsing {_quoted(value)}: invalid syntax")
     return int(value)

@@ -5,13 +5,15 @@ Koordinator's routes for nodes and for DeviceShare and, of our own, `/apis/v1/ex
 
 import logging
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
+
+import msgspec
 
 from scheduler.api.core import Pod
 from scheduler.api.wire import to_plain
 from scheduler.cache.volumes import claim_keys
+from scheduler.config import Configuration
 from scheduler.cycle import Core
 from scheduler.framework.explaining import explain
 from scheduler.framework.nodeinfo import NodeInfo
@@ -21,25 +23,49 @@ from scheduler.plugins.deviceshare.summary import summaries, summary_of
 from scheduler.plugins.nodeports import ports_of
 from scheduler.services.flags import Flags
 from scheduler.services.metrics import CONTENT_TYPE, Metrics
-from scheduler.services.routes import Answer, Asked, Routes, json, missing, text
+from scheduler.services.routes import Answer, Asked, Handler, Routes, json, missing, text
 
 BASE = "/apis/v1"
+NOT_SYNCED = text("informers are not synced", 500)
+NOT_LEADING = json({"message": "the instance is not leader"}, 503)
 
 
-def routes_of(core: Core, metrics: Metrics, ready: Callable[[], bool], logger: logging.Logger) -> Routes:
-    """All routes; `ready` says whether the cluster has been seen and pods are scheduled."""
+class Standing(Protocol):
+    """How far the scheduler is."""
+
+    @property
+    def ready(self) -> bool:
+        """It has seen the cluster, and decides."""
+
+    @property
+    def leading(self) -> bool:
+        """It is its turn to decide; of several schedulers, one leads."""
+
+
+def routes_of(
+    core: Core, metrics: Metrics, standing: Standing, configuration: Configuration, logger: logging.Logger
+) -> Routes:
+    """All routes; debug flags only where `enableProfiling` is on (R32)."""
     routes = Routes()
+
+    def service(pattern: str, handler: Handler) -> None:
+        """A route of the services API, which the leader alone answers."""
+        routes.add("GET", f"{BASE}/{pattern}", lambda asked: handler(asked) if standing.leading else NOT_LEADING)
+
     for name in ("healthz", "livez"):
         routes.add("GET", f"/{name}", lambda _: Answer(200, b"ok"))
-    routes.add("GET", "/readyz", lambda _: Answer(200, b"ok") if ready() else text("informers are not synced", 500))
+    routes.add(
+        "GET", "/readyz", lambda _: Answer(200, b"ok") if standing.ready else text("informers are not synced", 500)
+    )
     routes.add("GET", "/metrics", lambda _: Answer(200, metrics.render(), CONTENT_TYPE))
-    routes.add("GET", f"{BASE}/__services__", lambda _: json(routes.patterns(BASE)))
-    routes.add("GET", f"{BASE}/nodes/:nodeName", lambda asked: _node(core, asked))
-    for pattern, handler in (("", _device_summaries), ("/:name", _device_summary)):
-        path = f"{BASE}/plugins/{DeviceShare.name}/nodeDeviceSummaries{pattern}"
-        routes.add("GET", path, partial(handler, core))
-    routes.add("GET", f"{BASE}/explain/:namespace/:name", lambda asked: _explain(core, asked))
-    Flags(core.handle.debug, logger).install(routes)
+    routes.add("GET", "/configz", lambda _: json({"componentconfig": msgspec.to_builtins(configuration)}))
+    service("__services__", lambda _: json(routes.patterns(BASE)))
+    service("nodes/:nodeName", partial(_node, core))
+    service(f"plugins/{DeviceShare.name}/nodeDeviceSummaries", partial(_device_summaries, core))
+    service(f"plugins/{DeviceShare.name}/nodeDeviceSummaries/:name", partial(_device_summary, core))
+    service("explain/:namespace/:name", partial(_explain, core))
+    if configuration.enable_profiling:
+        Flags(core.handle.debug, logger).install(routes)
     return routes
 
 

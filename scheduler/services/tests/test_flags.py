@@ -1,5 +1,6 @@
 """Debug flags: what is answered word for word, and what is logged afterwards."""
 
+import json
 import logging
 
 import pytest
@@ -25,6 +26,8 @@ def routes_for(rig: Rig) -> Routes:
         pytest.param("s", "100", 200, "successfully set debugTopNScores to 100", id="scores"),
         pytest.param("s", "-1", 200, "successfully set debugTopNScores to -1", id="scores-off-by-a-negative"),
         pytest.param("f", "true", 200, "successfully set debugFilterFailure to true", id="failures"),
+        pytest.param("d", "true", 200, "successfully set debugFilterFailure to true", id="diagnoses"),
+        pytest.param("db", "0", 200, "successfully set debugFilterFailure to false", id="diagnoses-at-once"),
         pytest.param("f", "F", 200, "successfully set debugFilterFailure to false", id="failures-off"),
         pytest.param(
             "v", "x", 400, 'failed set klog.logging.verbosity x: strconv.ParseInt: parsing "x": invalid syntax',
@@ -57,7 +60,7 @@ def test_other_methods_are_refused(method: str) -> None:
 def test_an_index_of_flags(path: str) -> None:
     answer = routes_for(Rig()).answer("GET", path)
     assert answer.content_type.startswith("text/html")
-    for flag in "fsv":
+    for flag in ("d", "db", "f", "s", "v"):
         assert f'<a href="/debug/flags/{flag}">' in answer.body.decode()
 
 
@@ -119,3 +122,60 @@ def test_failures_are_logged_node_by_node(caplog: pytest.LogCaptureFixture) -> N
         'Failed to filter for Pod "default/p" on Node "tiny" (pass 0), failedPlugin: NodeResourcesFit,'
         " reason: Insufficient cpu"
     )
+
+
+def told(rig: Rig, caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, object]]]:
+    """What was said before the JSON, and the JSON, of each diagnosis that was logged."""
+    rig.clock.advance(0)
+    lines = [one.getMessage() for one in caplog.records if one.getMessage().startswith("dump diagnosis")]
+    return [(head, json.loads(body)) for head, _, body in (line.partition("$") for line in lines)]
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_an_account_of_a_failed_cycle(caplog: pytest.LogCaptureFixture, at_once: bool) -> None:
+    caplog.set_level(logging.INFO, "scheduler")
+    rig = Rig()
+    routes = routes_for(rig)
+    routes.answer("PUT", "/debug/flags/d", b"true")
+    routes.answer("PUT", "/debug/flags/db", b"true" if at_once else b"false")
+    rig.node("small", cpu="1")
+    rig.node("closed", unschedulable=True)
+    rig.node("other", cpu="2")
+    rig.submit(pod("p").request(cpu="4"))
+    rig.run()
+    ((head, found),) = told(rig, caplog)
+    assert head == "dump diagnosis for default/p, targetPod: default/p/uid-p: "
+    assert str(found.pop("timestamp")).endswith("Z")
+    assert found == {
+        "questionedKey": "default/p",
+        "isRootCausePod": True,
+        "scheduleDiagnosis": {
+            "alreadyWaitForBound": 0,
+            "nodeFailedDetails": [
+                {"failedPlugin": "NodeResourcesFit", "reason": "Insufficient cpu", "failedNodes": ["other", "small"]},
+                {
+                    "failedPlugin": "NodeUnschedulable",
+                    "reason": "node(s) were unschedulable",
+                    "failedNodes": ["closed"],
+                },
+            ],
+        },
+        "preemptionDiagnosis": {
+            "dryRunFilterDiagnosis": None,
+            "otherDiagnosis": None,
+            "failedMessage": "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.",
+        },
+    }
+
+
+def test_nothing_is_told_of_pods_that_found_a_node_or_with_the_flag_off(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "scheduler")
+    rig = Rig()
+    routes = routes_for(rig)
+    rig.node("n")
+    rig.submit(pod("too-large").request(cpu="100"))
+    rig.run()
+    routes.answer("PUT", "/debug/flags/d", b"true")
+    rig.submit(pod("small").request(cpu="1"))
+    rig.run()
+    assert told(rig, caplog) == []

@@ -13,6 +13,7 @@ import uvloop
 
 from scheduler.__main__ import listen
 from scheduler.api.builders import pod
+from scheduler.config import Configuration
 from scheduler.framework.events import Bind, Reject
 from scheduler.framework.explaining import explain
 from scheduler.services.http import LARGEST_BODY, serve
@@ -25,10 +26,11 @@ from scheduler.tests.rig import Rig
 class Served:
     """A rig and what its process would answer."""
 
-    def __init__(self, *, ready: bool = True) -> None:
-        self.rig = Rig()
+    def __init__(self, *, ready: bool = True, leading: bool = True, profiling: bool = True) -> None:
+        self.rig, self.ready, self.leading = Rig(), ready, leading
         self.metrics = Metrics(self.rig.core)
-        self.routes = routes_of(self.rig.core, self.metrics, lambda: ready, logging.getLogger("scheduler.test"))
+        logger = logging.getLogger("scheduler.test")
+        self.routes = routes_of(self.rig.core, self.metrics, self, Configuration(enable_profiling=profiling), logger)
 
     def get(self, path: str) -> Answer:
         return self.routes.answer("GET", path)
@@ -58,6 +60,24 @@ class Served:
 )
 def test_health_and_pages_that_are_not_there(path: str, ready: bool, code: int) -> None:
     assert Served(ready=ready).get(path).code == code
+
+
+def test_who_does_not_lead_has_no_services() -> None:
+    standby = Served(ready=False, leading=False)
+    assert standby.json("/apis/v1/__services__", 503) == {"message": "the instance is not leader"}
+    assert standby.get("/metrics").code == 200
+
+
+def test_flags_are_there_for_who_profiles() -> None:
+    assert Served().get("/debug/flags").code == 200
+    assert Served(profiling=False).get("/debug/flags").code == 404
+
+
+def test_the_configuration_is_shown_as_it_is_used() -> None:
+    shown = Served().json("/configz")["componentconfig"]
+    assert shown["kind"] == "KubeSchedulerConfiguration"
+    assert shown["podMaxBackoffSeconds"] == 10
+    assert [one["schedulerName"] for one in shown["profiles"]] == ["default-scheduler"]
 
 
 def test_a_route_for_other_methods_alone_says_so() -> None:
