@@ -33,12 +33,18 @@ def taken_beside(
     taken = dict(seen)
     for other in others:
         if other is not reserved:
-            for name, value in other.left(gone).items():
-                taken[name] = taken.get(name, 0) + value
+            take_left(taken, other, gone)
     left = reserved.left(gone)
     for name, value in reserved.withheld.items():
         taken[name] = taken.get(name, 0) + min(value, left.get(name, 0))
     return taken
+
+
+def take_left(taken: Amounts, reserved: Reserved, gone: Sequence[str]) -> None:
+    """Count what a reservation still holds as taken. The pods that it has room for are places in it, not on the node."""
+    for name, value in reserved.left(gone).items():
+        if name != PODS:
+            taken[name] = taken.get(name, 0) + value
 
 
 def lacking(

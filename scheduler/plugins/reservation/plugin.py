@@ -52,7 +52,7 @@ from scheduler.plugins.defaultpreemption import DefaultPreemptionArgs
 from scheduler.plugins.reservation.args import ReservationArgs
 from scheduler.plugins.reservation.book import ReservationBook
 from scheduler.plugins.reservation.diagnosis import Diagnosis
-from scheduler.plugins.reservation.fitting import PODS, lacking, short, taken_beside, worth
+from scheduler.plugins.reservation.fitting import PODS, lacking, short, take_left, taken_beside, worth
 from scheduler.plugins.reservation.matching import Match, Wish, judge
 from scheduler.plugins.reservation.preemption import ReservationPreemption
 
@@ -92,6 +92,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         self._classes = handle.cache.classes
         self.book = ReservationBook.of(handle)
         self._owners = self.book.owners
+        self._aware_in: dict[str, list[ReservationAware]] = {}  # by profile
         enough = DefaultPreemptionArgs(
             min_candidate_nodes_percentage=self.args.min_candidate_nodes_percentage,
             min_candidate_nodes_absolute=self.args.min_candidate_nodes_absolute,
@@ -216,43 +217,48 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
             return Status.unschedulable(*reasons) if reasons else NONE_WILL_DO
         if not by_node:  # else the node alone will not do either
             by_node.update(dict.fromkeys(self._short_alone(state, there, node)))
-        return (
-            Status.unschedulable(*(f"Insufficient {name} by node" for name in sorted(by_node))) if by_node else SUCCESS
-        )
+        if by_node:
+            return Status.unschedulable(*(f"Insufficient {name} by node" for name in sorted(by_node)))
+        beside = (plugin.fits_in(state, pod, None, node.name) for plugin in self._aware(pod))
+        return next((status for status in beside if not status.ok), SUCCESS)
 
     def _shortfalls(
         self, state: CycleState, reserved: Reserved, there: Sequence[Reserved], node: NodeInfo
     ) -> tuple[list[str], list[str]]:
         """What the node and the reservation together lack, and what a Restricted reservation lacks by itself."""
         seen, gone = state[SEEN], _gone(state)
-        taken = taken_beside(reserved, there, self._taken(node), gone)
+        taken = taken_beside(reserved, there, self._named(node.requested, seen.requests), gone)
         lacks: list[str] = []
         if reserved.restricted:
             lacks = lacking(seen.requests, reserved, gone, detailed=bool(seen.wish.name))
-        return short(seen.requests, self._allocatable(node), taken), lacks
+        return short(seen.requests, self._named(node.allocatable, seen.requests), taken), lacks
 
     def _short_alone(self, state: CycleState, there: Sequence[Reserved], node: NodeInfo) -> list[str]:
-        taken = self._taken(node)
+        requests = state[SEEN].requests
+        taken = self._named(node.requested, requests)
         for reserved in there:
-            for name, value in reserved.left(_gone(state)).items():
-                taken[name] = taken.get(name, 0) + value
-        return short(state[SEEN].requests, self._allocatable(node), taken)
+            take_left(taken, reserved, _gone(state))
+        return short(requests, self._named(node.allocatable, requests), taken)
 
-    def _taken(self, node: NodeInfo) -> Amounts:
-        names = self._handle.columns.resources.names
-        return {**dict(zip(names, node.requested, strict=False)), PODS: node.requested[PODS_COLUMN]}
-
-    def _allocatable(self, node: NodeInfo) -> Amounts:
-        names = self._handle.columns.resources.names
-        return {**dict(zip(names, node.allocatable, strict=False)), PODS: node.allocatable[PODS_COLUMN]}
+    def _named(self, amounts: Sequence[int], requests: Amounts) -> Amounts:
+        """Of a node's amounts by column those that a pod asks for, and its places for pods."""
+        column = self._handle.columns.resources.column
+        found = {PODS: amounts[PODS_COLUMN]}
+        for name in requests:
+            number = column(name)
+            found[name] = amounts[number] if number < len(amounts) else 0
+        return found
 
     def _asked(self, state: CycleState, pod: Pod, reserved: Reserved, node_name: str) -> list[Status]:
         """What the plugins say that hold something of their own for reservations."""
         return [plugin.fits_in(state, pod, reserved, node_name) for plugin in self._aware(pod)]
 
     def _aware(self, pod: Pod) -> list[ReservationAware]:
-        plugins = self._handle.runner_named(pod.spec.scheduler_name).profile.all
-        return [plugin for plugin in plugins if isinstance(plugin, ReservationAware)]
+        name = pod.spec.scheduler_name
+        if name not in self._aware_in:
+            plugins = self._handle.runner_named(name).profile.all
+            self._aware_in[name] = [plugin for plugin in plugins if isinstance(plugin, ReservationAware)]
+        return self._aware_in[name]
 
     def stack(self, states: Sequence[CycleState]) -> Sequence[CycleState]:
         return states
