@@ -41,7 +41,7 @@ def taken_beside(
 
 
 def take_left(taken: Amounts, reserved: Reserved, gone: Sequence[str]) -> None:
-    """Count what a reservation still holds as taken. The pods that it has room for are places in it, not on the node."""
+    """Count what a reservation still holds as taken. The pods that it has room for are not places on the node."""
     for name, value in reserved.left(gone).items():
         if name != PODS:
             taken[name] = taken.get(name, 0) + value

@@ -10,6 +10,10 @@ from scheduler.api.device import DEVICE_ALLOCATED, GPU_CORE, GPU_MEMORY, GPU_MEM
 from scheduler.api.reservation import RESERVATION_ALLOCATED, Reservation, ReservationStatus
 from scheduler.api.wire import to_json
 from scheduler.framework.events import Bind
+from scheduler.framework.nodeinfo import PodInfo
+from scheduler.framework.restored import as_seen, restore
+from scheduler.framework.state import CycleState
+from scheduler.plugins.deviceshare.plugin import DeviceShare
 from scheduler.tests.rig import Rig
 
 OWNED = {"app": "a"}
@@ -153,3 +157,19 @@ def test_too_little_is_too_little_whatever_could_be_preempted() -> None:
     rig.submit(pod("wants").resources(shares(50)))
     rig.run()
     assert "Insufficient" in rig.message("wants")
+
+
+def test_a_card_that_is_held_for_the_pod_is_worth_what_a_free_one_is() -> None:
+    """E12: spread over half a card of a node whose only card is all reserved: 75."""
+    rig = Rig()
+    rig.node("n", gpus=1)
+    hold(rig, "r", {0: 100})
+    made = rig.pod(owner("a", 50))
+    info = PodInfo(made, rig.core.cache.classes.of(made))
+    runner, state = rig.core.runner_of(info), CycleState()
+    for plugin in runner.pre_filters:
+        plugin.pre_filter(state, info.pod)
+    restore(rig.core.handle, state, info, runner.profile.all)
+    inner, seen = as_seen(state, rig.core.cache.nodes["n"])
+    devices = next(one for one in runner.profile.all if isinstance(one, DeviceShare))
+    assert devices.score(inner, info.pod, seen) == 75
