@@ -42,7 +42,8 @@ class Binder:
     def execute(self, decision: Decision) -> None:
         match decision:
             case Bind() if is_reserve_pod(decision.info.pod):
-                self.reservations.bind(decision)
+                self.in_flight += 1
+                self.reservations.bind(decision, self._settled)
             case Reject() if is_reserve_pod(decision.info.pod):
                 self.reservations.reject(decision)
             case ClearNomination() if is_reserve_pod(decision.info.pod):
@@ -55,6 +56,9 @@ class Binder:
                 self._evict(decision)
             case ClearNomination(info):
                 self._patch_status(info.pod, {"nominatedNodeName": None})
+
+    def _settled(self) -> None:
+        self.in_flight -= 1
 
     # -- bind ---------------------------------------------------------------------------------------------------------
 

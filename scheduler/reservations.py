@@ -49,32 +49,38 @@ class ReservationKeeper:
 
     # -- decisions ----------------------------------------------------------------------------------------------------
 
-    def bind(self, decision: Bind) -> None:
-        """Give a reservation its node (R41): annotations first, then the status that makes it count."""
+    def bind(self, decision: Bind, settled: Callable[[], None]) -> None:
+        """Give a reservation its node (R41): annotations first, then the status that makes it count.
+
+        `settled` is called once, when the API server has answered for good.
+        """
         uid = decision.info.uid
         reservation = self._book.known.get(uid)
         if reservation is None or reservation.ended:
-            self._failed(decision, NOT_ACTIVE, retry=False)
+            self._failed(decision, NOT_ACTIVE, settled, retry=False)
             return
         version = reservation.metadata.resource_version
 
         def annotated(response: Response) -> None:
             if response.ok:
-                self._place(decision, reservation, "")
+                self._place(decision, reservation, settled)
             else:
-                self._failed(decision, refusal(response), retry=response.code != 404)
+                self._failed(decision, refusal(response), settled, retry=response.code != 404)
 
         if decision.annotations:
             body = {"metadata": {"annotations": dict(decision.annotations), "resourceVersion": version}}
             self._rest.merge(f"{RESERVATIONS_PATH}/{reservation.name}", body, annotated)
         else:
-            self._place(decision, reservation, version)
+            self._place(decision, reservation, settled, version=version)
 
-    def _place(self, decision: Bind, reservation: Reservation, version: str) -> None:
+    def _place(
+        self, decision: Bind, reservation: Reservation, settled: Callable[[], None], *, version: str = ""
+    ) -> None:
         def written(response: Response) -> None:
             if not response.ok:
-                self._failed(decision, refusal(response), retry=response.code != 404)
+                self._failed(decision, refusal(response), settled, retry=response.code != 404)
                 return
+            settled()
             self._core.bound(decision.info.uid)
             note = f"Successfully assigned {reservation.name} to {decision.node}"
             self._events.normal(decision.info.pod, "Scheduled", "Binding", note)
@@ -83,11 +89,12 @@ class ReservationKeeper:
         try:
             status = lifecycle.placed(reservation, decision.node, self._clock.now())
         except ValueError as error:
-            self._failed(decision, str(error), retry=False)
+            self._failed(decision, str(error), settled, retry=False)
             return
         self._write(reservation, status, written, version=version)
 
-    def _failed(self, decision: Bind, why: str, *, retry: bool) -> None:
+    def _failed(self, decision: Bind, why: str, settled: Callable[[], None], *, retry: bool) -> None:
+        settled()
         log.warning("bind failed reservation=%s node=%s why=%s", _name(decision), decision.node, why)
         for more in self._core.bind_failed(decision.info.uid, why, retry=retry):
             self._execute(more)

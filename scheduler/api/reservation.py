@@ -405,7 +405,7 @@ def _template(reservation: Reservation) -> PodTemplate:
     try:
         return msgspec.convert(reservation.spec.template or {}, PodTemplate)
     except msgspec.ValidationError as error:
-        raise ValueError(f"reservation {reservation.name}: spec.template: {error}") from None
+        raise ValueError(f"spec.template: {error}") from None
 
 
 def _carrying(spec: PodSpec, holding: Amounts) -> PodSpec:
