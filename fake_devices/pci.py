@@ -24,11 +24,29 @@ _NODE_MAJOR = 195  # NVIDIA's; any number does for a node that nothing opens
 def write_tree(root: Path, machine: Machine) -> None:
     """All PCI devices of `machine` below `root`/sys, and an empty `root`/dev."""
     for slot in machine.slots:
-        facts = slot.model.facts
-        home = _device(root, slot, slot.bus, facts.pci)
-        if isinstance(facts, NicFacts):
-            _functions(root, slot, home, facts)
+        write_device(root, slot)
     (root / "dev").mkdir(parents=True, exist_ok=True)
+
+
+def write_device(root: Path, slot: Slot) -> None:
+    """One device, with its virtual functions if it is a NIC."""
+    facts = slot.model.facts
+    home = _device(root, slot, slot.bus, facts.pci)
+    if isinstance(facts, NicFacts):
+        write_value(home / "sriov_totalvfs", facts.vfs)
+        write_value(home / "sriov_numvfs", len(slot.vfs))
+        for number in range(len(slot.vfs)):
+            write_function(root, slot, number)
+
+
+def write_function(root: Path, slot: Slot, number: int) -> None:
+    """A NIC's virtual function beside it."""
+    facts = slot.model.facts
+    assert isinstance(facts, NicFacts)  # noqa: S101 nothing else has functions
+    home = home_of(root, slot, slot.bus)
+    function = _device(root, slot, slot.vfs[number], facts.vf_pci)
+    link(home, function / "physfn")
+    link(function, home / f"virtfn{number}")
 
 
 def remove_device(root: Path, bus: str) -> None:
@@ -100,12 +118,3 @@ def _device(root: Path, slot: Slot, bus: str, pci: str) -> Path:
     link(home, driver / bus)
     link(driver, home / "driver")
     return home
-
-
-def _functions(root: Path, slot: Slot, home: Path, facts: NicFacts) -> None:
-    write_value(home / "sriov_totalvfs", facts.vfs)
-    write_value(home / "sriov_numvfs", len(slot.vfs))
-    for number, bus in enumerate(slot.vfs):
-        function = _device(root, slot, bus, facts.vf_pci)
-        link(home, function / "physfn")
-        link(function, home / f"virtfn{number}")

@@ -109,6 +109,7 @@ def collect(folders: Sequence[Path], *, features: Path | None = None) -> Collect
     known = read_features(features or FEATURES) if features or FEATURES.is_file() else []
     notes = [f"{run.info.id}: {note}" for run in runs for note in run.notes]
     notes += [f"{run.info.id}: {why}" for run in runs if (why := _why_incomplete(run))]
+    notes += [f"{run.info.id}: {why}" for run in runs if (why := _why_no_hardware(run))]
     subjects = sorted({f"{run.info.subject.name} {run.info.subject.version}".strip() for run in runs})
     if len(subjects) > 1:
         notes.append(f"these runs judge different subjects ({', '.join(subjects)}); the page speaks for no single one")
@@ -155,6 +156,13 @@ def _why_incomplete(run: Run) -> str:
     if run.info.finished is None:
         return "the run never said that it ended; it may have crashed, or it is still going on"
     return "" if run.verdict != "incomplete" else "no case passed; the run proves nothing"
+
+
+def _why_no_hardware(run: Run) -> str:
+    """Said of runs on this very machine alone: that simulated nodes are simulated is no surprise."""
+    if not run.info.hardware.startswith("stand-in"):
+        return ""
+    return f"the devices were a {run.info.hardware}; nothing here is verified on hardware"
 
 
 def _requirements(runs: Sequence[Run], known: Sequence[Feature]) -> list[Requirement]:

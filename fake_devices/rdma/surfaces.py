@@ -1,10 +1,11 @@
 """What the kernel shows of RDMA NICs beside the PCI tree: class infiniband, verbs and net devices, nodes in /dev."""
 
 from pathlib import Path
+from typing import Any
 
 from fake_devices.machine import Slot
 from fake_devices.models import NicFacts
-from fake_devices.pci import home_of, link, make_node, remove_device, write_value
+from fake_devices.pci import home_of, link, make_node, remove_device, write_device, write_function, write_value
 from fake_devices.table import DeviceTable
 
 FIRST_VF_VERBS, VERBS_PER_NIC = 64, 16
@@ -18,16 +19,10 @@ def write_rdma(root: Path, table: DeviceTable) -> bool:
     write_value(root / "sys/class/infiniband_verbs/abi_version", 6)
     real = make_node(root, RDMA_CM, minor=58)
     for slot, record in table:
-        if not isinstance(slot.model.facts, NicFacts):
-            continue
-        verbs = [(slot.bus, record.ibdev.decode(), record.netdev.decode(), slot.minor)]
-        verbs += [
-            (bus, f"mlx5_v{slot.minor}_{number}", f"ib{slot.minor}v{number}", verbs_number(slot, number))
-            for number, bus in enumerate(slot.vfs)
-        ]
-        for bus, ibdev, netdev, number in verbs:
-            _device(root, slot, home_of(root, slot, bus), ibdev=ibdev, netdev=netdev, number=number, guid=record.guid)
-            make_node(root, f"/dev/infiniband/uverbs{number}", minor=192 + number)
+        if isinstance(slot.model.facts, NicFacts):
+            _nic(root, slot, record)
+            for number in range(len(slot.vfs)):
+                _function(root, slot, record, number)
     sync_rdma(root, table)
     return real
 
@@ -42,13 +37,18 @@ def sync_rdma(root: Path, table: DeviceTable) -> None:
                 _forget(root, slot, bus)
             continue
         home = home_of(root, slot, slot.bus)
+        if not home.is_dir():  # it was pulled out, and is put in again
+            write_device(root, slot)
+            _nic(root, slot, record)
+            for number in range(len(slot.vfs)):
+                _function(root, slot, record, number)
         port = home / "infiniband" / record.ibdev.decode() / "ports/1"
         write_value(port / "state", STATES.get(record.port_state, f"{record.port_state}: UNKNOWN"))
         write_value(port / "phys_state", PHYS_STATES.get(record.port_phys_state, f"{record.port_phys_state}: UNKNOWN"))
         carrier = home / "net" / record.netdev.decode()
         write_value(carrier / "carrier", int(record.port_state > 1))
         write_value(carrier / "operstate", "up" if record.port_state > 1 else "down")
-        _functions(root, slot, record.vfs_enabled)
+        _functions(root, slot, record)
 
 
 def verbs_number(slot: Slot, function: int) -> int:
@@ -56,12 +56,30 @@ def verbs_number(slot: Slot, function: int) -> int:
     return FIRST_VF_VERBS + VERBS_PER_NIC * slot.minor + function
 
 
-def _functions(root: Path, slot: Slot, enabled: int) -> None:
+def _nic(root: Path, slot: Slot, record: Any) -> None:
+    names = record.ibdev.decode(), record.netdev.decode()
+    _device(root, slot, home_of(root, slot, slot.bus), names=names, number=slot.minor, guid=record.guid)
+    make_node(root, f"/dev/infiniband/uverbs{slot.minor}", minor=192 + slot.minor)
+
+
+def _function(root: Path, slot: Slot, record: Any, number: int) -> None:
+    names = f"mlx5_v{slot.minor}_{number}", f"ib{slot.minor}v{number}"
+    verbs = verbs_number(slot, number)
+    _device(root, slot, home_of(root, slot, slot.vfs[number]), names=names, number=verbs, guid=record.guid)
+    make_node(root, f"/dev/infiniband/uverbs{verbs}", minor=192 + verbs)
+
+
+def _functions(root: Path, slot: Slot, record: Any) -> None:
+    enabled = record.vfs_enabled
     home = home_of(root, slot, slot.bus)
     write_value(home / "sriov_numvfs", enabled)
     for number, bus in list(enumerate(slot.vfs))[enabled:]:
         _forget(root, slot, bus)
         (home / f"virtfn{number}").unlink(missing_ok=True)
+    for number in range(enabled):
+        if not home_of(root, slot, slot.vfs[number]).is_dir():
+            write_function(root, slot, number)
+            _function(root, slot, record, number)
 
 
 def _forget(root: Path, slot: Slot, bus: str) -> None:
@@ -76,9 +94,10 @@ def _forget(root: Path, slot: Slot, bus: str) -> None:
     remove_device(root, bus)
 
 
-def _device(root: Path, slot: Slot, home: Path, *, ibdev: str, netdev: str, number: int, guid: int) -> None:
+def _device(root: Path, slot: Slot, home: Path, *, names: tuple[str, str], number: int, guid: int) -> None:
     facts = slot.model.facts
     assert isinstance(facts, NicFacts)  # noqa: S101 the caller picked NICs
+    ibdev, netdev = names
     own = home / "infiniband" / ibdev
     words = ":".join(f"{guid >> shift & 0xFFFF:04x}" for shift in (48, 32, 16, 0))
     values = {

@@ -18,8 +18,9 @@ BACKENDS = {  # name → where it is, and what help says of it
 SIDE_BY_SIDE = frozenset({EMBEDDED, VIRTUAL})  # several clusters of these share nothing but the processor
 
 
-def backend_named(name: str, *, seed: int = 0, kubeconfig: Path | None = None) -> ClusterBackend:
-    """
+def backend_named(name: str, *, seed: int = 0, kubeconfig: Path | None = None, fake: str = "") -> ClusterBackend:
+    """`fake`: what stands in for this machine's devices, where this machine is the node.
+
     Raises:
         UsageError: no such backend, or one that cannot be used here.
     """
@@ -27,8 +28,11 @@ def backend_named(name: str, *, seed: int = 0, kubeconfig: Path | None = None) -
         raise UsageError(f"no backend {name!r}; expected one of: {', '.join(BACKENDS)}")
     if kubeconfig is not None:
         raise UsageError(f"--kubeconfig: backend {name!r} makes its own cluster and takes no kubeconfig")
+    if fake and name not in {LOCAL, LOCAL_DOCKER}:
+        raise UsageError(f"--fake {fake}: for --backend {LOCAL} and {LOCAL_DOCKER}; simulated nodes come from --fleet")
+    more = {"fake": fake} if fake else {}
     module, _, attribute = BACKENDS[name][0].partition(":")
-    backend: ClusterBackend = getattr(importlib.import_module(module), attribute)(seed=seed)
+    backend: ClusterBackend = getattr(importlib.import_module(module), attribute)(seed=seed, **more)
     why = backend.probe()
     if why is not None:
         raise UsageError(f"backend {name!r} cannot be used here: {why}")

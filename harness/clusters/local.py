@@ -1,6 +1,6 @@
 """Our own API server, and this very machine as the only node: pods really run, on the devices that are here.
 
-Needs no Kubernetes, and no root: without it limits are not enforced where control groups cannot be made.
+Needs no Kubernetes, and no root: without it limits hold for each process alone where control groups cannot be made.
 """
 
 import tempfile
@@ -18,10 +18,13 @@ from harness.clusters.local_node import LocalNode, RuntimeName, node_name
 from harness.clusters.protocol import Capability, ClusterBackend
 from harness.clusters.remote import RemoteCluster
 from harness.clusters.simulated import NODES, READY_WITHIN, expect, is_ready
+from harness.devices.standin import machine_called
 from harness.errors import ClusterError, UsageError
+from harness.nodes.faults import FAULTS_ANNOTATION, parse_entry, resolve
+from harness.nodes.hardware import NodeHardware
 from harness.processes import stop
 from scheduler.api.builders import NodeBuilder
-from scheduler.api.transport import Request
+from scheduler.api.transport import MERGE_PATCH, Request
 
 _ONE_NODE = "backend 'local' has one node, this machine"
 
@@ -29,9 +32,10 @@ _ONE_NODE = "backend 'local' has one node, this machine"
 class LocalCluster(RemoteCluster):
     """A child process that serves the API and runs this machine's pods."""
 
-    def __init__(self, name: str, kubeconfig: Path, capabilities: frozenset[Capability]) -> None:
+    def __init__(self, name: str, kubeconfig: Path, capabilities: frozenset[Capability], fake: str = "") -> None:
+        """`fake`: what stands in for the machine's devices, if they are not the real ones."""
         super().__init__(name, load_access(kubeconfig), kubeconfig)
-        self.capabilities = capabilities
+        self.capabilities, self.fake = capabilities, fake
 
     @property
     def node(self) -> str:
@@ -61,7 +65,18 @@ class LocalCluster(RemoteCluster):
         raise ClusterError(f"{_ONE_NODE}, and does not remove {name!r}")
 
     def inject(self, fault: Mapping[str, Any]) -> None:
-        raise ClusterError(f"{_ONE_NODE}; nothing here can make it fail, asked for {dict(fault)}")
+        if not self.fake:
+            raise ClusterError(f"{_ONE_NODE}; its devices are real, and nothing here can make them fail: {dict(fault)}")
+        if fault.get("node") != self.node:
+            raise UsageError(f"fault: expected `node` to be {self.node!r}, this machine, found {fault.get('node')!r}")
+        entry = {key: value for key, value in fault.items() if key != "node"}
+        resolve(parse_entry(entry), NodeHardware(self.node, machine_called(self.fake)))
+        response = expect(self.call(Request("GET", f"{NODES}/{self.node}")), f"read node {self.node!r}")
+        annotations = orjson.loads(response.body)["metadata"].get("annotations") or {}
+        script = [*orjson.loads(annotations.get(FAULTS_ANNOTATION) or "[]"), entry]
+        patch = {"metadata": {"annotations": {FAULTS_ANNOTATION: orjson.dumps(script).decode()}}}
+        asked = Request("PATCH", f"{NODES}/{self.node}", orjson.dumps(patch), MERGE_PATCH)
+        expect(self.call(asked), f"annotate node {self.node!r}")
 
 
 class LocalBackend(ClusterBackend):
@@ -71,7 +86,13 @@ class LocalBackend(ClusterBackend):
     runtime: RuntimeName = "process"
 
     def __init__(self, *, seed: int = 0, fake: str = "") -> None:
-        """`fake`: a machine or model of the catalogue in place of the real devices, through the vendors' boundaries."""
+        """`fake`: what stands in for the real devices behind the vendors' boundaries: a server, MODEL or MODEL:COUNT.
+
+        Raises:
+            UsageError: the catalogue has no such machine.
+        """
+        if fake:
+            machine_called(fake)
         self._seed, self._fake = seed, fake
 
     @cached_property
@@ -80,7 +101,9 @@ class LocalBackend(ClusterBackend):
         from harness.devices.survey import survey
 
         found = {Capability.CONTAINERS}
-        if not self._fake and survey()[0]:
+        if self._fake:
+            found.add(Capability.DEVICE_FAULTS)
+        elif survey()[0]:
             found.add(Capability.REAL_DEVICES)
         return frozenset(found)
 
@@ -96,7 +119,7 @@ class LocalBackend(ClusterBackend):
             local = LocalNode(self.runtime, self._fake)
             process, _ = start_process(kubeconfig, fleet="", seed=self._seed, port=0, log=log, local=local)
             try:
-                cluster = LocalCluster(self.name, kubeconfig, self.capabilities)
+                cluster = LocalCluster(self.name, kubeconfig, self.capabilities, self._fake)
                 try:
                     cluster.wait_for_node()
                     yield cluster

@@ -18,12 +18,14 @@ from scheduler.api.clock import Clock
 from scheduler.api.transport import Transport
 
 if TYPE_CHECKING:  # vendors' libraries and Docker are loaded by whoever has such a node
+    from harness.devices.standin import StandIn
     from harness.nodes.local import LocalHardware
     from harness.nodes.local_agent import LocalAgent
     from harness.nodes.runtimes.protocol import Runtime
 
 log = logging.getLogger(__name__)
 
+XPU_FOLDER = "xpu-device-infos"
 RuntimeName = Literal["process", "docker"]
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
@@ -33,7 +35,7 @@ class LocalNode:
     """How this machine is a node."""
 
     runtime: RuntimeName = "process"
-    fake: str = ""  # a machine or model of the catalogue instead of the real devices
+    fake: str = ""  # what stands in for the real devices: a server of the catalogue, MODEL or MODEL:COUNT
 
     def __post_init__(self) -> None:
         if self.runtime not in get_args(RuntimeName):
@@ -47,12 +49,14 @@ def local_agent(wanted: LocalNode, transport: Transport, clock: Clock) -> Iterat
     Raises:
         UsageError: the devices or the runtime that were asked for are not to be had.
     """
-    from harness.devices.survey import providers_of
+    from harness.devices.standin import stand_in
+    from harness.devices.survey import real_providers
     from harness.nodes.local import LocalHardware
     from harness.nodes.local_agent import LIMITS_ANNOTATION, LocalAgent, ThreadAside
 
     with ExitStack() as stack:
-        providers = stack.enter_context(providers_of(wanted.fake or None))
+        standing = stack.enter_context(stand_in(wanted.fake)) if wanted.fake else None
+        providers = standing.providers() if standing is not None else real_providers()
         hardware = stack.enter_context(LocalHardware(providers))
         for vendor, why in hardware.missing.items():
             log.info("devices absent vendor=%s why=%s", vendor, why)
@@ -60,10 +64,12 @@ def local_agent(wanted: LocalNode, transport: Transport, clock: Clock) -> Iterat
         stack.callback(aside.close)
         root = _pods_folder()
         stack.callback(shutil.rmtree, root, ignore_errors=True)
-        runtime, limits = _runtime(wanted, clock, root, hardware)
+        runtime, limits = _runtime(wanted, clock, root, hardware, standing)
         agent = LocalAgent(
-            transport, clock, node_name(), hardware, runtime, aside=aside, annotations={LIMITS_ANNOTATION: limits}
-        )
+            transport, clock, node_name(), hardware, runtime,
+            aside=aside, annotations={LIMITS_ANNOTATION: limits}, standing=standing,
+            xpu_folder=root / XPU_FOLDER,
+        )  # fmt: skip
         stack.callback(agent.stop)
         yield agent
 
@@ -73,16 +79,19 @@ def node_name() -> str:
     return _NOT_IN_NAMES.sub("-", platform.node().lower()).strip("-") or "this-machine"
 
 
-def _runtime(wanted: LocalNode, clock: Clock, root: Path, hardware: "LocalHardware") -> tuple["Runtime", str]:
+def _runtime(
+    wanted: LocalNode, clock: Clock, root: Path, hardware: "LocalHardware", standing: "StandIn | None"
+) -> tuple["Runtime", str]:
     """The runtime, and in words how it enforces limits."""
     if wanted.runtime == "docker":
         from harness.nodes.runtimes.docker import DockerRuntime
 
-        return DockerRuntime(clock, devices=not wanted.fake), "docker"
+        libraries = standing.libraries if standing is not None else None
+        return DockerRuntime(clock, devices=standing is None, libraries=libraries, folder=root), "docker"
     from harness.nodes.runtimes.process import ProcessRuntime
 
-    # The cards of a simulated machine are none that a library could open, so processes are told of none.
-    runtime = ProcessRuntime(clock, root, cards=tuple if wanted.fake else hardware.devices)
+    # A stand-in's cards are in its libraries alone: a pod finds them where the agent itself does.
+    runtime = ProcessRuntime(clock, root, cards=hardware.devices, env=standing.env() if standing is not None else None)
     return runtime, runtime.limits
 
 

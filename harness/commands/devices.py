@@ -12,7 +12,8 @@ def devices(*, fake: str | None = None, json_: Annotated[bool, Parameter(name="-
     """Print accelerators and NICs with their identity, health and place; or say per vendor why there is nothing.
 
     Args:
-        fake: Look at a simulated machine instead: a server or device model of the catalogue, as in dgx-h100 or a10.
+        fake: Look at a simulated machine instead: a server of the catalogue, MODEL or MODEL:COUNT, as in dgx-h100 or
+            a10:2.
         json_: Print JSON.
     """
     from harness.devices.survey import survey

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter, validators
 
 from harness.clusters import detached
-from harness.clusters.backends import EMBEDDED, LOCAL, LOCAL_DOCKER, backend_named
+from harness.clusters.backends import EMBEDDED, LOCAL_DOCKER, backend_named
 from harness.clusters.local_node import LocalNode
 from harness.errors import UsageError
 from harness.subject.protocol import DEPLOYED, IN_PROCESS, NONE, OURS, foreign_command
@@ -44,13 +44,12 @@ def up(
         host: The address to listen on. Anything but the loopback interface can be reached by others.
         port: The port to listen on; 0 takes a free one.
         seed: Decides identities, delays and ties.
-        fake: With local: devices of a simulated machine, as in dgx-h100 or a10, in place of the real ones.
+        fake: With local: what stands in for this machine's devices, as in dgx-h100 or a10:2.
     """
-    if fake and backend == EMBEDDED:
-        raise UsageError(f"--fake {fake}: for --backend {LOCAL} and {LOCAL_DOCKER}; simulated nodes come from --fleet")
     if fleet not in {"default", NONE} and backend != EMBEDDED:
         raise UsageError(f"--fleet {fleet}: backend {backend!r} has one node, this machine, and takes no fleet")
-    local = _local(backend, fake)
+    backend_named(backend, fake=fake)
+    local = None if backend == EMBEDDED else LocalNode("docker" if backend == LOCAL_DOCKER else "process", fake)
     if subject in {IN_PROCESS, DEPLOYED}:
         raise UsageError(f"--subject {subject}: a cluster to play with takes {OURS}, {NONE} or the path of a binary")
     running = detached.find(name)
@@ -88,18 +87,6 @@ def down(
     if not wanted:
         print("no cluster is up")
     return 0
-
-
-def _local(backend: str, fake: str) -> LocalNode | None:
-    """What kind of node this machine is to be; none if the nodes are simulated.
-
-    Raises:
-        UsageError: the backend cannot be used here.
-    """
-    if backend == EMBEDDED:
-        return None
-    backend_named(backend)
-    return LocalNode("docker" if backend == LOCAL_DOCKER else "process", fake)
 
 
 class Asked:

@@ -169,7 +169,8 @@ class CambriconProvider(DeviceProvider):
     def unslice(self, uuid: str, slice_id: str) -> None:
         info = self._slice_info(int(slice_id))
         self._cndev.call("cndevDestroySMluInstanceByHandle", int(slice_id))
-        self._cndev.call("cndevDestroySMluProfileInfo", info.profile, self._index(uuid))
+        # The profile goes with its last instance; until then the library refuses.
+        self._cndev.maybe("cndevDestroySMluProfileInfo", info.profile, self._index(uuid))
 
     @staticmethod
     def grant(assignment: Assignment) -> ContainerGrant:

@@ -210,7 +210,7 @@ class NvidiaProvider(DeviceProvider):
         return tuple(found)
 
     def forget(self, uuid: str) -> None:
-        """The card was reset or replaced: what it had is over."""
+        self.events()  # what is told of the time before goes with it
         self._sick.pop(uuid, None)
 
     @staticmethod

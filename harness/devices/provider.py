@@ -258,6 +258,9 @@ class DeviceProvider(ABC):
     def events(self, timeout: float = 0.0) -> tuple[Event, ...]:
         """What has happened since `open` or the last call; waits at most `timeout` seconds for the first."""
 
+    def forget(self, uuid: str) -> None:  # noqa: B027 most vendors keep nothing in mind
+        """The device was reset or replaced: what had happened to it is over. For what else stays for good."""
+
     def slice(self, uuid: str, template: str) -> Slice:
         """Cut a part off a card.
 

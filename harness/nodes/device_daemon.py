@@ -1,8 +1,8 @@
 """koord-device-daemon: what it finds of NPUs and MLUs, as the file that koordlet reads.
 
 An array of JSON objects, replaced as a whole, written anew every quarter of an hour, and gone with the daemon unless it
-ran once. Simulated nodes build their Device object from the same devices directly (`harness.nodes.devices`); the file
-is for a real koordlet beside the fakes, or for a real daemon's file to be compared with.
+ran once. On this machine as a node the agent's Device object is made of the file (xpu_files.py); a real koordlet may
+read it as well. Simulated nodes make theirs of the same devices directly (devices.py), with the same outcome.
 """
 
 import contextlib
@@ -99,7 +99,8 @@ def replace_file(path: Path, content: bytes) -> None:
 
 def _info(device: Device, peers: Sequence[int]) -> Info:
     node = str(device.numa if device.numa is not None else -1)
-    topology: Info = {"socketID": "-1", "nodeID": node, "pcieID": device.pcie_root, "busID": device.bus_id}
+    root = device.pcie_root if device.vendor == "huawei" else ""  # `cnmon` does not tell an MLU's
+    topology: Info = {"socketID": "-1", "nodeID": node, "pcieID": root, "busID": device.bus_id}
     if device.vendor == "huawei":
         topology["mustHonorPartition"] = False
         topology["p2pLinks"] = [{"peerMinor": ",".join(map(str, peers)), "type": "HCCS"}] if peers else []

@@ -60,11 +60,12 @@ def machine_of(entry: Mapping[str, Any], models: Catalog | None = None) -> Machi
 class NodeHardware:
     """One node's machine and, once it is needed, its table. A table in which nothing happened need not be kept."""
 
-    def __init__(self, node: str, machine: Machine, *, seed: int = 0) -> None:
+    def __init__(self, node: str, machine: Machine, *, seed: int = 0, table: DeviceTable | None = None) -> None:
+        """`table`: one that is there already, behind the vendors' boundaries."""
         self.node = node
         self.machine = machine
         self._seed = seed
-        self._table: DeviceTable | None = None
+        self._table = table
 
     @property
     def table(self) -> DeviceTable:

@@ -8,7 +8,7 @@ import logging
 import os
 import platform
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Self
 
 from harness.devices.provider import Device, DeviceProvider, Driver, Link, ProviderError, Usage
 from harness.errors import DeviceError
+from harness.nodes.usage import NodeUse, measured_use
 
 log = logging.getLogger(__name__)
 
@@ -133,6 +134,12 @@ class LocalHardware:
             self._devices = tuple(self._asked(one) for one in self._devices)
         return self._devices != before
 
+    def forget(self, uuids: Iterable[str]) -> None:
+        """These devices were reset or replaced: what had happened to them is over."""
+        for uuid in uuids:
+            if uuid in self._owners:
+                self._owners[uuid].forget(uuid)
+
     def usage(self) -> dict[str, Usage]:
         """What the devices are doing, by uuid, without those that do not say."""
         found: dict[str, Usage] = {}
@@ -142,6 +149,13 @@ class LocalHardware:
             except DeviceError as error:
                 log.info("usage unknown device=%s why=%s", device.uuid, error)
         return found
+
+    def use(self, pod_of: Callable[[int], tuple[str, str] | None]) -> NodeUse:
+        """What processes do with NVIDIA cards, by pod; `pod_of` as in `measured_use`."""
+        nodes = [measured_use(one, pod_of) for one in self._present if one.vendor == "nvidia"]
+        return NodeUse(
+            tuple(device for one in nodes for device in one.devices), tuple(pod for one in nodes for pod in one.pods)
+        )
 
     def _asked(self, device: Device) -> Device:
         try:

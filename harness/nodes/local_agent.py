@@ -8,27 +8,48 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from fake_devices import mailbox
+from harness.devices.standin import StandIn
 from harness.nodes import local
+from harness.nodes.device_daemon import INFOS_FILE, DeviceDaemon
+from harness.nodes.devices import DAEMON_VENDORS
+from harness.nodes.faults import FAULTS_ANNOTATION, FaultScript
 from harness.nodes.follow import Follower, HeadMeta
+from harness.nodes.hardware import NodeHardware
 from harness.nodes.leases import Leases
 from harness.nodes.local import LOOK_EVERY, LocalHardware
+from harness.nodes.local_use import Aside, LocalUse
 from harness.nodes.node import NodeAgent
+from harness.nodes.references import References
 from harness.nodes.runtimes.protocol import Runtime
+from harness.nodes.usage import UsageReports
 from harness.nodes.writer import NODES, PODS, Writer, then
 from scheduler.api.clock import Clock, Timer
 from scheduler.api.core import HOSTNAME_LABEL
 from scheduler.api.transport import Transport
+from scheduler.api.wire import Wire
 
 log = logging.getLogger(__name__)
 
 LOCAL_LABEL = "seatrial.dev/local"
 LIMITS_ANNOTATION = "seatrial.dev/limits"
+STAND_IN_ANNOTATION = "seatrial.dev/stand-in"  # the name of what stands in for the machine's devices
 
-Aside = Callable[[Callable[[], bool], Callable[[bool], None]], None]
+
+class _NodeMeta(Wire, frozen=True):
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class _NodeSeen(Wire, frozen=True):
+    metadata: _NodeMeta = _NodeMeta()
+
+
+_decode_node = msgspec.json.Decoder(_NodeSeen).decode
 
 
 class LocalAgent:
@@ -44,16 +65,36 @@ class LocalAgent:
         *,
         aside: Aside,
         annotations: Mapping[str, str] | None = None,
+        standing: StandIn | None = None,
+        xpu_folder: Path | None = None,
     ) -> None:
-        """`aside` runs its first argument where it may block and hands the answer to the second, on the loop."""
+        """`aside` runs its first argument where it may block and hands the answer to the second, on the loop.
+
+        `standing` is what the hardware's providers read if that is no real machine; it fails as the Node's annotation
+        `seatrial.dev/faults` says. In `xpu_folder` koord-device-daemon's file is kept while there are NPUs or MLUs, and
+        the Device object is made of what stands there.
+        """
         self.name = name
         self._clock, self._hardware, self._runtime, self._aside = clock, hardware, runtime, aside
         self._annotations = dict(annotations or {})
+        self._standing = standing
+        self._faults: FaultScript | None = None
+        if standing is not None:
+            self._annotations[STAND_IN_ANNOTATION] = standing.name
+            self._whole = NodeHardware(name, standing.machine, table=standing.table)
+            self._faults = FaultScript(self._whole, clock, on_devices=self._devices_fail, on_node=self._node_fails)
         self._writer = Writer(transport, clock)
+        self._references = References(transport)
         self._leases = Leases(self._writer, clock)
         self._agent: NodeAgent | None = None
         self._timer: Timer | None = None
         self._stopped = False
+        self._xpu_folder = xpu_folder
+        self._daemon: DeviceDaemon | None = None
+        self._use = LocalUse(hardware, runtime, clock, aside=aside, agent=lambda: self._agent, standing=standing)
+        self._reports = UsageReports(
+            transport, clock, self._writer, lambda node: self._use.now() if node == name else None
+        )
         self._pods = Follower(
             transport, clock, PODS, {"fieldSelector": f"spec.nodeName={name}"},
             on_set=self._pod_set, on_gone=self._pod_gone,
@@ -65,6 +106,10 @@ class LocalAgent:
 
     def start(self) -> None:
         """Register the node, or take up the one that is there."""
+        if self._xpu_folder is not None and any(one.vendor in DAEMON_VENDORS for one in self._hardware.devices()):
+            path = self._xpu_folder / INFOS_FILE.name
+            self._daemon = DeviceDaemon(path, self._clock, lambda: (self._hardware.devices(), self._hardware.links()))
+            self._daemon.start()
         labels = {HOSTNAME_LABEL: self.name, LOCAL_LABEL: "true"}
         manifest: dict[str, Any] = {
             "apiVersion": "v1", "kind": "Node",
@@ -77,6 +122,12 @@ class LocalAgent:
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
+        if self._faults is not None:
+            self._faults.close()
+        if self._daemon is not None:
+            self._daemon.stop()
+        self._use.stop()
+        self._reports.stop()
         self._node.stop()
         self._pods.stop()
         self._leases.close()
@@ -103,12 +154,18 @@ class LocalAgent:
 
     # -- the node -----------------------------------------------------------------------------------------------------
 
-    def _node_set(self, head: HeadMeta, _raw: msgspec.Raw) -> None:
-        if self._agent is not None:
-            return
+    def _node_set(self, head: HeadMeta, raw: msgspec.Raw) -> None:
+        if self._agent is None:
+            self._boot(head)
+        if self._faults is not None:
+            for problem in self._faults.follow(_decode_node(raw).metadata.annotations.get(FAULTS_ANNOTATION, "")):
+                log.warning("fault refused node=%s why=%s", self.name, problem)
+
+    def _boot(self, head: HeadMeta) -> None:
         agent = self._agent = NodeAgent(
             self.name, head.uid, 1, self._hardware,
             runtime=self._runtime, writer=self._writer, clock=self._clock, address=local.address(), facts=local.facts(),
+            xpu_folder=self._xpu_folder, references=self._references,
         )  # fmt: skip
         agent.boot({LOCAL_LABEL: "true"}, (), self._booted)
 
@@ -117,6 +174,9 @@ class LocalAgent:
             self._leases.add(self.name, self._agent.uid)
             self._pods.start()
             self._look_later()
+            self._use.start()
+            self._reports.start()
+            self._attend()
 
     def _node_gone(self, head: HeadMeta) -> None:
         """Somebody deleted the Node: its pods end, as those of a machine that was taken away."""
@@ -131,9 +191,44 @@ class LocalAgent:
             self._timer = self._clock.call_later(LOOK_EVERY, lambda: self._aside(self._hardware.look, self._looked))
 
     def _looked(self, changed: bool) -> None:
-        if changed and self._agent is not None and not self._stopped:
-            self._agent.refresh()
         self._look_later()
+        if changed and self._agent is not None and not self._stopped:
+            if self._daemon is not None:
+                self._daemon.reload()
+            self._agent.refresh()
+
+    def _attend(self) -> None:
+        """Programs may cut a stand-in's cards through its libraries, as they would the real ones."""
+        if self._standing is not None and not self._stopped:
+            self._standing.attend()
+            self._clock.call_later(mailbox.EVERY, self._attend)
+
+    # -- faults of a stand-in -----------------------------------------------------------------------------------------
+
+    def _devices_fail(self) -> None:
+        """The table has changed. What is well in it was repaired, so that is told to whoever keeps faults in mind."""
+        assert self._standing is not None  # noqa: S101
+        self._standing.sync()
+        well = [one.uuid for one in self._whole.devices() if one.health.ok]
+
+        def forget() -> bool:
+            self._hardware.forget(well)
+            return False
+
+        self._aside(forget, lambda _: None)
+
+    def _node_fails(self, verb: str, on: bool) -> None:
+        agent = self._agent
+        if agent is None:
+            return
+        if verb == "not_ready":
+            agent.set_ready(not on)
+        elif on:
+            agent.freeze()
+            self._leases.drop(agent.name)
+        else:
+            agent.thaw()
+            self._leases.add(agent.name, agent.uid)
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 

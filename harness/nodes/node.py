@@ -6,6 +6,7 @@ here together, through the API alone. How containers run is the runtime's busine
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
@@ -15,13 +16,17 @@ from harness.devices.provider import Device, Driver, Link
 from harness.errors import UsageError
 from harness.hami.protocol import SHIPPED, VERSION_LABEL, HamiHost
 from harness.nodes import devices as device_object
+from harness.nodes import xpu_files
 from harness.nodes.admission import UNEXPECTED, Books, Refused
 from harness.nodes.capacity import Sized, capacity_and_allocatable, quantities
 from harness.nodes.pods import BoundPod, decode_pod, requests_of
+from harness.nodes.references import Objects, References
+from harness.nodes.runtimes.lifecycle import NO_CONFIG
 from harness.nodes.runtimes.protocol import ContainerState, Runtime, Work
 from harness.nodes.status import granted_before, phase_of, refused_status, running_status, seen_states
 from harness.nodes.usage import NodeUse, scripted_use
 from harness.nodes.writer import DEVICES, NODES, Writer, pod_path, then
+from harness.nodes.xpu_files import Xpu, read_xpus
 from scheduler.api import device as words
 from scheduler.api.clock import Clock
 from scheduler.api.core import HOSTNAME_LABEL
@@ -36,6 +41,8 @@ KUBELET_VERSION = "v1.35.0"
 DSMLU_LOCK = "cambricon.com/dsmlu.lock"
 _HOSTS_PER_NODE = 253
 _CONFLICT = 409
+_LOOPBACKS = 0x3FFFFE
+ASK_AGAIN = 2.0  # seconds until a pod whose objects are missing looks for them again
 
 
 class Hardware(Protocol):
@@ -77,12 +84,16 @@ class NodeAgent:
         clock: Clock,
         address: str = "",
         facts: Mapping[str, str] | None = None,
+        xpu_folder: Path | None = None,
+        references: References | None = None,
     ) -> None:
         """`number` makes the node's addresses its own. A real machine has an `address`, which its pods share, and
-        `facts` that take the place of what `nodeInfo` says of simulated ones."""
+        `facts` that take the place of what `nodeInfo` says of simulated ones. With `xpu_folder`, what is published of
+        NPUs and MLUs is what koord-device-daemon has written there. `references` reads what real pods are made of."""
         self.name, self.uid = name, uid
         self.hardware = hardware
         self._number = number
+        self._xpu_folder, self._references = xpu_folder, references
         self._address, self._facts = address, facts or {}
         self._runtime, self._writer, self._clock = runtime, writer, clock
         self._books = Books()
@@ -131,6 +142,19 @@ class NodeAgent:
             self._publish(None)
             self._write_status()
             self._relabel(labels, self._device_labels())
+            self._tell_holders(before)
+
+    def _tell_holders(self, before: Sequence[Device]) -> None:
+        """Pods keep a device that fails, as under kubelet; their status says how it is."""
+        was = {device_object.device_id(one): one.health.ok for one in before}
+        changed = {name for name, well in self._well_ids().items() if was.get(name) != well}
+        for run in self._runs.values():
+            granted = {one for each in run.work.granted_ids.values() for ids in each.values() for one in ids}
+            if run.states and not changed.isdisjoint(granted):
+                self._write_pod(run)
+
+    def _well_ids(self) -> dict[str, bool]:
+        return {device_object.device_id(one): one.health.ok for one in self._devices}
 
     def _relabel(self, before: dict[str, str], now: dict[str, str]) -> None:
         """Koordinator's manager copies labels of the Device to the Node and never takes one away."""
@@ -181,9 +205,14 @@ class NodeAgent:
         return {**own, **self._device_labels(), **extra}
 
     def _device_labels(self) -> dict[str, str]:
+        if xpus := self._xpus():
+            return xpu_files.labels(xpus)
         shown = device_object.reported(self._devices)
         cards = [one for one in shown if one.kind == "gpu"]
         return device_object.labels(shown, self.hardware.driver(cards[0].vendor) if cards else None)
+
+    def _xpus(self) -> tuple[Xpu, ...]:
+        return read_xpus(self._xpu_folder) if self._xpu_folder is not None else ()
 
     def _hami(self, labels: dict[str, str]) -> HamiHost:
         """The fleet's own word on versions goes before the hardware's: a label can make a host an older one."""
@@ -199,9 +228,15 @@ class NodeAgent:
             if done is not None:
                 self._clock.call_soon(lambda: done(Response(200)))
             return
-        content = device_object.spec(shown, self._published, now=self._clock.timestamp())
+        now, xpus = self._clock.timestamp(), self._xpus()
+        if xpus:
+            others = device_object.spec([one for one in shown if one.kind != "gpu"], now=now)["devices"]
+            content: Manifest = {"devices": [*xpu_files.entries(xpus, self._published, now=now), *others]}
+            table = xpu_files.partitions(xpus)
+        else:
+            content = device_object.spec(shown, self._published, now=now)
+            table = device_object.partitions(shown, self.hardware.links())
         self._published = content["devices"]
-        table = device_object.partitions(shown, self.hardware.links())
         manifest = device_object.manifest(self.name, self.uid, content, self._device_labels(), table)
 
         def finish(response: Response) -> None:
@@ -286,6 +321,10 @@ class NodeAgent:
                 return run.work
         return None
 
+    def works(self) -> list[Work]:
+        """The pods that run here."""
+        return [run.work for run in self._runs.values() if any(one.state == "running" for one in run.states)]
+
     def device_use(self) -> NodeUse | None:
         """What the pods that run do with the cards; None while the node plays dead."""
         if self.frozen:
@@ -314,16 +353,42 @@ class NodeAgent:
             self._refuse(pod, error)
             return
         ip = self.host_ip if pod.spec.host_network else pod.status.pod_ip or self._pod_ip()
-        run = _PodRun(
-            Work(pod, self.name, ip, grants, holding.granted_ids()), pod.status.start_time or self._clock.timestamp()
-        )
+        work = Work(pod, self.name, ip, grants, holding.granted_ids(), host_ip=self.host_ip)
+        run = _PodRun(work, pod.status.start_time or self._clock.timestamp())
         self._runs[pod.metadata.uid] = run
         self._answer_plugin_protocol(run)
         if before is not None:
             run.states = seen_states(pod)
-            if self._runtime.resume(run.work, run.states, lambda states: self._changed(run, states)):
+        if self._references is not None and self._runtime.real:
+            self._with_objects(run, resume=before is not None)
+        else:
+            self._set_going(run, resume=before is not None)
+
+    def _set_going(self, run: _PodRun, *, resume: bool) -> None:
+        def changed(states: tuple[ContainerState, ...]) -> None:
+            self._changed(run, states)
+
+        if not resume or not self._runtime.resume(run.work, run.states, changed):
+            self._runtime.start(run.work, changed)
+
+    def _with_objects(self, run: _PodRun, *, resume: bool) -> None:
+        """Start the pod once everything is there that its variables and volumes are made of."""
+        assert self._references is not None  # noqa: S101
+
+        def there(objects: Objects) -> None:
+            if self._runs.get(run.work.uid) is not run or run.stopping:
                 return
-        self._runtime.start(run.work, lambda states: self._changed(run, states))
+            if not objects.missing:
+                run.work.objects = objects.found
+                self._set_going(run, resume=resume)
+                return
+            why = "; ".join(objects.missing)
+            names = [one.name for one in run.work.pod.spec.containers]
+            self._changed(run, tuple(ContainerState(one, reason=NO_CONFIG, message=why) for one in names))
+            self._clock.call_later(ASK_AGAIN, lambda: self._with_objects(run, resume=resume))
+
+        if self._runs.get(run.work.uid) is run and not run.stopping:
+            self._references.gather(run.work.pod, there)
 
     def _refuse(self, pod: BoundPod, error: Refused | QuantityError) -> None:
         meta = pod.metadata
@@ -348,7 +413,7 @@ class NodeAgent:
         """The runtime says that containers have changed."""
         run.states = states
         work = run.work
-        if phase_of(states, work.pod.spec.restart_policy) in {"Succeeded", "Failed"}:
+        if phase_of([one for one in states if not one.init], work.pod.spec.restart_policy) in {"Succeeded", "Failed"}:
             self._books.release(work.uid)
         self._write_pod(run)
 
@@ -357,8 +422,9 @@ class NodeAgent:
         if self.frozen:
             return
         status = running_status(
-            run.work, run.states, host_ip=self.host_ip, start=run.start, now=self._clock.timestamp()
-        )
+            run.work, run.states, host_ip=self.host_ip, start=run.start, now=self._clock.timestamp(),
+            well=self._well_ids(),
+        )  # fmt: skip
         if run.in_flight:
             run.next_status = status
             return
@@ -391,8 +457,13 @@ class NodeAgent:
         self._runtime.stop(run.work, float(grace), stopped)
 
     def _pod_ip(self) -> str:
-        if self._address:
-            return self._address
+        if self._address:  # all of 127/8 is this machine's, so each pod may listen on an address of its own
+            taken = {run.work.ip for run in self._runs.values()}
+            while True:
+                number = self._next_host = self._next_host % _LOOPBACKS + 1
+                ip = f"127.{64 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
+                if ip not in taken:
+                    return ip
         self._next_host = self._next_host % _HOSTS_PER_NODE + 1
         return f"10.{self._number >> 8 & 255}.{self._number & 255}.{self._next_host + 1}"
 

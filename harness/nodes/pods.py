@@ -1,10 +1,9 @@
 """A bound pod as a node agent sees it: the fields it acts on, decoded once when the pod is admitted."""
 
-from collections.abc import Mapping
-
 import msgspec
 from msgspec import field
 
+from harness.nodes.pod_parts import EnvFrom, Lifecycle, Port, Probe, Variable, Volume, VolumeMount
 from scheduler.api.core import PodSpec, ResourceRequirements
 from scheduler.api.requests import Amounts, pod_requests
 from scheduler.api.wire import Wire
@@ -20,20 +19,6 @@ class PodMeta(Wire, frozen=True):
     deletion_grace_period_seconds: int | None = None
 
 
-class FieldRef(Wire, frozen=True):
-    field_path: str = ""
-
-
-class ValueFrom(Wire, frozen=True):
-    field_ref: FieldRef | None = None
-
-
-class Variable(Wire, frozen=True):
-    name: str = ""
-    value: str = ""
-    value_from: ValueFrom | None = None
-
-
 class ContainerPlan(Wire, frozen=True):
     """A container as the pod asks for it."""
 
@@ -43,8 +28,15 @@ class ContainerPlan(Wire, frozen=True):
     args: tuple[str, ...] = ()
     working_dir: str = ""
     env: tuple[Variable, ...] = ()
+    env_from: tuple[EnvFrom, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str = ""
+    ports: tuple[Port, ...] = ()
+    volume_mounts: tuple[VolumeMount, ...] = ()
+    startup_probe: Probe | None = None
+    readiness_probe: Probe | None = None
+    liveness_probe: Probe | None = None
+    lifecycle: Lifecycle | None = None
 
 
 class SpecPlan(Wire, frozen=True):
@@ -56,6 +48,8 @@ class SpecPlan(Wire, frozen=True):
     restart_policy: str = "Always"
     termination_grace_period_seconds: int = 30
     host_network: bool = False
+    service_account_name: str = ""
+    volumes: tuple[Volume, ...] = ()
 
 
 class ResourceHealth(Wire, frozen=True):
@@ -98,6 +92,7 @@ class StatusSeen(Wire, frozen=True):
     pod_ip: str = field(default="", name="podIP")
     start_time: str | None = None
     container_statuses: tuple[ContainerSeen, ...] = ()
+    init_container_statuses: tuple[ContainerSeen, ...] = ()
 
 
 class BoundPod(Wire, frozen=True):
@@ -139,33 +134,3 @@ def requests_of(raw: msgspec.Raw | bytes) -> Amounts:
         QuantityError: an amount is not a quantity.
     """
     return pod_requests(_decode_spec(raw).spec)
-
-
-def resolve_env(pod: BoundPod, container: ContainerPlan, extra: Mapping[str, str], *, ip: str = "") -> dict[str, str]:
-    """The container's environment: what kubelet sets, what the pod says (the downward API included), what was granted.
-
-    A granted variable wins over the pod's own, as a runtime hook's does.
-    """
-    env = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOSTNAME": pod.metadata.name}
-    for variable in container.env:
-        source = variable.value_from
-        env[variable.name] = (
-            _field(pod, source.field_ref.field_path, ip) if source and source.field_ref else variable.value
-        )
-    return {**env, **extra}
-
-
-def _field(pod: BoundPod, path: str, ip: str) -> str:
-    meta = pod.metadata
-    plain = {
-        "metadata.name": meta.name,
-        "metadata.namespace": meta.namespace,
-        "metadata.uid": meta.uid,
-        "spec.nodeName": pod.spec.node_name,
-        "status.podIP": ip,
-    }
-    if path in plain:
-        return plain[path]
-    kind, _, key = path.partition("['")
-    table = {"metadata.labels": meta.labels, "metadata.annotations": meta.annotations}.get(kind, {})
-    return table.get(key.removesuffix("']"), "")

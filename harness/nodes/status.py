@@ -1,6 +1,7 @@
 """Pod status as kubelet would write it: phase, conditions and container statuses, from the states a runtime reports."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from harness.nodes.pods import BoundPod, ContainerSeen, ResourceStatus
@@ -26,18 +27,31 @@ def phase_of(states: Sequence[ContainerState], restart_policy: str) -> str:
     return "Failed" if restart_policy == "Never" else "Running"
 
 
-def running_status(work: Work, states: Sequence[ContainerState], *, host_ip: str, start: str, now: str) -> Manifest:
-    """The whole status of a pod that was admitted, to be merged strategically over what is there."""
+def running_status(
+    work: Work,
+    states: Sequence[ContainerState],
+    *,
+    host_ip: str,
+    start: str,
+    now: str,
+    well: Mapping[str, bool] | None = None,
+) -> Manifest:
+    """The whole status of a pod that was admitted, to be merged strategically over what is there.
+
+    `well`: the health of the node's devices by the names that plugins give them; one that is not listed is unknown.
+    """
+    inits = [one for one in states if one.init]
+    states = [one for one in states if not one.init]
     phase = phase_of(states, work.pod.spec.restart_policy)
     ended = phase in {"Succeeded", "Failed"}
-    ready = bool(states) and all(one.state == "running" for one in states)
+    ready = bool(states) and all(one.state == "running" and one.ready for one in states)
     why = {} if ready else {"reason": "PodCompleted"} if phase == "Succeeded" else {"reason": "ContainersNotReady"}
     truth = "True" if ready else "False"
     begun = phase != "Pending"
     sandbox = "True" if begun and not ended else "False"
     conditions = [
         {"type": "PodReadyToStartContainers", "status": sandbox, "lastTransitionTime": now},
-        {"type": "Initialized", "status": "True", "lastTransitionTime": now},
+        {"type": "Initialized", "status": "True" if _initialised(work, inits) else "False", "lastTransitionTime": now},
         {"type": "Ready", "status": truth, "lastTransitionTime": now, **why},
         {"type": "ContainersReady", "status": truth, "lastTransitionTime": now, **why},
     ]
@@ -47,15 +61,17 @@ def running_status(work: Work, states: Sequence[ContainerState], *, host_ip: str
         "hostIP": host_ip,
         "hostIPs": [{"ip": host_ip}],
         "conditions": conditions,
-        "containerStatuses": [container_status(work, one) for one in states],
+        "containerStatuses": [container_status(work, one, well) for one in states],
     }
+    if inits:
+        status["initContainerStatuses"] = [container_status(work, one, well) for one in inits]
     if begun:
         status["podIP"] = work.ip
         status["podIPs"] = [{"ip": work.ip}]
     return status
 
 
-def container_status(work: Work, state: ContainerState) -> Manifest:
+def container_status(work: Work, state: ContainerState, well: Mapping[str, bool] | None = None) -> Manifest:
     """One container. What device plugins gave it is in `allocatedResourcesStatus`, where a new agent finds it again."""
     plan = work.container(state.name)
     image = plan.image if plan else ""
@@ -63,8 +79,8 @@ def container_status(work: Work, state: ContainerState) -> Manifest:
         "name": state.name,
         "image": image,
         "imageID": "",
-        "ready": state.state == "running",
-        "started": state.state == "running",
+        "ready": (state.state == "running" and state.ready) or (state.init and _ended_well(state)),
+        "started": state.state == "running" and state.up,
         "restartCount": state.restarts,
         "state": _state(state),
     }
@@ -73,10 +89,26 @@ def container_status(work: Work, state: ContainerState) -> Manifest:
     granted = work.granted_ids.get(state.name)
     if granted:
         status["allocatedResourcesStatus"] = [
-            {"name": name, "resources": [{"resourceID": one, "health": "Healthy"} for one in ids]}
+            {"name": name, "resources": [{"resourceID": one, "health": _health(one, well)} for one in ids]}
             for name, ids in granted.items()
         ]
     return status
+
+
+def _ended_well(state: ContainerState) -> bool:
+    return state.state == "terminated" and state.exit_code == 0
+
+
+def _initialised(work: Work, inits: Sequence[ContainerState]) -> bool:
+    """Every init container has ended well; those that run beside the others have started."""
+    sidecars = {one.name for one in work.pod.spec.init_containers if one.restart_policy == "Always"}
+    return all((one.state == "running" and one.up) if one.name in sidecars else _ended_well(one) for one in inits)
+
+
+def _health(name: str, well: Mapping[str, bool] | None) -> str:
+    if well is None:
+        return "Healthy"
+    return {True: "Healthy", False: "Unhealthy", None: "Unknown"}[well.get(name)]
 
 
 def refused_status(reason: str, message: str, *, now: str) -> Manifest:
@@ -86,7 +118,8 @@ def refused_status(reason: str, message: str, *, now: str) -> Manifest:
 
 def seen_states(pod: BoundPod) -> tuple[ContainerState, ...]:
     """The container states that an earlier agent wrote."""
-    return tuple(_seen(one) for one in pod.status.container_statuses)
+    inits = (replace(_seen(one), init=True) for one in pod.status.init_container_statuses)
+    return (*(_seen(one) for one in pod.status.container_statuses), *inits)
 
 
 def granted_before(pod: BoundPod) -> dict[str, Mapping[str, tuple[str, ...]]]:

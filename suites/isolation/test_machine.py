@@ -11,7 +11,7 @@ from harness.clusters.protocol import Capability
 from harness.devices.survey import survey
 from scheduler.api.builders import PodBuilder, pod
 from scheduler.api.core import Pod
-from scheduler.api.device import device_allocations
+from scheduler.api.device import GPU_VENDOR_LABEL, device_allocations
 
 pytestmark = [pytest.mark.needs(Capability.CONTAINERS)]
 
@@ -101,6 +101,28 @@ def test_a_deleted_pod_goes_however_stubborn_it_is(cluster: Trial, expect: Expec
     cluster.delete("a")
 
     assert cluster.find("a") is None
+
+
+@pytest.mark.feature("HIL-1", "HIL-3", "DEV-1")
+@pytest.mark.case("IS-035", severity="blocker")
+def test_cards_of_this_machine_are_given_once(cluster: Trial, expect: Expect) -> None:
+    """A stand-in's cards or real ones: each pod finds another one in its environment, the one it was promised."""
+    (node,) = orjson.loads(cluster.call("GET", "/api/v1/nodes").body)["items"]
+    if node["metadata"]["labels"].get(GPU_VENDOR_LABEL) != "nvidia":
+        pytest.skip("needs NVIDIA cards; this machine has none, and --fake stands in for none")
+    cards = [one for one in cluster.device(node["metadata"]["name"])["spec"]["devices"] if one["type"] == "gpu"]
+    uuids = {one["minor"]: one["id"] for one in cards if one["health"]}
+    names = [f"a{minor}" for minor in uuids]
+    cluster.submit(*(pod(name).gpus(1) for name in names))
+
+    found: dict[int, str] = {}
+    for name in names:
+        (minor,) = promised(expect.running(name))
+        cluster.cluster.wait(lambda name=name: "CUDA_VISIBLE_DEVICES" in cluster.container(name).env, within=10.0)  # type: ignore[misc]
+        found[minor] = cluster.container(name).env["CUDA_VISIBLE_DEVICES"]
+    assert found == uuids
+    cluster.submit(pod("late").gpus(1))
+    expect.pending("late", saying="Insufficient")
 
 
 @pytest.mark.feature("HIL-1", "HIL-5", "DEV-1")

@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 import pytest
 
+from fake_devices.build import NO_COMPILER, compiler
 from harness.clusters.embedded import start_process
 from harness.clusters.local import LocalBackend, LocalCluster, LocalDockerBackend
 from harness.clusters.local_node import LocalNode
@@ -129,6 +130,37 @@ def test_commands_by_kubectl(cluster: LocalCluster, words: str, code: int, outpu
     assert (found.returncode, found.stdout.strip()) == (code, output), found.stderr
 
 
+def test_what_a_pod_is_made_of_is_waited_for(cluster: LocalCluster) -> None:
+    """Without its ConfigMap it waits and says for which; with it, it runs, and its init container is told of."""
+    at = "$CONTAINER_SANDBOX_MOUNT_POINT/etc/settings"
+    built = script(
+        "made-of-things", f"test $COLOUR = blue && test $(cat {at}/size) = 9 && echo $POD_IP", restartPolicy="Never",
+        volumes=[{"name": "v", "configMap": {"name": "settings"}}],
+        initContainers=[{"name": "first", "image": "x", "command": ["true"]}],
+    )  # fmt: skip
+    (container,) = built.manifest["spec"]["containers"]
+    container["volumeMounts"] = [{"name": "v", "mountPath": "/etc/settings"}]
+    container["env"] = [
+        {"name": "COLOUR", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "colour"}}},
+        {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+    ]
+    submit(cluster, built)
+
+    def waiting() -> dict[str, Any]:
+        found = status(cluster, "made-of-things").get("containerStatuses") or [{"state": {}}]
+        return dict(found[0]["state"].get("waiting", {}))
+
+    assert cluster.wait(lambda: waiting().get("reason") == "CreateContainerConfigError", within=WITHIN)
+    assert waiting()["message"] == 'configmap "settings" not found'
+    body = {"metadata": {"name": "settings"}, "data": {"colour": "blue", "size": "9"}}
+    cluster.call(Request("POST", "/api/v1/namespaces/default/configmaps", orjson.dumps(body)))
+    ended = reaches(cluster, "made-of-things", "Succeeded")
+    assert ended["initContainerStatuses"][0]["state"]["terminated"]["reason"] == "Completed"
+    assert ended["podIP"].startswith("127.64.")
+    log = cluster.call(Request("GET", f"{PODS}/made-of-things/log")).body
+    assert log.decode().strip() == ended["podIP"]
+
+
 def test_what_is_not_on_this_machine_is_pending_with_the_reason(cluster: LocalCluster) -> None:
     built = pod("imageless")
     built.manifest["spec"]["containers"][0].update(image="vendor/tool:7", command=["no-such-tool"])
@@ -148,7 +180,6 @@ def test_what_is_not_on_this_machine_is_pending_with_the_reason(cluster: LocalCl
     [
         pytest.param(lambda one: one.add_nodes([node("n1")]), id="no-node-is-added"),
         pytest.param(lambda one: one.remove_node("n1"), id="none-is-removed"),
-        pytest.param(lambda one: one.inject({"node": "n1", "at": 0, "xid": 79}), id="nothing-fails-on-request"),
     ],
 )
 def test_one_node_and_no_other(cluster: LocalCluster, call: Any) -> None:
@@ -156,14 +187,49 @@ def test_one_node_and_no_other(cluster: LocalCluster, call: Any) -> None:
         call(cluster)
 
 
+def test_only_a_stand_in_fails_on_request(cluster: LocalCluster) -> None:
+    assert cluster.endpoint is not None
+    real = LocalCluster("local", cluster.endpoint.kubeconfig, frozenset())
+    try:
+        with pytest.raises(ClusterError, match="its devices are real"):
+            real.inject({"node": cluster.node, "device": 0, "verb": "lost"})
+    finally:
+        real.close()
+
+
+@pytest.mark.parametrize(
+    ("fault", "saying"),
+    [
+        pytest.param({"node": "n1", "device": 0, "verb": "lost"}, "this machine, found 'n1'", id="another-node"),
+        pytest.param({"device": 99, "verb": "lost"}, "has no gpu 99", id="a-card-that-is-not-there"),
+        pytest.param({"device": 0, "verb": "melt"}, "no fault verb 'melt'", id="an-unknown-verb"),
+    ],
+)
+def test_a_fault_that_cannot_be_is_refused(cluster: LocalCluster, fault: dict[str, Any], saying: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        cluster.inject({"node": cluster.node, **fault})
+    assert saying in str(refused.value)
+
+
+@pytest.mark.skipif(compiler() is None, reason=NO_COMPILER)
+def test_a_pod_s_own_nvml_shows_the_stand_in(cluster: LocalCluster) -> None:
+    """A program that knows nothing of us, started as a pod, loads libnvidia-ml.so.1 and counts."""
+    text = f"exec {sys.executable} -c 'import pynvml as p; p.nvmlInit(); print(p.nvmlDeviceGetCount())'"
+    submit(cluster, script("asks-nvml", text, restartPolicy="Never"))
+    reaches(cluster, "asks-nvml", "Succeeded")
+    assert cluster.call(Request("GET", f"{PODS}/asks-nvml/log")).body.strip() == b"8"
+
+
 def test_what_it_can_do_depends_on_what_is_here() -> None:
-    assert LocalBackend(fake="a10").capabilities == {Capability.CONTAINERS}
+    assert LocalBackend(fake="a10").capabilities == {Capability.CONTAINERS, Capability.DEVICE_FAULTS}
     assert Capability.NODES not in LocalBackend().capabilities
     with pytest.raises(UsageError, match="takes no fleet"), LocalBackend().start(fleet="default"):
         pass
 
 
 def test_an_unknown_fake_is_said_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--fake abacus"):
+        LocalBackend(fake="abacus")
     with pytest.raises(ClusterError, match="--fake abacus"):
         start_process(
             tmp_path / "kubeconfig", fleet="", seed=0, port=0, log=tmp_path / "log", local=LocalNode(fake="abacus")
@@ -216,7 +282,7 @@ def test_the_next_one_ends_what_a_dead_cluster_and_its_dead_keepers_left(tmp_pat
     process.wait(WITHIN)
     assert process.stdout is not None
     process.stdout.close()
-    assert len(with_mark(mark)) == 2  # what the program had started; the program itself went with its keeper
+    assert _soon(lambda: len(with_mark(mark)) == 2)  # its children; the program itself went with its keeper
     with LocalBackend(fake="a10").start():
         assert _soon(lambda: not with_mark(mark))
 

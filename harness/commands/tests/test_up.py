@@ -99,6 +99,7 @@ def test_ctrl_c_leaves_nothing_behind(shell: Shell) -> None:
         pytest.param(["--fake", "a10"], "for --backend local", id="a-fake-for-simulated-nodes"),
         pytest.param(["--backend", "local", "--fleet", "large"], "takes no fleet", id="a-fleet-for-this-machine"),
         pytest.param(["--backend", "local", "--fake", "abacus"], "--fake abacus", id="a-fake-that-nobody-knows"),
+        pytest.param(["--backend", "local", "--fake", "a10:0"], "a count of 1 to 64", id="a-fake-of-none"),
         pytest.param(["--backend", "local-docker"], "no Docker engine answers", id="no-docker"),
     ],
 )
@@ -111,7 +112,7 @@ def test_mistakes_are_told_in_a_sentence(shell: Shell, words: list[str], saying:
 
 
 def test_this_machine_as_a_cluster(shell: Shell) -> None:
-    up = shell.seatrial("up", "--detach", "--backend", "local", "--fake", "a10-4", "--kubeconfig", "K")
+    up = shell.seatrial("up", "--detach", "--backend", "local", "--fake", "a10:4", "--kubeconfig", "K")
     assert up.returncode == 0, up.stderr
     assert "this machine, scheduler seatrial" in up.stdout
     cluster = LocalCluster("local", shell.folder / "K", frozenset())
@@ -131,7 +132,7 @@ def test_this_machine_as_a_cluster(shell: Shell) -> None:
 
 
 def test_devices_of_a_simulated_machine(shell: Shell) -> None:
-    done = shell.seatrial("devices", "--fake", "a10-4", "--json")
+    done = shell.seatrial("devices", "--fake", "a10:4", "--json")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count('"vendor": "nvidia"') == 4
     wrong = shell.seatrial("devices", "--fake", "a11")

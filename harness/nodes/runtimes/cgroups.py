@@ -33,7 +33,7 @@ class Cgroups:
         return bool(self.parents)
 
     def __str__(self) -> str:
-        return f"cgroup v{self.version}" if self else f"not enforced: {self.why}"
+        return f"cgroup v{self.version}" if self else f"by process, cores by affinity (no control groups: {self.why})"
 
     def make(self, name: str, limits: Limits) -> tuple[Path, ...]:
         """A group with these limits; empty where none can be made. The folders are to be given to `remove`."""

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.devices.provider import Device
-from harness.nodes.pods import ContainerPlan, resolve_env
+from harness.nodes.pods import ContainerPlan
 from harness.nodes.runtimes.protocol import Work
+from harness.nodes.variables import resolve_env
 from scheduler.api.quantity import CPU, MEMORY, QuantityError, amount
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([A-Za-z_.-][A-Za-z0-9_.-]*)\))")
@@ -28,13 +29,19 @@ class Limits:
 
 
 def environment(work: Work, container: ContainerPlan) -> dict[str, str]:
-    """The container's variables, the grant's included; `$(NAME)` of the pod's own is put in, in the pod's order."""
+    """The container's variables, the grant's included; `$(NAME)` of the pod's own is put in, in the pod's order.
+
+    Raises:
+        Unresolved: a key of an object that must be there is not.
+    """
     grant = work.grants.get(container.name)
-    resolved = resolve_env(work.pod, container, {}, ip=work.ip)
+    resolved = resolve_env(work.pod, container, {}, ip=work.ip, host_ip=work.host_ip, objects=work.objects)
     own = {variable.name for variable in container.env}
     env = {name: value for name, value in resolved.items() if name not in own}
     for variable in container.env:
-        value = resolved[variable.name]
+        value = resolved.get(variable.name)
+        if value is None:
+            continue  # an optional key that is not there
         env[variable.name] = value if variable.value_from else expanded(value, env)
     return {**env, **(grant.env if grant else {})}
 

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,16 +23,26 @@ from pathlib import Path
 from typing import Any
 
 import docker
-import msgspec
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
 from harness.errors import ClusterError
 from harness.nodes.runtimes.commands import environment, limits_of, words
-from harness.nodes.runtimes.lifecycle import NO_IMAGE, NOT_CREATED, Blocked, LifecycleRuntime, RealContainer, RealPod
+from harness.nodes.runtimes.docker_run import DockerRun
+from harness.nodes.runtimes.lifecycle import (
+    NO_CONFIG,
+    NO_IMAGE,
+    NOT_CREATED,
+    Blocked,
+    LifecycleRuntime,
+    RealContainer,
+    RealPod,
+)
 from harness.nodes.runtimes.protocol import ContainerState, Report, Work
 from harness.nodes.runtimes.simulated import Stages
+from harness.nodes.runtimes.volumes import CannotMount, Mounted, mounts, prepare
+from harness.nodes.variables import Unresolved
 from harness.processes import started_at
-from scheduler.api.clock import Clock, Timer, from_rfc3339
+from scheduler.api.clock import Clock, Timer
 
 log = logging.getLogger(__name__)
 
@@ -42,91 +53,8 @@ ANSWER_WITHIN = 60  # seconds that the engine may take over one request
 _RUNTIMES = {"NVIDIA_VISIBLE_DEVICES": "nvidia", "ASCEND_VISIBLE_DEVICES": "ascend"}  # the vendors' own, where they are
 _GONE = {404, 409}  # 409: its removal is in progress
 _SET_BY_IMAGE = ("PATH", "HOSTNAME")
-
-
-class DockerStatus(msgspec.Struct, frozen=True):
-    """How far a run is; see `RunStatus`."""
-
-    started: float = 0.0
-    running: bool = False
-    finished: float | None = None
-    code: int | None = None
-    error: str = ""
-    oom: bool = False
-
-
-class DockerRun:
-    """One container of the engine's. It is created and started beside the loop; `runtime` looks after it then."""
-
-    def __init__(self, runtime: "DockerRuntime", changed: Callable[[], object], id_: str = "") -> None:
-        self.id = id_
-        self.gone = False
-        self.blocked: Blocked | None = None
-        self.status = DockerStatus()
-        self._runtime, self._changed = runtime, changed
-        self._stop_asked: float | None = None
-        self._looked_again = False
-        self._timer: Timer | None = None
-
-    def stop(self, grace: float) -> None:
-        """SIGTERM, and SIGKILL after `grace` seconds."""
-        self._stop_asked = grace if self._stop_asked is None else min(grace, self._stop_asked)
-        if not self.id:
-            return  # it is just being created; `created` comes back to this
-        if self._timer is not None:
-            self._timer.cancel()
-        if grace > 0:
-            self._runtime.send(self.id, signal.SIGTERM)
-            self._timer = self._runtime.clock.call_later(grace, lambda: self._runtime.send(self.id, signal.SIGKILL))
-        else:
-            self._runtime.send(self.id, signal.SIGKILL)
-
-    def close(self) -> None:
-        """Nothing more is said; the runtime removes all containers at once."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self.gone = True
-
-    def created(self, answer: str | Blocked) -> None:
-        """The engine has created and started the container, or has not."""
-        if self.gone:
-            return  # closed meanwhile
-        if isinstance(answer, Blocked):
-            self.gone, self.blocked = True, answer
-            self._changed()
-            return
-        self.id = answer
-        self._runtime.watch(self)
-        if self._stop_asked is not None:
-            self.stop(self._stop_asked)
-
-    def _killed_by_whom(self, state: dict[str, Any]) -> bool:
-        """Whether it was killed, not by us, and the engine does not say why."""
-        return int(state["ExitCode"]) == 137 and not state.get("OOMKilled") and self._stop_asked is None
-
-    def seen(self, state: dict[str, Any] | None) -> None:
-        """What the engine says of the container now; None if it has been removed behind our back."""
-        if self.gone:
-            return
-        before = self.status
-        if state is None:
-            self.status = DockerStatus(before.started, running=False, finished=self._runtime.clock.now(), code=137)
-        elif state["Status"] in {"exited", "dead"}:
-            if self._killed_by_whom(state) and not self._looked_again:
-                self._looked_again = True  # the engine tells of an end before it knows that memory was the reason
-                return
-            self.status = DockerStatus(
-                _moment(state["StartedAt"]), running=False, finished=_moment(state["FinishedAt"]),
-                code=int(state["ExitCode"]), error=state.get("Error", ""), oom=bool(state.get("OOMKilled")),
-            )  # fmt: skip
-        elif state["Status"] == "running":
-            self.status = DockerStatus(_moment(state["StartedAt"]), running=True)
-        if self.status.finished is not None:
-            self.gone = True
-            if self._timer is not None:
-                self._timer.cancel()
-        if self.status != before:
-            self._changed()
+_LIBRARIES = "/usr/local/seatrial/lib"
+LIBRARY_PATH = "LD_LIBRARY_PATH"
 
 
 class DockerRuntime(LifecycleRuntime):
@@ -135,7 +63,15 @@ class DockerRuntime(LifecycleRuntime):
     name = "docker"
 
     def __init__(
-        self, clock: Clock, *, url: str = "", owner: str = "", devices: bool = True, stages: Stages | None = None
+        self,
+        clock: Clock,
+        *,
+        url: str = "",
+        owner: str = "",
+        devices: bool = True,
+        libraries: Path | None = None,
+        folder: Path | None = None,
+        stages: Stages | None = None,
     ) -> None:
         """
         Args:
@@ -144,6 +80,8 @@ class DockerRuntime(LifecycleRuntime):
             owner: Whose containers these are. A name makes them outlive the agent, for a successor of that name;
                 empty means this process, and they are cleared away once it is gone.
             devices: Whether granted device nodes are those of this machine; simulated ones are not there.
+            libraries: Stand-ins for the vendors' libraries: a folder that every container's loader finds.
+            folder: Where pods' volumes are; without one, pods with volumes of their own do not start.
             stages: The pauses between restarts.
 
         Raises:
@@ -152,7 +90,7 @@ class DockerRuntime(LifecycleRuntime):
         super().__init__(clock, stages)
         self.clock = clock
         self._owner = owner or f"{os.getpid()}-{started_at(os.getpid())}"
-        self._devices = devices
+        self._devices, self._libraries, self._folder = devices, libraries, folder
         self._loop = asyncio.get_running_loop()
         self._pool = ThreadPoolExecutor(8, "docker")
         self._runs: dict[str, DockerRun] = {}  # by container id
@@ -198,6 +136,11 @@ class DockerRuntime(LifecycleRuntime):
             return bytes(self._client.api.logs(run.id, stdout=True, stderr=True))
         except DockerException:
             return None
+
+    def processes(self, work: Work) -> tuple[int, ...]:
+        pod = self._pods.get(work.uid)
+        runs = [one.run for one in pod.every] if pod is not None else []
+        return tuple(one.status.pid for one in runs if isinstance(one, DockerRun) and one.status.running)
 
     async def exec(self, work: Work, container: str, command: Sequence[str]) -> tuple[int, bytes]:
         found = self._found(work, container)
@@ -247,7 +190,10 @@ class DockerRuntime(LifecycleRuntime):
     def _begin(self, pod: RealPod, one: RealContainer, changed: Callable[[], object]) -> DockerRun:
         run = DockerRun(self, changed)
         old = one.run.id if isinstance(one.run, DockerRun) else ""
-        asked = self._asked(pod, one)
+        try:
+            asked = self._asked(pod, one)
+        except (CannotMount, Unresolved, OSError) as error:
+            raise Blocked(NO_CONFIG, str(error)) from error
 
         def ask() -> str | Blocked:
             if old:
@@ -318,7 +264,29 @@ class DockerRuntime(LifecycleRuntime):
                 for mount in grant.mounts
                 if Path(mount.host).exists()
             }
+        for mounted in self._mounts(pod, one):
+            mode = "ro" if mounted.read_only else "rw"
+            asked.setdefault("volumes", {})[str(mounted.source)] = {"bind": mounted.target, "mode": mode}
+        if self._libraries is not None:
+            asked.setdefault("volumes", {})[str(self._libraries)] = {"bind": _LIBRARIES, "mode": "ro"}
+            asked["environment"].setdefault(LIBRARY_PATH, _LIBRARIES)
         return asked
+
+    def _mounts(self, pod: RealPod, one: RealContainer) -> list[Mounted]:
+        """
+        Raises:
+            CannotMount: a volume cannot be had.
+        """
+        if not one.plan.volume_mounts:
+            return []
+        if self._folder is None:
+            raise CannotMount(f"container {one.plan.name!r}: this runtime was given no folder for volumes")
+        prepare(pod.work, self._folder / pod.work.uid)
+        return mounts(pod.work, one.plan, self._folder / pod.work.uid)
+
+    def _cleared(self, pod: RealPod) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder / pod.work.uid, ignore_errors=True)
 
     def _id(self, pod: RealPod, one: RealContainer) -> str:  # noqa: ARG002 the engine's own name says it all
         return f"docker://{one.run.id}" if isinstance(one.run, DockerRun) else ""
@@ -451,12 +419,6 @@ def _remove(client: docker.DockerClient, id_: str) -> None:
 
 def _said(error: DockerException) -> str:
     return str(getattr(error, "explanation", "") or error)
-
-
-def _moment(text: str) -> float:
-    """The engine writes nanoseconds, which Python does not read; year 1 stands for never."""
-    whole, _, rest = text.rstrip("Z").partition(".")
-    return 0.0 if whole.startswith("0001-") else from_rfc3339(f"{whole}Z") + float(f"0.{rest[:6] or 0}")
 
 
 if __name__ == "__main__":

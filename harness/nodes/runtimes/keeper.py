@@ -110,6 +110,7 @@ class Keeper:
             for path in self.plan["cgroups"]:
                 with open(f"{path}/cgroup.procs", "w", encoding="ascii") as file:
                     file.write(str(os.getpid()))
+            self._limit()
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(out, 1)
             os.dup2(out, 2)
@@ -122,6 +123,17 @@ class Keeper:
             os.write(say, f"{error.filename or self.plan['argv'][0]}: {error.strerror}".encode())
         finally:
             os._exit(CANNOT_START)
+
+    def _limit(self) -> None:
+        """The little that holds without control groups: each process's own memory, and a number of processors."""
+        if self.plan["memory"]:
+            import resource  # only here: most runs do without
+
+            resource.setrlimit(resource.RLIMIT_DATA, (self.plan["memory"], self.plan["memory"]))
+        allowed = sorted(os.sched_getaffinity(0))
+        if 0 < self.plan["cores"] < len(allowed):
+            first = os.getpid() % len(allowed)  # containers need not all sit on the first one
+            os.sched_setaffinity(0, (allowed * 2)[first : first + self.plan["cores"]])
 
     # -- orders -------------------------------------------------------------------------------------------------------
 

@@ -34,6 +34,8 @@ class Plan(msgspec.Struct, frozen=True):
     log: str
     cgroups: list[str] = []
     owner: bool = True  # the groups hold this run and nothing else
+    memory: int = 0  # bytes that each process may have of its own, where no group counts them together; 0: any
+    cores: int = 0  # processors that the run may use, likewise
     linger: float = 0.0  # seconds that the run outlives its agent, so that another can take it up
 
 

@@ -4,24 +4,30 @@ A runtime says how one run of one container is begun; when the next one is begun
 waits for and when a pod is over is decided here, by kubelet's rules.
 """
 
+import asyncio
 import logging
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+from harness.nodes.pod_parts import Handler, Probe
 from harness.nodes.pods import ContainerPlan
 from harness.nodes.runtimes import restarts
+from harness.nodes.runtimes.handlers import Place, Unwell, perform
+from harness.nodes.runtimes.probing import Probing
 from harness.nodes.runtimes.protocol import ContainerState, Report, Runtime, Work
 from harness.nodes.runtimes.simulated import KILLED, Stages, load_stages
 from scheduler.api.clock import Clock, Timer
 
 log = logging.getLogger(__name__)
 
+_HOOK_WITHIN = 3600.0  # seconds; kubelet waits for a postStart hook as long as it takes
+_AFTER_HOOK = 2.0  # seconds that a program has to end, however long its preStop hook took
 CANNOT_START = 128  # the exit code of what did not begin
-NO_IMAGE, NOT_CREATED = "ErrImagePull", "CreateContainerError"
+NO_IMAGE, NOT_CREATED, NO_CONFIG = "ErrImagePull", "CreateContainerError", "CreateContainerConfigError"
 
 
 class RunStatus(Protocol):
@@ -65,17 +71,20 @@ class Blocked(Exception):
 class RealContainer:
     """One container of a pod, over all its runs."""
 
-    __slots__ = ("groups", "init", "plan", "pulls", "run", "side", "state", "timer")
+    __slots__ = ("groups", "hook", "init", "plan", "probing", "pulls", "run", "side", "state", "timer", "why")
 
     def __init__(self, plan: ContainerPlan, *, init: bool = False) -> None:
         self.plan = plan
         self.init = init
-        self.state = ContainerState(plan.name, reason="ContainerCreating")
+        self.state = ContainerState(plan.name, reason="ContainerCreating", init=init)
         self.run: Run | None = None
         self.side: list[Run] = []  # commands that were run inside it
         self.timer: Timer | None = None
         self.groups: tuple[Path, ...] = ()  # control groups of the run
         self.pulls = 0  # attempts in a row that could not begin
+        self.probing: Probing | None = None
+        self.hook: asyncio.Task[None] | None = None  # postStart or preStop
+        self.why = ""  # we ended the run, and for this reason
 
     @property
     def lives(self) -> bool:
@@ -103,21 +112,27 @@ class RealPod:
 
     def tell(self) -> None:
         if not self.stopping:
-            self.report(tuple(one.state for one in self.containers))
+            self.report(tuple(one.state for one in (*self.containers, *self.inits)))
 
     def cancel(self) -> None:
         for timer in (self.timer, *(one.timer for one in self.every)):
             if timer is not None:
                 timer.cancel()
+        for one in self.every:
+            if one.probing is not None:
+                one.probing.close()
 
 
 class LifecycleRuntime(Runtime):
     """Runs on an event loop: the clock is a WallClock, and everything here is called from the loop."""
 
+    real = True
+
     def __init__(self, clock: Clock, stages: Stages | None = None) -> None:
         self._clock = clock
         self._stages = stages or load_stages()
         self._pods: dict[str, RealPod] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
     # -- what a runtime adds ------------------------------------------------------------------------------------------
 
@@ -154,8 +169,8 @@ class LifecycleRuntime(Runtime):
         pod.cancel()
         pod.done.append(done)
         for one in pod.every:
-            if one.run is not None and not one.run.gone:
-                one.run.stop(grace)
+            if one.lives:
+                self._end(pod, one, grace)
             for side in one.side:
                 side.stop(0.0)
         self._clock.call_soon(lambda: self._stopped(pod))
@@ -165,6 +180,8 @@ class LifecycleRuntime(Runtime):
             pod.stopping = True
             pod.cancel()
             for one in pod.every:
+                if one.hook is not None:
+                    one.hook.cancel()
                 for run in (one.run, *one.side):
                     if run is not None:
                         run.close()
@@ -185,15 +202,17 @@ class LifecycleRuntime(Runtime):
         for one in pod.inits:
             if one.state.state == "terminated" and one.state.exit_code == 0:
                 continue
-            if one.plan.restart_policy == "Always":  # a sidecar runs beside what follows
+            if one.plan.restart_policy == "Always":  # a sidecar runs beside what follows, once it is up
                 if one.run is None and one.timer is None:
                     self._launch(pod, one)
+                if one.state.restarts == 0 and not (one.state.state == "running" and one.state.up):
+                    return
                 continue
             if not one.lives:
                 self._launch(pod, one)
             return
         for one in pod.containers:
-            if one.run is None:
+            if one.run is None and one.timer is None:
                 self._launch(pod, one)
 
     def _launch(self, pod: RealPod, one: RealContainer) -> None:
@@ -221,6 +240,11 @@ class LifecycleRuntime(Runtime):
         status = run.status
         if run.gone:
             self._over(pod, one)
+            if one.probing is not None:
+                one.probing.close()
+            if one.hook is not None:
+                one.hook.cancel()
+                one.hook = None
             for side in one.side:
                 side.stop(0.0)
             if pod.stopping:
@@ -229,14 +253,92 @@ class LifecycleRuntime(Runtime):
                 self._blocked(pod, one, run.blocked)
             else:
                 self._ended(pod, one)
-        elif status.running and one.state.state != "running":
+        elif status.running and one.state.state != "running" and one.hook is None:
             one.pulls = 0
-            one.state = self._running(pod, one, status.started)
-            pod.tell()
+            hooks = one.plan.lifecycle
+            if hooks is not None and hooks.post_start is not None:
+                one.hook = self._do(self._post_start(pod, one, hooks.post_start, status.started))
+            else:
+                self._begun(pod, one, status.started)
+
+    def _begun(self, pod: RealPod, one: RealContainer, started: float) -> None:
+        """The container runs, its postStart hook is done: from now on it is probed."""
+
+        def changed(ready: bool, up: bool) -> None:
+            one.state = replace(one.state, ready=ready, up=up)
+            self._told(pod, one)
+
+        def kill(probe: Probe, why: str) -> None:
+            log.info("container killed pod=%s container=%s why=%s", pod.work.pod.key, one.plan.name, why)
+            one.why = why
+            grace = probe.termination_grace_period_seconds
+            self._end(pod, one, float(grace if grace is not None else self._grace(pod)))
+
+        one.probing = Probing(self._place(pod, one), self._clock, changed=changed, kill=kill)
+        one.state = replace(self._running(pod, one, started), ready=one.probing.ready, up=one.probing.up)
+        one.probing.start()
+        self._told(pod, one)
+
+    def _told(self, pod: RealPod, one: RealContainer) -> None:
+        pod.tell()
+        if one.init and one.state.up and not pod.stopping:
+            self._next(pod)
+
+    async def _post_start(self, pod: RealPod, one: RealContainer, hook: Handler, started: float) -> None:
+        try:
+            await perform(hook, self._place(pod, one), within=_HOOK_WITHIN)
+        except Unwell as error:
+            one.hook = None
+            log.info("hook failed hook=postStart pod=%s why=%s", pod.work.pod.key, error)
+            one.why = f"PostStartHookError: {error}"
+            self._end(pod, one, float(self._grace(pod)))
+            return
+        one.hook = None
+        if one.lives and not pod.stopping:
+            self._begun(pod, one, started)
+
+    def _end(self, pod: RealPod, one: RealContainer, grace: float) -> None:
+        """End a run: its preStop hook first, then SIGTERM and SIGKILL; the grace is for all of it."""
+        assert one.run is not None  # noqa: S101
+        hooks = one.plan.lifecycle
+        if one.hook is not None:
+            one.hook.cancel()
+            one.hook = None
+        elif hooks is not None and hooks.pre_stop is not None and grace > 0 and one.state.state == "running":
+            one.hook = self._do(self._pre_stop(pod, one, hooks.pre_stop, grace))
+            return
+        one.run.stop(grace)
+
+    async def _pre_stop(self, pod: RealPod, one: RealContainer, hook: Handler, grace: float) -> None:
+        begun = self._clock.monotonic()
+        try:
+            await perform(hook, self._place(pod, one), within=grace)
+        except Unwell as error:
+            log.info("hook failed hook=preStop pod=%s why=%s", pod.work.pod.key, error)
+        if one.lives and one.run is not None:
+            one.run.stop(max(_AFTER_HOOK, grace - (self._clock.monotonic() - begun)))
+
+    def _place(self, pod: RealPod, one: RealContainer) -> Place:
+        async def execute(command: Sequence[str]) -> tuple[int, bytes]:
+            return await self.exec(pod.work, one.plan.name, list(command))
+
+        return Place(pod.work.ip, one.plan, execute)
+
+    @staticmethod
+    def _grace(pod: RealPod) -> int:
+        return pod.work.pod.spec.termination_grace_period_seconds
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)  # the loop itself keeps no hold of it
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     def _running(self, pod: RealPod, one: RealContainer, started: float) -> ContainerState:
         count = one.state.restarts
-        return ContainerState(one.plan.name, "running", started=started, restarts=count, id=self._id(pod, one))
+        return ContainerState(
+            one.plan.name, "running", started=started, restarts=count, id=self._id(pod, one), init=one.init
+        )
 
     def _ended(self, pod: RealPod, one: RealContainer) -> None:
         assert one.run is not None  # noqa: S101
@@ -249,22 +351,42 @@ class LifecycleRuntime(Runtime):
         )  # fmt: skip
         before = one.state.restarts
         one.state = ContainerState(
-            one.plan.name, "terminated", reason, status.error,
+            one.plan.name, "terminated", reason, status.error or one.why,
             started=status.started, finished=status.finished or self._clock.now(), exit_code=code, restarts=before,
-            id=self._id(pod, one),
+            id=self._id(pod, one), init=one.init,
         )  # fmt: skip
+        one.why = ""
         policy = pod.work.pod.spec.restart_policy
         if one.init and one.plan.restart_policy != "Always":
             policy = "OnFailure" if policy != "Never" else policy  # one that has ended well is not started again
         elif one.init:
             policy = "Always"
         pod.tell()
+        over = (
+            one.init
+            and one.plan.restart_policy == "Always"
+            and all(each.state.state == "terminated" and each.timer is None for each in pod.containers)
+        )
+        if over:
+            return  # a sidecar of a pod whose containers have all ended
         if restarts.again(policy, code):
             self._plan_restart(pod, one)
         elif one.init and code == 0:
             self._next(pod)
         elif one.init:
             self._failed_init(pod, one, code)
+        else:
+            self._last_one(pod)
+
+    def _last_one(self, pod: RealPod) -> None:
+        """Sidecars end once no container runs or will run again."""
+        if all(one.state.state == "terminated" and one.timer is None for one in pod.containers):
+            for one in pod.inits:
+                if one.timer is not None:
+                    one.timer.cancel()
+                if one.lives:
+                    one.why = "the pod's containers have ended"
+                    self._end(pod, one, float(self._grace(pod)))
 
     def _plan_restart(self, pod: RealPod, one: RealContainer) -> None:
         pause = restarts.pause(one.state.restarts, *self._stages.restart)
@@ -280,7 +402,7 @@ class LifecycleRuntime(Runtime):
         self._launch(pod, one)
 
     def _failed_init(self, pod: RealPod, one: RealContainer, code: int) -> None:
-        """The pod fails with its init container; statuses of init containers are not written, so the others say it."""
+        """The pod fails with its init container; what never ran says so."""
         why = f"init container {one.plan.name} ended with exit code {code}"
         now = self._clock.now()
         for other in pod.containers:

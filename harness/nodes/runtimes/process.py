@@ -10,7 +10,7 @@ control groups can be made; `limits` says whether they can.
 import asyncio
 import logging
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,9 +19,10 @@ from harness.devices.provider import Device
 from harness.errors import ClusterError
 from harness.nodes.pods import ContainerPlan
 from harness.nodes.runtimes import cgroups
-from harness.nodes.runtimes.commands import environment, found_here, limits_of, visible_cards, words
+from harness.nodes.runtimes.commands import Limits, environment, found_here, limits_of, visible_cards, words
 from harness.nodes.runtimes.kept import Kept, Plan
 from harness.nodes.runtimes.lifecycle import (
+    NO_CONFIG,
     NO_IMAGE,
     NOT_CREATED,
     Blocked,
@@ -32,10 +33,14 @@ from harness.nodes.runtimes.lifecycle import (
 )
 from harness.nodes.runtimes.protocol import ContainerState, Report, Work
 from harness.nodes.runtimes.simulated import KILLED, Stages
+from harness.nodes.runtimes.volumes import CannotMount, Mounted, mounts, prepare
+from harness.nodes.variables import Unresolved
 from scheduler.api.clock import Clock
 
 log = logging.getLogger(__name__)
 
+SANDBOX = "CONTAINER_SANDBOX_MOUNT_POINT"  # the name that Windows' host-process containers have for it
+MOUNTS, VOLUMES = ".mounts", ".volumes"  # in a pod's folder; no container has such a name
 MOST_LOG = 64 << 20  # bytes of a log that are read back, the last ones
 
 
@@ -54,6 +59,7 @@ class ProcessRuntime(LifecycleRuntime):
         linger: float = 0.0,
         groups: cgroups.Cgroups | None = None,
         cards: Callable[[], Sequence[Device]] = tuple,
+        env: Mapping[str, str] | None = None,
     ) -> None:
         """
         Args:
@@ -63,9 +69,10 @@ class ProcessRuntime(LifecycleRuntime):
             linger: Seconds that containers outlive an agent that died, so that its successor can take them up.
             groups: Where to make control groups; looked for if not given.
             cards: The cards of this machine.
+            env: Variables for every container that does not set them itself, as where a stand-in's libraries are.
         """
         super().__init__(clock, stages)
-        self._root, self._linger, self._cards = root, linger, cards
+        self._root, self._linger, self._cards, self._env = root, linger, cards, dict(env or {})
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._groups = cgroups.find(cgroups.name_for(root)) if groups is None else groups
         self._said_unlimited = False
@@ -102,6 +109,12 @@ class ProcessRuntime(LifecycleRuntime):
         except OSError:
             return None
 
+    def processes(self, work: Work) -> tuple[int, ...]:
+        pod = self._pods.get(work.uid)
+        runs = [one.run for one in pod.every] if pod is not None else []
+        kept = [one.status for one in runs if isinstance(one, Kept) and one.status.running and not one.gone]
+        return (*(one.main[0] for one in kept), *(one.keeper[0] for one in kept))
+
     async def exec(self, work: Work, container: str, command: Sequence[str]) -> tuple[int, bytes]:
         found = self._found(work, container)
         if found is None or not found[1].lives or not command:
@@ -134,7 +147,7 @@ class ProcessRuntime(LifecycleRuntime):
     # -- a run --------------------------------------------------------------------------------------------------------
 
     def _begin(self, pod: RealPod, one: RealContainer, changed: Callable[[], object]) -> Run:
-        env = self._environment(pod, one.plan)
+        env = self._surroundings(pod, one)
         command, args = words(one.plan, env)
         count = one.state.restarts
         folder = self._run_folder(pod, one, count)
@@ -143,13 +156,18 @@ class ProcessRuntime(LifecycleRuntime):
         limits = limits_of(one.plan)
         if limits and not self._groups and not self._said_unlimited:
             self._said_unlimited = True
-            log.warning("limits not-enforced pod=%s why=%s", pod.work.pod.key, self._groups.why)
+            log.warning("limits by-process pod=%s why=%s", pod.work.pod.key, self._groups.why)
         shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(self._run_folder(pod, one, count - 2), ignore_errors=True)  # the last two are kept
         try:
             one.groups = self._groups.make(f"{pod.work.uid}-{one.plan.name}-{count}", limits)
             groups = [str(group) for group in one.groups]
-            plan = Plan([*command, *args], env, working, str(folder / "log"), groups, linger=self._linger)
+            alone = limits if not self._groups else Limits()
+            plan = Plan(
+                [*command, *args], env, working, str(folder / "log"), groups,
+                memory=alone.memory or 0, cores=-(-(alone.cpu or 0) // 1000), linger=self._linger,
+            )  # fmt: skip
+            _link(self._sandbox(pod, one), mounts(pod.work, one.plan, self._volumes(pod)))
             return Kept.launch(folder, plan, self._clock, changed)
         except OSError as error:
             raise Blocked(NOT_CREATED, f"{error.filename}: {error.strerror}") from error
@@ -177,7 +195,28 @@ class ProcessRuntime(LifecycleRuntime):
 
     def _environment(self, pod: RealPod, plan: ContainerPlan) -> dict[str, str]:
         grant = pod.work.grants.get(plan.name)
-        return {**environment(pod.work, plan), **visible_cards(grant.nodes if grant else (), self._cards())}
+        cards = visible_cards(grant.nodes if grant else (), self._cards())
+        env = {**self._env, **environment(pod.work, plan), **cards}
+        return {SANDBOX: str(self._folder(pod) / MOUNTS / plan.name), **env} if plan.volume_mounts else env
+
+    def _surroundings(self, pod: RealPod, one: RealContainer) -> dict[str, str]:
+        """Volumes first, then the variables, one of which says where the volumes are.
+
+        Raises:
+            Blocked: a volume cannot be had, or a variable's object lacks its key.
+        """
+        try:
+            prepare(pod.work, self._volumes(pod))
+            mounts(pod.work, one.plan, self._volumes(pod))
+            return self._environment(pod, one.plan)
+        except (CannotMount, Unresolved, OSError) as error:
+            raise Blocked(NO_CONFIG, str(error)) from error
+
+    def _volumes(self, pod: RealPod) -> Path:
+        return self._folder(pod) / VOLUMES
+
+    def _sandbox(self, pod: RealPod, one: RealContainer) -> Path:
+        return self._folder(pod) / MOUNTS / one.plan.name
 
     def _folder(self, pod: RealPod) -> Path:
         return self._root / pod.work.uid
@@ -186,11 +225,29 @@ class ProcessRuntime(LifecycleRuntime):
         return self._folder(pod) / one.plan.name / str(count)
 
     def _working_folder(self, plan: ContainerPlan, run: Path) -> str:
+        """`workingDir` where it is one of this machine's, or below a mount."""
+        if _below_a_mount(plan):
+            return f"{run.parent.parent}/{MOUNTS}/{plan.name}/{plan.working_dir.lstrip('/')}"
         return plan.working_dir or str(run / "work")
 
     def _runs(self, pod: RealPod, one: RealContainer) -> list[int]:
         folder = self._folder(pod) / one.plan.name
         return sorted(int(each.name) for each in folder.iterdir()) if folder.is_dir() else []
+
+
+def _link(sandbox: Path, mounted: Sequence[Mounted]) -> None:
+    """Every mount as a link at its own path below `sandbox`; a mount below another one is put into it."""
+    shutil.rmtree(sandbox, ignore_errors=True)
+    for one in mounted:
+        at = sandbox / one.target.lstrip("/")
+        at.parent.mkdir(parents=True, exist_ok=True)
+        if at.is_symlink() or at.exists():
+            continue  # a folder of that name is in the volume above
+        at.symlink_to(one.source)
+
+
+def _below_a_mount(plan: ContainerPlan) -> bool:
+    return any(Path(plan.working_dir).is_relative_to(one.mount_path) for one in plan.volume_mounts)
 
 
 def _check(plan: ContainerPlan, command: list[str], env: dict[str, str], working: str) -> None:
@@ -201,7 +258,7 @@ def _check(plan: ContainerPlan, command: list[str], env: dict[str, str], working
     image = f"image {plan.image!r}"
     if not command:
         why = "the process runtime pulls no images, so a container needs a `command`; found none"
-    elif plan.working_dir and not Path(working).is_dir():
+    elif plan.working_dir and not _below_a_mount(plan) and not Path(working).is_dir():
         why = f"the process runtime pulls no images, and workingDir {working!r} is not on this machine"
     elif not found_here(command[0], env, working):
         why = f"the process runtime pulls no images, and there is no program {command[0]!r} on this machine"

@@ -28,6 +28,9 @@ class ContainerState:
     exit_code: int = 0
     restarts: int = 0
     id: str = ""
+    ready: bool = True  # what its readiness probe says while it runs; without one, that it runs
+    up: bool = True  # whether its startup probe has succeeded, or there is none
+    init: bool = False
 
 
 @dataclass(slots=True)
@@ -40,6 +43,8 @@ class Work:
     grants: Mapping[str, ContainerGrant] = field(default_factory=dict)  # by container
     granted_ids: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)  # container → resource → ids
     delay: float = 0.0  # seconds that a fault adds to its start
+    host_ip: str = ""
+    objects: Mapping[tuple[str, str], Mapping[str, bytes]] = field(default_factory=dict)  # kind and name → content
 
     @property
     def uid(self) -> str:
@@ -53,7 +58,7 @@ class Work:
         return None
 
 
-Report = Callable[[tuple[ContainerState, ...]], None]
+Report = Callable[[tuple[ContainerState, ...]], None]  # the containers in the pod's order, then init containers
 
 
 class Runtime(ABC):
@@ -61,6 +66,7 @@ class Runtime(ABC):
 
     name: str
     version: str
+    real = False  # whether programs run, which need what ConfigMaps and Secrets hold
 
     @abstractmethod
     def start(self, work: Work, report: Report) -> None:
@@ -88,6 +94,11 @@ class Runtime(ABC):
             f"runtime {self.name!r} runs no commands: expected one with containers,"
             f" asked for {' '.join(command)!r} in {container!r} of {work.pod.key}"
         )
+
+    def processes(self, work: Work) -> tuple[int, ...]:  # noqa: ARG002
+        """The first processes of the pod's running containers, then whatever their orphans become children of; none
+        where containers are no processes of this machine."""
+        return ()
 
     @abstractmethod
     def close(self) -> None:

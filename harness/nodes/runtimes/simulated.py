@@ -16,9 +16,10 @@ import msgspec
 import yaml
 
 from harness.errors import UsageError
-from harness.nodes.pods import ContainerPlan, resolve_env
+from harness.nodes.pods import ContainerPlan
 from harness.nodes.runtimes import restarts
 from harness.nodes.runtimes.protocol import ContainerState, Report, Runtime, Work
+from harness.nodes.variables import resolve_env
 from scheduler.api.builders import PROBE_COMMAND
 from scheduler.api.clock import Clock, Timer
 

@@ -1,5 +1,6 @@
 """This machine as a node: what it reads of the kernel and of the vendors' boundaries, and what its agent says of it."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 from fake_devices import faults
 from harness.devices.provider import Missing
 from harness.devices.rdma import RdmaProvider
-from harness.devices.tests.standins import Standin, nvml_object
+from harness.devices.tests.standins import Standin, dcmi_library, nvml_object
 from harness.errors import DeviceError
 from harness.nodes.local import LocalHardware, LocalMachine, address, facts, this_machine
 from harness.nodes.local_agent import LocalAgent
@@ -38,13 +39,14 @@ def hardware(standin: Standin, tmp_path: Path) -> Iterator[LocalHardware]:
 class Rig:
     """The agent of node `box`, with everything else simulated."""
 
-    def __init__(self, hardware: LocalHardware) -> None:
+    def __init__(self, hardware: LocalHardware, xpu_folder: Path | None = None) -> None:
         self.clock = SimClock()
         self.api = LittleApi(self.clock)
         runtime = SimulatedRuntime(self.clock, stages=Stages(start=(1.0, 1.0)))
         self.agent = LocalAgent(
             self.api, self.clock, "box", hardware, runtime,
             aside=lambda ask, answer: answer(ask()), annotations={"seatrial.dev/limits": "cgroup v2"},
+            xpu_folder=xpu_folder,
         )  # fmt: skip
         self.agent.start()
         self.clock.settle()
@@ -90,7 +92,8 @@ def test_pods_of_this_node_alone_are_run(rig: Rig) -> None:
         rig.api.put(PODS, manifest)
     rig.clock.advance(2.0)
     mine = rig.api.get(f"{PODS}/mine")["status"]
-    assert (mine["phase"], mine["podIP"]) == ("Running", address())
+    assert (mine["phase"], mine["hostIP"]) == ("Running", address())
+    assert mine["podIP"].startswith("127.64."), "an address of its own, on this machine alone"
     assert "phase" not in rig.api.get(f"{PODS}/other")["status"]
     assert rig.agent.logs("default", "mine", "") is not None
     assert rig.agent.logs("default", "other", "") is None
@@ -154,3 +157,58 @@ def test_a_provider_that_finds_nothing_is_never_opened(tmp_path: Path) -> None:
     with LocalHardware([RdmaProvider(root=tmp_path)], SIZE) as opened:
         assert opened.missing == {"mellanox": absent.why}
         assert opened.devices() == ()
+
+
+def test_a_node_of_npus_is_published_through_the_daemon_s_file(tmp_path: Path) -> None:
+    """What the daemon wrote, the agent publishes; a chip that fails is in both within a second."""
+    with dcmi_library(tmp_path) as standin, LocalHardware([standin.provider()], SIZE) as opened:
+        rig = Rig(opened, xpu_folder=tmp_path / "xpus")
+        file = tmp_path / "xpus" / "ic-device"
+        assert rig.node()["metadata"]["labels"]["node.koordinator.sh/gpu-model"] == "Ascend-910B3"
+        assert [one["uuid"] for one in json.loads(file.read_bytes())] == [
+            one["id"] for one in rig.api.get(DEVICE)["spec"]["devices"]
+        ]
+        faults.apply(standin.table, standin.position(2), "critical", {}, now=1.0)
+        rig.clock.advance(1.0)
+        ill = [one["uuid"] for one in json.loads(file.read_bytes()) if not one["status"]["healthy"]]
+        assert ill == [one["id"] for one in rig.api.get(DEVICE)["spec"]["devices"] if not one["health"]]
+        assert len(ill) == 1
+        rig.agent.stop()
+        assert not file.exists()
+
+
+@pytest.mark.parametrize("limits", [{}, {"nvidia.com/gpu": "2"}], ids=["no-card", "two-cards"])
+def test_faults_are_told_whatever_pods_hold(rig: Rig, standin: Standin, limits: dict[str, str]) -> None:
+    """One after the other, with a pod beside them that holds none or several."""
+    manifest = pod("mine").node_name("box").namespace("default").manifest
+    manifest["spec"]["containers"][0]["resources"] = {"limits": limits}
+    manifest["status"] = {}
+    rig.api.put(PODS, manifest)
+    rig.clock.advance(2.0)
+    for ill in (1, 2):
+        faults.apply(standin.table, standin.position(ill), "critical", {"xid": 79}, now=1.0)
+        rig.clock.advance(1.0)
+        assert rig.healthy().count(False) == ill
+
+
+def test_a_plugin_s_pod_says_that_its_card_failed(rig: Rig, standin: Standin) -> None:
+    """The pod keeps running, as under kubelet; its status names the device that is unhealthy."""
+    manifest = pod("mine").gpus(1).node_name("box").namespace("default").manifest
+    manifest["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
+    manifest["status"] = {}
+    rig.api.put(PODS, manifest)
+    rig.clock.advance(2.0)
+
+    def held() -> tuple[str, str]:
+        (status,) = rig.api.get(f"{PODS}/mine")["status"]["containerStatuses"]
+        (one,) = status["allocatedResourcesStatus"][0]["resources"]
+        return one["resourceID"], one["health"]
+
+    uuid, health = held()
+    assert health == "Healthy"
+    at = standin.table.position(uuid)
+    assert at is not None
+    faults.apply(standin.table, at, "critical", {"xid": 79}, now=1.0)
+    rig.clock.advance(1.0)
+    assert held() == (uuid, "Unhealthy")
+    assert rig.api.get(f"{PODS}/mine")["status"]["phase"] == "Running"

@@ -1,5 +1,6 @@
 """Where control groups are looked for, what is written into them, and that the kernel then means it."""
 
+import sys
 import uuid
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def test_a_place_without_groups_says_why(tmp_path: Path, mounts: str, why: str) 
     groups = cgroups.find("seatrial-test", mounts=tmp_path / "mounts", own=tmp_path / "own")
     assert not groups
     assert why in groups.why
-    assert str(groups) == f"not enforced: {groups.why}"
+    assert str(groups) == f"by process, cores by affinity (no control groups: {groups.why})"
 
 
 @pytest.fixture
@@ -94,3 +95,25 @@ def test_groups_come_and_go_with_the_container(tmp_path: Path, real: Cgroups) ->
 
     on_loop(tmp_path, body, groups=real)
     assert not any(parent.exists() for parent in real.parents.values())
+
+
+@pytest.mark.parametrize(
+    ("limits", "script", "code"),
+    [
+        pytest.param({"memory": "64Mi"}, "x = bytearray(200 << 20)", 1, id="more-than-the-memory"),
+        pytest.param({"memory": "512Mi"}, "x = bytearray(20 << 20)", 0, id="less-than-the-memory"),
+        pytest.param({"cpu": "700m"}, "import os; sys.exit(len(os.sched_getaffinity(0)) != 1)", 0, id="one-processor"),
+        pytest.param({}, "import resource as r; sys.exit(r.getrlimit(r.RLIMIT_DATA)[1] != -1)", 0, id="no-limit"),
+    ],
+)
+def test_without_groups_the_kernel_limits_each_process(
+    tmp_path: Path, limits: dict[str, str], script: str, code: int
+) -> None:
+    async def body(runtime: ProcessRuntime) -> None:
+        assert runtime.limits == "by process, cores by affinity (no control groups: not asked for in this test)"
+        reports = Reports()
+        command = [sys.executable, "-I", "-S", "-c", f"import sys; {script}"]
+        runtime.start(work(command, resources={"limits": limits}, pod={"restartPolicy": "Never"}), reports)
+        assert (await reports.state("terminated")).exit_code == code
+
+    on_loop(tmp_path, body)

@@ -17,7 +17,7 @@ from harness.errors import ClusterError
 from harness.nodes.runtimes.docker import OWNER, UID, DockerRuntime, unreachable
 from harness.nodes.runtimes.simulated import Stages
 from harness.nodes.runtimes.tests.engine import IMAGE, containers, engine_at
-from harness.nodes.runtimes.tests.rig import Reports, eventually, stopped, work
+from harness.nodes.runtimes.tests.rig import Reports, eventually, read, stopped, work
 from scheduler.api.clock import WallClock
 
 TINY = {"memory": "16Mi"}
@@ -194,3 +194,90 @@ def test_an_engine_that_is_not_there_is_said() -> None:
 
     with pytest.raises(ClusterError, match="no Docker engine answers"):
         on_loop("unix:///no/such/socket", body)
+
+
+def test_limits_hold_inside(engine: str) -> None:
+    """What the kernel counts with is what the pod asked for, in either version of control groups."""
+    script = (
+        "cat /sys/fs/cgroup/memory.max 2>/dev/null || cat /sys/fs/cgroup/memory/memory.limit_in_bytes;"
+        "cat /sys/fs/cgroup/cpu.max 2>/dev/null || cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us"
+    )
+
+    async def body(runtime: DockerRuntime) -> None:
+        limits = {"memory": "64Mi", "cpu": "250m"}
+        pod = work(
+            script, name=f"limited-{uuid.uuid4().hex[:8]}", image=IMAGE, resources={"limits": limits},
+            pod={"restartPolicy": "Never"},
+        )  # fmt: skip
+        reports = Reports()
+        runtime.start(pod, reports)
+        await reports.state("terminated")
+        memory, cpu = (runtime.logs(pod, "main") or b"").decode().splitlines()
+        assert memory == str(64 << 20)
+        assert cpu.split()[0] == "25000"
+
+    on_loop(engine, body)
+
+
+def test_volumes_are_mounted_where_the_pod_wants_them(engine: str, tmp_path: Path) -> None:
+    """A ConfigMap read-only, an emptyDir between an init container and the others, a folder of this machine."""
+    script = "cat /etc/settings/size; echo x > /etc/settings/size || echo refused; cat /data/note; cat /host/own"
+    (tmp_path / "host").mkdir()
+    (tmp_path / "host" / "own").write_text("of the host\n")
+    data = [{"name": "data", "mountPath": "/data"}]
+    settings = {"name": "set", "mountPath": "/etc/settings", "readOnly": True}
+    mounts = [*data, settings, {"name": "h", "mountPath": "/host"}]
+    init = {"name": "first", "image": IMAGE, "command": ["sh", "-c", "echo first > /data/note"], "volumeMounts": data}
+    volumes = [
+        {"name": "data", "emptyDir": {}},
+        {"name": "set", "configMap": {"name": "settings"}},
+        {"name": "h", "hostPath": {"path": str(tmp_path / "host"), "type": "Directory"}},
+    ]
+
+    async def body(runtime: DockerRuntime) -> None:
+        pod = work(
+            script, name=f"mounts-{uuid.uuid4().hex[:8]}", image=IMAGE, volumeMounts=mounts,
+            pod={"restartPolicy": "Never", "volumes": volumes, "initContainers": [init]},
+        )  # fmt: skip
+        pod.objects = {("configmap", "settings"): {"size": b"9\n"}}
+        reports = Reports()
+        runtime.start(pod, reports)
+        await reports.state("terminated")
+        said = (runtime.logs(pod, "main") or b"").decode()
+        assert {"9", "refused", "first", "of the host"} <= set(said.splitlines()), said
+        await stopped(runtime, pod)
+        assert not (tmp_path / "pods" / pod.uid).exists()
+
+    on_loop(engine, body, folder=tmp_path / "pods")
+
+
+def test_probes_ask_inside_and_the_first_process_is_known(engine: str) -> None:
+    async def body(runtime: DockerRuntime) -> None:
+        probe = {"exec": {"command": ["ls", "/ready"]}, "periodSeconds": 1, "failureThreshold": 1}
+        name = f"probed-{uuid.uuid4().hex[:8]}"
+        pod = work("sleep 0.5; echo > /ready; sleep 600", name=name, image=IMAGE, readinessProbe=probe)
+        reports = Reports()
+        runtime.start(pod, reports)
+        assert not (await reports.state("running")).ready
+        await reports.until(lambda one: one.ready and one.state == "running")
+        (pid,) = runtime.processes(pod)
+        assert "sleep\x00600" in read(f"/proc/{pid}/cmdline")
+        await stopped(runtime, pod)
+
+    on_loop(engine, body)
+
+
+def test_a_stand_in_s_libraries_are_where_the_loader_looks(engine: str, tmp_path: Path) -> None:
+    (tmp_path / "libnvidia-ml.so.1").write_text("a library\n")
+
+    async def body(runtime: DockerRuntime) -> None:
+        pod = work(
+            "cat $LD_LIBRARY_PATH/libnvidia-ml.so.1; echo x > $LD_LIBRARY_PATH/libnvidia-ml.so.1 || echo refused",
+            name=f"stands-{uuid.uuid4().hex[:8]}", image=IMAGE, pod={"restartPolicy": "Never"},
+        )  # fmt: skip
+        reports = Reports()
+        runtime.start(pod, reports)
+        await reports.state("terminated")
+        assert {"a library", "refused"} <= set((runtime.logs(pod, "main") or b"").decode().splitlines())
+
+    on_loop(engine, body, libraries=tmp_path)

@@ -1,0 +1,94 @@
+"""The writer's side of the mailbox: what consumers of a stand-in's library ask to be changed is done, or refused.
+
+A library puts its request into the table and waits for two seconds (abi/attach.c). Whoever owns the table calls
+`answer` often enough; where nobody does, the library says that it has timed out.
+"""
+
+from collections.abc import Callable, Mapping
+
+from fake_devices import slices
+from fake_devices.layout import MAILBOX_ANSWERED, MAILBOX_ASKED, OPERATIONS
+from fake_devices.slices import SliceError
+from fake_devices.table import DeviceTable
+
+EVERY = 0.05  # seconds between two looks, of those that a library waits
+CHOOSE = 0xFFFFFFFF  # DCMI: any number will do
+
+_CODES: Mapping[str, Mapping[str, int]] = {  # vendor → reason → what its library answers
+    "huawei": {"unknown": -8001, "full": -8022, "busy": -8020},
+    "cambricon": {"unknown": 14, "full": 9, "busy": 15},
+}
+
+Request = tuple[DeviceTable, int, list[int], str]  # table, position, arguments, text
+
+
+def answer(table: DeviceTable) -> bool:
+    """Do what is asked for, if something is; whether it was."""
+    box = table.mailbox
+    if box.state != MAILBOX_ASKED:
+        return False
+    box.results[0], box.answer = 0, 0
+    at = int(box.device)
+    vendor = table.machine.slots[at].model.vendor
+    act = _ACTIONS.get((vendor, int(box.operation)))
+    try:
+        if act is None:
+            raise SliceError("unknown", f"{vendor}: no operation {box.operation}")
+        box.results[0] = act((table, at, [int(one) for one in box.arguments], box.text.decode(errors="replace")))
+    except SliceError as error:
+        box.answer = _CODES.get(vendor, {}).get(error.reason, -1)
+    box.state = MAILBOX_ANSWERED  # last: the library reads everything else once it sees this
+    return True
+
+
+def _make_vnpu(request: Request) -> int:
+    table, at, arguments, text = request
+    return slices.cut_vnpu(table, at, text, arguments[0] if arguments[0] != CHOOSE else None)
+
+
+def _end_vnpu(request: Request) -> int:
+    table, at, arguments, _ = request
+    slices.remove(table, at, slices.VNPU, arguments[0])
+    return 0
+
+
+def _set_mode(request: Request) -> int:
+    table, at, arguments, _ = request
+    if not arguments[0] and any(one.parent for one in slices.parts(table, at, slices.SMLU)):
+        raise SliceError("busy", f"device {at}: instances are there")
+    with table.writing(table.devices[at]) as device:
+        device.slice_mode = int(bool(arguments[0]))
+    return 0
+
+
+def _make_profile(request: Request) -> int:
+    table, at, arguments, _ = request
+    return slices.make_profile(table, at, arguments[0], arguments[1])
+
+
+def _end_profile(request: Request) -> int:
+    table, at, arguments, _ = request
+    slices.remove_profile(table, at, arguments[0])
+    return 0
+
+
+def _make_smlu(request: Request) -> int:
+    table, at, arguments, text = request
+    return slices.cut_smlu(table, at, arguments[0], text)
+
+
+def _end_smlu(request: Request) -> int:
+    table, at, arguments, _ = request
+    slices.remove(table, at, slices.SMLU, arguments[0])
+    return 0
+
+
+_ACTIONS: Mapping[tuple[str, int], Callable[[Request], int]] = {
+    ("huawei", OPERATIONS["create_slice"]): _make_vnpu,
+    ("huawei", OPERATIONS["destroy_slice"]): _end_vnpu,
+    ("cambricon", OPERATIONS["set_slice_mode"]): _set_mode,
+    ("cambricon", OPERATIONS["create_profile"]): _make_profile,
+    ("cambricon", OPERATIONS["destroy_profile"]): _end_profile,
+    ("cambricon", OPERATIONS["create_slice"]): _make_smlu,
+    ("cambricon", OPERATIONS["destroy_slice"]): _end_smlu,
+}

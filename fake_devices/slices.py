@@ -1,0 +1,201 @@
+"""Parts of cards in the table: MIG devices, vNPUs, sMLU profiles and instances. What fits is decided here.
+
+A part takes cores and memory of its card; the catalogue says how large the templates of a model are, for sMLUs the
+caller does. Identities come from the card's, so that the same part has the same name each time.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+from fake_devices.models import AscendFacts, NvidiaFacts, SliceProfile
+from fake_devices.table import DeviceTable
+
+INSTANCE, COMPUTE, VNPU, SMLU = 0, 1, 2, 3  # kinds, as the C stand-ins number them
+FIRST_VNPU, VNPUS_PER_CARD = 100, 16
+WHOLE = 100  # percent of an MLU
+MIG_SLICES = 7
+
+
+class SliceError(ValueError):
+    """A part that cannot be made or ended; `reason` tells which way."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        self.reason = reason  # unknown, full, busy
+        super().__init__(message)
+
+
+def parts(table: DeviceTable, at: int, kind: int) -> Iterator[Any]:
+    """The records of one kind on the device at that position."""
+    for record in table.slices:
+        if record.id and record.device == at and record.kind == kind:
+            yield record
+
+
+def set_mig_mode(table: DeviceTable, at: int, *, on: bool) -> None:
+    """Switch MIG; what had been cut is gone with it."""
+    for kind in (COMPUTE, INSTANCE):
+        for record in list(parts(table, at, kind)):
+            _free(table, record)
+    with table.writing(table.devices[at]) as device:
+        device.slice_mode = int(on)
+
+
+def cut_mig(table: DeviceTable, at: int, template: str) -> str:
+    """One GPU instance with one compute instance over all of it; gives the MIG device's UUID.
+
+    Raises:
+        SliceError: MIG is off, the model has no such profile, or there is no room for another.
+    """
+    if not table.devices[at].slice_mode:
+        raise SliceError("unknown", f"device {at}: expected MIG mode on, found off")
+    profile = _profile(table, at, template)
+    there = list(parts(table, at, INSTANCE))
+    used = sum(one.size for one in there), sum(one.memory for one in there)
+    alike = sum(one.profile == profile.profile for one in there)
+    memory = table.devices[at].memory_total
+    if used[0] + profile.cores > MIG_SLICES or used[1] + profile.memory > memory or alike >= profile.count:
+        raise SliceError("full", f"device {at}: no room for {template} beside {len(there)} others")
+    number = _lowest({one.id for one in there}, 1)
+    start = _lowest_run({place for one in there for place in range(one.start, one.start + one.size)}, profile.cores)
+    whole = _take(table)
+    _fill(table, whole, id=number, device=at, kind=INSTANCE, profile=profile.profile, size=profile.cores, start=start,
+          memory=profile.memory, name=template.encode())  # fmt: skip
+    text = hashlib.sha256(f"{table.devices[at].uuid.decode()}/{number}/0".encode()).hexdigest()
+    uuid = f"MIG-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:32]}"
+    cores = table.devices[at].cores * profile.cores // MIG_SLICES
+    _fill(table, _take(table), id=number, device=at, kind=COMPUTE, parent=number, profile=profile.profile,
+          size=profile.cores, start=start, memory=profile.memory, cores=cores, name=template.encode(),
+          uuid=uuid.encode())  # fmt: skip
+    return uuid
+
+
+def cut_vnpu(table: DeviceTable, at: int, template: str, wanted: int | None = None) -> int:
+    """A virtual NPU; `wanted` is the number that it is to have. Gives its number.
+
+    Raises:
+        SliceError: no such template, no room, or the number is taken.
+    """
+    profile = _profile(table, at, template)
+    there = list(parts(table, at, VNPU))
+    device = table.devices[at]
+    if (
+        sum(one.cores for one in there) + profile.cores > device.cores
+        or sum(one.cpus for one in there) + profile.cpus > device.cpus
+        or sum(one.memory for one in there) + profile.memory > device.memory_total
+        or len(there) >= VNPUS_PER_CARD
+    ):
+        raise SliceError("full", f"device {at}: no room for {template} beside {len(there)} others")
+    taken = {one.id for one in there}
+    number = wanted if wanted is not None else _lowest(taken, FIRST_VNPU + device.minor * VNPUS_PER_CARD)
+    if number in taken or not number:
+        raise SliceError("busy", f"device {at}: vNPU {number} is there already")
+    _fill(table, _take(table), id=number, device=at, kind=VNPU, memory=profile.memory, cores=profile.cores,
+          cpus=profile.cpus, start=len(there) + 1, name=template.encode())  # fmt: skip
+    return number
+
+
+def make_profile(table: DeviceTable, at: int, quota: int, memory: int) -> int:
+    """An sMLU profile: percent of the cores and bytes. The same amounts have one profile. Gives its number.
+
+    Raises:
+        SliceError: the card is not that large.
+    """
+    if not 0 < quota <= WHOLE or not 0 < memory <= table.devices[at].memory_total:
+        raise SliceError("full", f"device {at}: no profile of {quota} % and {memory} bytes")
+    profiles = [one for one in parts(table, at, SMLU) if not one.parent]
+    for one in profiles:
+        if (one.cores, one.memory) == (quota, memory):
+            return int(one.profile)
+    number = _lowest({one.profile for one in profiles}, 1)
+    name = f"{quota}.smlu.{max(1, memory >> 30)}gb"
+    _fill(table, _take(table), id=number, device=at, kind=SMLU, profile=number, cores=quota, memory=memory,
+          name=name.encode())  # fmt: skip
+    return number
+
+
+def cut_smlu(table: DeviceTable, at: int, profile: int, label: str) -> int:
+    """An instance of a profile. Gives its number.
+
+    Raises:
+        SliceError: no such profile, or the card's cores or memory are given away.
+    """
+    every = list(parts(table, at, SMLU))
+    wanted = next((one for one in every if not one.parent and one.profile == profile), None)
+    if wanted is None:
+        raise SliceError("unknown", f"device {at}: no profile {profile}")
+    there = [one for one in every if one.parent]
+    cores, memory = sum(one.cores for one in there), sum(one.memory for one in there)
+    if cores + wanted.cores > WHOLE or memory + wanted.memory > table.devices[at].memory_total:
+        raise SliceError("full", f"device {at}: no room for profile {profile} beside {len(there)} others")
+    number = _lowest({one.id for one in there}, 1)
+    _fill(table, _take(table), id=number, device=at, kind=SMLU, parent=1, profile=profile, cores=wanted.cores,
+          memory=wanted.memory, name=wanted.name, label=label.encode()[:63],
+          uuid=hashlib.sha256(f"{table.devices[at].uuid.decode()}/{number}".encode()).hexdigest()[:36].encode(),
+    )  # fmt: skip
+    return number
+
+
+def remove(table: DeviceTable, at: int, kind: int, number: int) -> None:
+    """End a vNPU or an sMLU instance.
+
+    Raises:
+        SliceError: it is not there, or something uses it.
+    """
+    for one in list(parts(table, at, kind)):
+        if one.id == number and (kind != SMLU or one.parent):
+            if one.memory_used:
+                raise SliceError("busy", f"device {at}: part {number} is in use")
+            _free(table, one)
+            return
+    raise SliceError("unknown", f"device {at}: no part {number}")
+
+
+def remove_profile(table: DeviceTable, at: int, number: int) -> None:
+    """End an sMLU profile.
+
+    Raises:
+        SliceError: it is not there, or an instance is of it.
+    """
+    of_it = [one for one in parts(table, at, SMLU) if one.profile == number]
+    if any(one.parent for one in of_it):
+        raise SliceError("busy", f"device {at}: profile {number} has instances")
+    if not of_it:
+        raise SliceError("unknown", f"device {at}: no profile {number}")
+    _free(table, of_it[0])
+
+
+def _profile(table: DeviceTable, at: int, template: str) -> SliceProfile:
+    facts = table.machine.slots[at].model.facts
+    known = facts.slices if isinstance(facts, NvidiaFacts | AscendFacts) else {}
+    if template not in known:
+        raise SliceError("unknown", f"device {at}: expected one of {', '.join(known) or 'none'}, found {template!r}")
+    return known[template]
+
+
+def _take(table: DeviceTable) -> Any:
+    free = next((one for one in table.slices if not one.id), None)
+    if free is None:
+        raise SliceError("full", f"the table has room for {len(table.slices)} parts, and all are taken")
+    return free
+
+
+def _fill(table: DeviceTable, record: Any, **values: Any) -> None:
+    with table.writing(record):
+        for name, _ in ((name, kind) for name, kind, *_ in record._fields_ if name != "lock"):
+            setattr(record, name, values.get(name, type(getattr(record, name))()))
+
+
+def _free(table: DeviceTable, record: Any) -> None:
+    with table.writing(record):
+        record.id = 0
+
+
+def _lowest(taken: set[int], first: int) -> int:
+    return next(number for number in range(first, first + len(taken) + 1) if number not in taken)
+
+
+def _lowest_run(taken: set[int], length: int) -> int:
+    """The first place with so many free ones after it; holes that are too small are left."""
+    fits = (at for at in range(MIG_SLICES) if all(at + each not in taken for each in range(length)))
+    return next(fits, 0)

@@ -1,0 +1,149 @@
+"""What DCMI and CNDEV must keep as libraries: names, sizes, versions; and that other processes find them."""
+
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fake_devices import faults
+from fake_devices.build import compiler
+from harness.devices import cndev, dcmi
+from harness.devices.tests.standins import Standin, Way, cndev_library, dcmi_library
+
+WAYS: dict[str, Way] = {"huawei": dcmi_library, "cambricon": cndev_library}
+NAMES = {
+    "huawei": (
+        "dcmi_init", "dcmi_get_card_list", "dcmi_get_card_num_list", "dcmi_get_device_num_in_card",
+        "dcmi_get_device_type", "dcmi_get_device_chip_info", "dcmi_get_device_pcie_info_v2", "dcmi_get_device_die_v2",
+        "dcmi_get_device_logic_id", "dcmi_get_device_phyid_from_logicid", "dcmi_get_device_hbm_info",
+        "dcmi_get_device_health", "dcmi_get_device_errorcode_v2", "dcmi_get_device_temperature",
+        "dcmi_get_device_power_info", "dcmi_get_device_utilization_rate", "dcmi_get_topo_info_by_device_id",
+        "dcmi_subscribe_fault_event", "dcmi_get_fault_event", "dcmi_create_vdevice", "dcmi_set_destroy_vdevice",
+        "dcmi_get_device_info", "dcmi_get_driver_version", "dcmi_get_dcmi_version", "dcmi_get_device_resource_info",
+    ),
+    "cambricon": (
+        "cndevInit", "cndevRelease", "cndevGetDeviceCount", "cndevGetUUID", "cndevGetCardSN", "cndevGetMemoryUsageV2",
+        "cndevGetVersionInfo", "cndevGetCardHealthState", "cndevGetDeviceUtilizationInfo", "cndevGetPCIeInfoV2",
+        "cndevGetMLULinkStatusV2", "cndevGetMLULinkRemoteInfo", "cndevGetTemperatureInfo",
+        "cndevCreateSMluProfileInfo", "cndevCreateSMluInstanceByProfileId", "cndevDestroySMluInstanceByHandle",
+        "cndevGetAllSMluInstanceInfo", "cndevGetSMluInstanceInfo",
+    ),
+}  # fmt: skip
+HIDDEN = ("table_attach", "table_header", "table_ask", "dcmi_enter_chip", "cndev_enter")
+
+
+@pytest.fixture(params=sorted(WAYS))
+def standin(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Standin]:
+    with WAYS[request.param](tmp_path) as standin:
+        yield standin
+
+
+def loaded(standin: Standin) -> ctypes.CDLL:
+    return ctypes.CDLL(str(standin.library))
+
+
+def test_it_exports_the_vendor_s_names_and_nothing_of_ours(standin: Standin) -> None:
+    library = loaded(standin)
+    missing = [name for name in NAMES[standin.vendor] if not hasattr(library, name)]
+    assert missing == []
+    assert [name for name in HIDDEN if hasattr(library, name)] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [
+        *(pytest.param(kind, size, id=f"dcmi-{kind.__name__}") for kind, size in dcmi.SIZES.items()),
+        *(pytest.param(kind, size, id=f"cndev-{kind.__name__}") for kind, size in cndev.SIZES.items()),
+    ],
+)
+def test_the_provider_s_structures_are_as_large_as_the_vendor_s(kind: type[ctypes.Structure], size: int) -> None:
+    """The C side asserts the same figures while it is compiled."""
+    assert ctypes.sizeof(kind) == size
+
+
+def test_nothing_answers_before_the_library_is_started(standin: Standin) -> None:
+    library = loaded(standin)
+    count = ctypes.c_int(77)
+    if standin.vendor == "huawei":
+        cards = (ctypes.c_int * dcmi.MOST_CARDS)()
+        assert library.dcmi_get_card_list(ctypes.byref(count), cards, dcmi.MOST_CARDS) != 0
+        assert count.value == 77
+    else:
+        info = cndev.CardInfo(version=cndev.VERSION, number=77)
+        assert library.cndevGetDeviceCount(ctypes.byref(info)) != 0
+        assert info.number == 77
+
+
+def test_a_table_of_another_layout_is_not_read(standin: Standin) -> None:
+    standin.table.header.layout_hash += 1
+    library = loaded(standin)
+    assert (library.dcmi_init() if standin.vendor == "huawei" else library.cndevInit(0)) != 0
+
+
+@pytest.mark.parametrize("version", [0, 5, 7])
+def test_an_unknown_version_is_refused_and_nothing_is_written(tmp_path: Path, version: int) -> None:
+    """CNDEV's structures begin with the version that the caller speaks."""
+    with cndev_library(tmp_path) as standin:
+        library = loaded(standin)
+        assert library.cndevInit(0) == 0
+        info = cndev.CardHealthState(version=version)
+        before = bytes(info)
+        assert library.cndevGetCardHealthState(ctypes.byref(info), 0) == 3
+        assert bytes(info) == before
+        info.version = cndev.VERSION
+        assert library.cndevGetCardHealthState(ctypes.byref(info), 0) == 0
+        assert bytes(info) != before
+
+
+HEALTH_IN_C = {
+    "huawei": """
+        #include <stdio.h>
+        int dcmi_init(void); int dcmi_get_device_health(int, int, unsigned int *);
+        int main(void) { unsigned int h = 99; if (dcmi_init()) return 2;
+            int code = dcmi_get_device_health(CARD, 0, &h); printf("%d %u\\n", code, h); return 0; }
+    """,
+    "cambricon": """
+        #include <stdio.h>
+        struct health { int version, state; int more[2]; };
+        int cndevInit(int); int cndevGetCardHealthState(struct health *, int);
+        int main(void) { struct health h = {6, 99, {0, 0}}; if (cndevInit(0)) return 2;
+            int code = cndevGetCardHealthState(&h, 0); printf("%d %d\\n", code, h.state); return 0; }
+    """,
+}
+
+
+def test_an_unmodified_c_program_sees_the_health_that_the_provider_sees(standin: Standin, tmp_path: Path) -> None:
+    """Linked against the library's name, found by the loader's path; before and after a fault."""
+    command = compiler()
+    assert command is not None
+    folder, source, program = Path(str(standin.library)).parent, tmp_path / "ask.c", tmp_path / "ask"
+    first = next(at for at, slot in enumerate(standin.table.machine.slots) if slot.index == 0)
+    source.write_text(HEALTH_IN_C[standin.vendor].replace("CARD", str(standin.table.devices[first].card)))
+    subprocess.run(  # noqa: S603 the compiler that builds the stand-ins
+        [*command, str(source), "-o", str(program), str(standin.library)], check=True, capture_output=True
+    )
+
+    def said() -> str:
+        env = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
+        return subprocess.run([str(program)], env=env, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603
+
+    with standin.provider() as provider:
+        device = next(one for one in provider.devices() if one.index == 0)
+        well, ill = {"huawei": ("0 0", "0 3"), "cambricon": ("0 1", "0 0")}[standin.vendor]
+        assert (said(), provider.health(device.uuid).ok) == (well, True)
+        faults.apply(standin.table, first, "critical", {}, now=1.0)
+        assert (said(), provider.health(device.uuid).ok) == (ill, False)
+
+
+def test_an_unmodified_python_process_waits_for_nobody_s_permission(standin: Standin) -> None:
+    """ctypes alone, by the name that the vendor's own bindings load."""
+    name = "libdcmi.so" if standin.vendor == "huawei" else "libcndev.so"
+    start = "l.dcmi_init()" if standin.vendor == "huawei" else "l.cndevInit(0)"
+    script = f"import ctypes; l = ctypes.CDLL({name!r}); print({start})"
+    env = {**os.environ, "LD_LIBRARY_PATH": str(Path(str(standin.library)).parent)}
+    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=False)  # noqa: S603
+    assert (done.returncode, done.stdout.strip()) == (0, "0"), done.stderr

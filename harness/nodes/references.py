@@ -1,0 +1,131 @@
+"""ConfigMaps, Secrets and tokens that a pod's variables and volumes are made of: read before its containers start.
+
+They are read once a pod, as its containers find them; kubelet brings files up to date later, which is not done here.
+"""
+
+import base64
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import msgspec
+import orjson
+
+from harness.nodes.pod_parts import TokenSource
+from harness.nodes.pods import BoundPod
+from scheduler.api.transport import JSON, Request, Response, Transport
+from scheduler.api.wire import Wire
+
+Data = Mapping[str, bytes]
+CONFIG_MAP, SECRET, TOKEN = "configmap", "secret", "token"
+
+Name = tuple[str, str]  # kind and name
+
+
+class _Stored(Wire, frozen=True):
+    data: dict[str, str] = msgspec.field(default_factory=dict)
+    binary_data: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class _TokenStatus(Wire, frozen=True):
+    token: str = ""
+
+
+class _TokenRequest(Wire, frozen=True):
+    status: _TokenStatus = _TokenStatus()
+
+
+@dataclass(slots=True)
+class Objects:
+    """What was found, by kind and name; and what is missing though it must be there, in kubelet's words."""
+
+    found: dict[Name, Data] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+
+
+class References:
+    """Reads what pods refer to."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def gather(self, pod: BoundPod, done: Callable[[Objects], object]) -> None:
+        """Read everything that the pod names; `done` gets it, at once if there is nothing to read."""
+        wanted = wanted_of(pod)
+        objects = Objects()
+        if not wanted:
+            done(objects)
+            return
+        left = set(wanted)
+
+        def answered(name: Name, response: Response) -> None:
+            left.discard(name)
+            if response.ok:
+                objects.found[name] = _data(name, response.body)
+            elif not wanted[name]:
+                why = "not found" if response.code == 404 else f"cannot be read: {response.code}"
+                objects.missing.append(f'{name[0]} "{name[1]}" {why}')
+            if not left:
+                done(objects)
+
+        for name in wanted:
+            self._transport.send(_request(pod, name), partial(answered, name))
+
+
+def wanted_of(pod: BoundPod) -> dict[Name, bool]:
+    """Kind and name of each object, and whether all who name it can do without it."""
+    wanted: dict[Name, bool] = {}
+    for kind, name, optional in _named(pod):
+        wanted[kind, name] = optional and wanted.get((kind, name), True)
+    return wanted
+
+
+def token_name(source: TokenSource) -> str:
+    """What a token is called among the objects: what it is for, and how long it holds."""
+    return f"{source.audience}/{source.expiration_seconds}"
+
+
+def _named(pod: BoundPod) -> Iterator[tuple[str, str, bool]]:
+    for container in (*pod.spec.init_containers, *pod.spec.containers):
+        for source in container.env_from:
+            for kind, ref in ((CONFIG_MAP, source.config_map_ref), (SECRET, source.secret_ref)):
+                if ref is not None:
+                    yield kind, ref.name, ref.optional
+        for variable in container.env:
+            value = variable.value_from
+            for kind, key in ((CONFIG_MAP, value.config_map_key_ref), (SECRET, value.secret_key_ref)) if value else ():
+                if key is not None:
+                    yield kind, key.name, key.optional
+    for part in (part for volume in pod.spec.volumes for part in volume.parts()):
+        if part.config_map is not None:
+            yield CONFIG_MAP, part.config_map.name, part.config_map.optional
+        if part.secret is not None:
+            yield SECRET, part.secret.called, part.secret.optional
+        if part.service_account_token is not None:
+            yield TOKEN, token_name(part.service_account_token), False
+
+
+def _request(pod: BoundPod, name: Name) -> Request:
+    kind, what = name
+    home = f"/api/v1/namespaces/{pod.metadata.namespace}"
+    if kind != TOKEN:
+        return Request("GET", f"{home}/{kind}s/{what}")
+    audience, _, seconds = what.rpartition("/")
+    spec = {
+        "audiences": [audience] if audience else [],
+        "expirationSeconds": int(seconds),
+        "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": pod.metadata.name, "uid": pod.metadata.uid},
+    }
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+    account = pod.spec.service_account_name or "default"
+    return Request("POST", f"{home}/serviceaccounts/{account}/token", orjson.dumps(body), JSON)
+
+
+def _data(name: Name, body: bytes) -> Data:
+    if name[0] == TOKEN:
+        return {"token": msgspec.json.decode(body, type=_TokenRequest).status.token.encode()}
+    stored = msgspec.json.decode(body, type=_Stored)
+    if name[0] == SECRET:
+        return {key: base64.b64decode(value) for key, value in stored.data.items()}
+    binary = {key: base64.b64decode(value) for key, value in stored.binary_data.items()}
+    return {**{key: value.encode() for key, value in stored.data.items()}, **binary}

@@ -1,0 +1,103 @@
+"""Doing what a probe or hook says: a command in the container, a request, a connection, a pause. Kubelet's rules.
+
+A request is well with any answer from 200 to 399; certificates are not looked at, and redirects are not followed. What
+takes longer than it may has failed.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from harness.errors import ClusterError
+from harness.nodes.pod_parts import Handler, HttpAction
+from harness.nodes.pods import ContainerPlan
+
+Execute = Callable[[Sequence[str]], Awaitable[tuple[int, bytes]]]
+_MOST_SAID = 200  # characters of a command's output that a message repeats
+
+
+class Unwell(Exception):
+    """It answered, and not well; or it did not answer. The message is for the pod's events and the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a container is reached: its pod's address, its ports by name, and how a command is run in it."""
+
+    ip: str
+    plan: ContainerPlan
+    execute: Execute
+
+    def port(self, wanted: int | str) -> int:
+        """
+        Raises:
+            Unwell: the container has no port of that name.
+        """
+        if isinstance(wanted, int) or wanted.isdecimal():
+            return int(wanted)
+        for one in self.plan.ports:
+            if one.name == wanted:
+                return one.container_port
+        names = ", ".join(one.name for one in self.plan.ports if one.name) or "none"
+        raise Unwell(f"port {wanted!r}: expected a port of container {self.plan.name!r} ({names})")
+
+
+async def perform(handler: Handler, place: Place, *, within: float) -> None:
+    """Do it, for at most `within` seconds.
+
+    Raises:
+        Unwell: it failed.
+    """
+    try:
+        async with asyncio.timeout(within):
+            await _perform(handler, place)
+    except TimeoutError as error:
+        raise Unwell(f"no answer within {within:g} s") from error
+    except OSError as error:
+        raise Unwell(f"{error.strerror or error}") from error
+    except ClusterError as error:
+        raise Unwell(str(error)) from error
+
+
+async def _perform(handler: Handler, place: Place) -> None:
+    if handler.exec is not None:
+        code, output = await place.execute(handler.exec.command)
+        if code:
+            said = output.decode(errors="replace").strip()[:_MOST_SAID]
+            raise Unwell(f"command ended with {code}{f': {said}' if said else ''}")
+    elif handler.http_get is not None:
+        code = await _http(handler.http_get, place)
+        if not 200 <= code < 400:
+            raise Unwell(f"HTTP probe failed with statuscode: {code}")
+    elif handler.tcp_socket is not None:
+        port = place.port(handler.tcp_socket.port)
+        _, writer = await asyncio.open_connection(handler.tcp_socket.host or place.ip, port)
+        writer.close()
+    elif handler.sleep is not None:
+        await asyncio.sleep(handler.sleep.seconds)
+    else:
+        raise Unwell("expected exec, httpGet, tcpSocket or sleep; this node speaks nothing else")
+
+
+async def _http(action: HttpAction, place: Place) -> int:
+    host, port = action.host or place.ip, place.port(action.port)
+    context = None
+    if action.scheme == "HTTPS":
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    reader, writer = await asyncio.open_connection(host, port, ssl=context)
+    try:
+        given = {one.name.lower(): one.value for one in action.http_headers}
+        headers = {"host": f"{host}:{port}", "user-agent": "kube-probe/1.35", "accept": "*/*", "connection": "close"}
+        lines = [f"{name}: {value}" for name, value in {**headers, **given}.items()]
+        path = action.path if action.path.startswith("/") else f"/{action.path}"
+        writer.write("\r\n".join([f"GET {path} HTTP/1.1", *lines, "", ""]).encode())
+        await writer.drain()
+        words = (await reader.readline()).split(b" ", 2)
+        if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
+            raise Unwell("the answer is not HTTP")
+        return int(words[1])
+    finally:
+        writer.close()

@@ -1,0 +1,138 @@
+"""What koordlet makes of koord-device-daemon's files: entries of the Device object, labels, partition table.
+
+Every file of the folder is read; each holds a JSON array, one object a card (device_daemon.py writes one). A file that
+cannot be read is left out with a word in the log, as there. Quirks are koordlet's: the memory ratio is always added,
+bare names get Koordinator's prefix, a card without a status is well, and labels come from the first card by its uuid.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from scheduler.api import device as words
+from scheduler.api.wire import Wire, to_json
+
+log = logging.getLogger(__name__)
+
+Manifest = dict[str, Any]
+UNIT = "100"
+_BARE = {"gpu-core": words.GPU_CORE, "gpu-memory": words.GPU_MEMORY}
+
+
+class P2pLink(Wire, frozen=True):
+    """Peers by minor, with commas."""
+
+    peer_minor: str = ""
+    type: str = ""
+
+
+class Topology(Wire, frozen=True):
+    p2p_links: tuple[P2pLink, ...] = msgspec.field(default=(), name="p2pLinks")
+    must_honor_partition: bool = False
+    socket_id: str = msgspec.field(default="-1", name="socketID")
+    node_id: str = msgspec.field(default="-1", name="nodeID")
+    pcie_id: str = msgspec.field(default="", name="pcieID")
+    bus_id: str = msgspec.field(default="", name="busID")
+
+
+class Status(Wire, frozen=True):
+    healthy: bool = True
+    err_code: str = ""
+    err_message: str = ""
+
+
+class Xpu(Wire, frozen=True):
+    """One card as the daemon describes it."""
+
+    vendor: str
+    model: str
+    uuid: str
+    minor: str
+    resources: dict[str, str] = msgspec.field(default_factory=dict)
+    topology: Topology = Topology()
+    status: Status | None = None
+
+
+_decode = msgspec.json.Decoder(tuple[Xpu, ...]).decode
+
+
+def read_xpus(folder: Path) -> tuple[Xpu, ...]:
+    """The cards of all files, by uuid; none where there is no such folder."""
+    found: list[Xpu] = []
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if path.name.startswith("."):
+            continue  # a file that is just being written
+        try:
+            found += _decode(path.read_bytes())
+        except (OSError, msgspec.DecodeError) as error:
+            log.warning("xpus unread file=%s why=%s", path, error)
+    return tuple(sorted(found, key=lambda one: one.uuid))
+
+
+def entries(xpus: Iterable[Xpu], before: Iterable[Manifest] = (), *, now: str) -> list[Manifest]:
+    """Entries of `spec.devices`, by minor. `before` is the list last published: a condition's time moves with its
+    status alone."""
+    known = {one["minor"]: one for one in before if one["type"] == "gpu"}
+    found = [_entry(one, known.get(int(one.minor)), now) for one in xpus]
+    return sorted(found, key=lambda entry: entry["minor"])
+
+
+def labels(xpus: Sequence[Xpu]) -> dict[str, str]:
+    """Vendor and model of the node; empty without cards."""
+    if not xpus:
+        return {}
+    return {words.GPU_VENDOR_LABEL: xpus[0].vendor, words.GPU_MODEL_LABEL: xpus[0].model}
+
+
+def partitions(xpus: Iterable[Xpu]) -> str:
+    """The partition table of the cards' links, as JSON; empty without links."""
+    groups: dict[tuple[int, ...], str] = {}
+    for one in sorted(xpus, key=lambda each: int(each.minor)):
+        for link in one.topology.p2p_links:
+            peers = {int(minor) for minor in link.peer_minor.split(",") if minor}
+            groups.setdefault(tuple(sorted({int(one.minor), *peers})), link.type)
+    table: dict[str, list[Manifest]] = {}
+    for minors, kind in groups.items():
+        row = {"minors": minors, "gpuLinkType": kind, "allocationScore": 1}
+        table.setdefault(str(len(minors)), []).append(row)
+    return to_json(table).decode() if table else ""
+
+
+def _entry(one: Xpu, before: Manifest | None, now: str) -> Manifest:
+    place = one.topology
+    entry: Manifest = {
+        "type": "gpu",
+        "id": one.uuid,
+        "minor": int(one.minor),
+        "health": one.status is None or one.status.healthy,
+        "resources": {
+            **{_BARE.get(name, name): value for name, value in one.resources.items()},
+            words.GPU_MEMORY_RATIO: UNIT,
+        },
+        "topology": {
+            "socketID": int(place.socket_id),
+            "nodeID": int(place.node_id or "-1"),
+            "pcieID": place.pcie_id,
+            "busID": place.bus_id,
+        },
+    }
+    if one.status is not None:
+        entry["conditions"] = [_condition(one.status, before, now)]
+    return entry
+
+
+def _condition(status: Status, before: Manifest | None, now: str) -> Manifest:
+    condition = {
+        "type": "Healthy",
+        "status": "True" if status.healthy else "False",
+        "reason": "DeviceHealthy" if status.healthy else status.err_code or "Unknown",
+        "message": "device is healthy" if status.healthy else status.err_message or "device is unhealthy",
+        "lastTransitionTime": now,
+    }
+    last = (before or {}).get("conditions") or [{}]
+    if last[0].get("status") == condition["status"]:
+        condition["lastTransitionTime"] = last[0]["lastTransitionTime"]
+    return condition

@@ -1,0 +1,88 @@
+"""Allocation on the node that this machine is, with the cards that are here: real ones, or a stand-in's (`--fake`).
+
+Nothing is assumed of the machine: how many cards there are and how large they are is read from its Device object.
+"""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from fixtures.expect import Expect
+from fixtures.promises import amounts, minors
+from fixtures.trial import Trial
+from harness.clusters.protocol import Capability
+from scheduler.api.builders import pod
+from scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_VENDOR_LABEL, RDMA
+from scheduler.api.quantity import units
+
+pytestmark = [pytest.mark.needs(Capability.CONTAINERS)]
+
+
+@pytest.fixture
+def devices(cluster: Trial) -> list[dict[str, Any]]:
+    """The healthy devices of this machine's node."""
+    (node,) = orjson.loads(cluster.call("GET", "/api/v1/nodes").body)["items"]
+    if GPU_VENDOR_LABEL not in node["metadata"]["labels"]:
+        pytest.skip("needs accelerators; this machine has none, and --fake stands in for none")
+    return [one for one in cluster.device(node["metadata"]["name"])["spec"]["devices"] if one["health"]]
+
+
+@pytest.fixture
+def cards(devices: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Its healthy NVIDIA cards."""
+    found = [one for one in devices if one["type"] == "gpu" and one["id"].startswith("GPU-")]
+    if not found:
+        pytest.skip("needs NVIDIA cards; this machine's accelerators are another vendor's")
+    return found
+
+
+@pytest.mark.feature("DEV-1", "HIL-1")
+@pytest.mark.case("DS-080", severity="critical")
+def test_all_cards_at_once(cluster: Trial, expect: Expect, cards: list[dict[str, Any]]) -> None:
+    """One pod asks for every card and gets each once; the next one waits, and runs when the first is gone."""
+    cluster.submit(pod("all").gpus(len(cards)))
+    assert sorted(minors(expect.running("all"))) == sorted(one["minor"] for one in cards)
+    cluster.submit(pod("late").gpus(1))
+    expect.pending("late", saying="Insufficient")
+    cluster.delete("all")
+    expect.running("late")
+
+
+@pytest.mark.feature("DEV-3", "HIL-1")
+@pytest.mark.case("DS-081", severity="critical")
+def test_halves_fill_the_machine(cluster: Trial, expect: Expect, cards: list[dict[str, Any]]) -> None:
+    """Two halves a card fit and no third: every card is full in the end, none has more than it has."""
+    names = [f"half{number}" for number in range(2 * len(cards))]
+    cluster.submit(*(pod(name).gpu_share(50) for name in names))
+    held: dict[int, int] = {}
+    for name in names:
+        one = expect.running(name)
+        (minor,), (core,) = minors(one), amounts(one, GPU_CORE)
+        held[minor] = held.get(minor, 0) + core
+    assert held == {one["minor"]: 100 for one in cards}
+    cluster.submit(pod("late").gpu_share(50))
+    expect.pending("late", saying="Insufficient")
+
+
+@pytest.mark.feature("DEV-3", "HIL-1")
+@pytest.mark.case("DS-082", severity="normal")
+def test_bytes_of_a_card(cluster: Trial, expect: Expect, cards: list[dict[str, Any]]) -> None:
+    """A share by memory is promised to the byte, and more than the largest card is refused."""
+    size = max(units(one["resources"][GPU_MEMORY]) for one in cards)
+    cluster.submit(pod("part").gpu_memory("1Gi", core=10))
+    assert amounts(expect.running("part"), GPU_MEMORY) == [1 << 30]
+    cluster.submit(pod("more").gpu_memory(str(size + (1 << 30)), core=10))
+    expect.pending("more")
+
+
+@pytest.mark.feature("DEV-7", "HIL-1")
+@pytest.mark.case("DS-083", severity="normal")
+def test_a_nic_of_this_machine(cluster: Trial, expect: Expect, devices: list[dict[str, Any]]) -> None:
+    """A whole NIC is one that the machine has, and as many pods as there are NICs each get another."""
+    nics = [one["minor"] for one in devices if one["type"] == "rdma"]
+    if not nics:
+        pytest.skip("needs an RDMA NIC; this machine has none, and --fake stands in for none")
+    names = [f"n{minor}" for minor in nics]
+    cluster.submit(*(pod(name).resources({RDMA: 100}) for name in names))
+    assert sorted(minors(expect.running(name), "rdma")[0] for name in names) == sorted(nics)

@@ -1,0 +1,170 @@
+"""Devices of the node that this machine is: one that fails leaves the pool within a second, and comes back.
+
+The same faults as on simulated nodes (test_devices.py), here on the whole way: the stand-in's library or files tell,
+the real provider asks, the node agent publishes, the scheduler obeys, a process runs.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+
+from fixtures.expect import Expect
+from fixtures.trial import Trial
+from harness.clusters.protocol import Capability
+from harness.nodes.faults import FAULTS_ANNOTATION
+from scheduler.api.builders import PodBuilder, pod
+from scheduler.api.device import GPU_CORE, GPU_MEMORY_RATIO, GPU_VENDOR_LABEL, RDMA, device_allocations
+
+pytestmark = [pytest.mark.needs(Capability.CONTAINERS, Capability.DEVICE_FAULTS)]
+
+SOON = 5.0  # seconds; a health change takes one, the rest is for a busy machine
+ASKS: dict[str, dict[str, int]] = {
+    "nvidia": {"nvidia.com/gpu": 1},
+    "huawei": {"huawei.com/npu-core": 20, GPU_MEMORY_RATIO: 100},
+    "cambricon": {GPU_CORE: 100, GPU_MEMORY_RATIO: 100},
+}
+FAULTS = [
+    pytest.param("nvidia", {"verb": "critical", "xid": 79}, "Xid79", id="gpu-off-the-bus"),
+    pytest.param("nvidia", {"verb": "ecc", "uncorrected": 1}, "Xid48", id="gpu-double-bit-memory-error"),
+    pytest.param("nvidia", {"verb": "lost"}, "Xid79", id="gpu-lost"),
+    pytest.param("nvidia", {"verb": "link"}, "Xid74", id="nvlink-down"),
+    pytest.param("nvidia", {"verb": "reset_needed"}, "Xid154", id="gpu-wants-a-reset"),
+    pytest.param("huawei", {"verb": "critical"}, "0x80E01801", id="npu-unhealthy"),
+    pytest.param("huawei", {"verb": "lost"}, "healthGone", id="npu-dropped"),
+    pytest.param("cambricon", {"verb": "critical"}, "CardUnhealthy", id="mlu-unhealthy"),
+    pytest.param("cambricon", {"verb": "lost"}, "DriverState5", id="mlu-driver-gone"),
+]
+HARMLESS = [
+    pytest.param({"verb": "throttle"}, id="throttled"),
+    pytest.param({"verb": "ecc", "uncorrected": 0, "corrected": 50}, id="corrected-memory-errors"),
+    pytest.param({"verb": "app_error", "xid": 31}, id="the-application-s-page-fault"),
+]
+
+
+@pytest.fixture
+def machine(cluster: Trial) -> Iterator[str]:
+    """The name of this machine's node; its faults are taken back afterwards."""
+    (only,) = orjson.loads(cluster.call("GET", "/api/v1/nodes").body)["items"]
+    name: str = only["metadata"]["name"]
+    yield name
+    heal(cluster, name)
+    for one in devices(cluster, name):
+        becomes(cluster, name, one["minor"], well=True, kind=one["type"])
+
+
+def heal(cluster: Trial, name: str) -> None:
+    """Take all faults back, as somebody does who resets the card."""
+    body = {"metadata": {"annotations": {FAULTS_ANNOTATION: None}}}
+    assert cluster.call("PATCH", f"/api/v1/nodes/{name}", body).ok
+
+
+def devices(cluster: Trial, name: str, kind: str = "") -> list[dict[str, Any]]:
+    """The node's devices, or those of one type."""
+    return [one for one in cluster.device(name)["spec"]["devices"] if kind in {"", one["type"]}]
+
+
+def vendor(cluster: Trial, name: str) -> str:
+    """Whose cards the node has, by the label that it carries."""
+    labels: dict[str, str] = cluster.node(name)["metadata"]["labels"]
+    return labels.get(GPU_VENDOR_LABEL, "")
+
+
+def becomes(cluster: Trial, name: str, minor: int, *, well: bool, kind: str = "gpu") -> dict[str, Any]:
+    """Wait until the Device object says so of a device; gives its entry."""
+
+    def entry() -> dict[str, Any]:
+        return next(one for one in devices(cluster, name, kind) if one["minor"] == minor)
+
+    assert cluster.cluster.wait(lambda: entry()["health"] is well, within=SOON), entry()
+    return entry()
+
+
+def holders(cluster: Trial, name: str) -> list[PodBuilder]:
+    """A pod for each card of the node."""
+    ask = ASKS[vendor(cluster, name)]
+    return [pod(f"a{one['minor']}").resources(dict(ask)) for one in devices(cluster, name, "gpu")]
+
+
+@pytest.mark.feature("HIL-3", "HIL-4", "DEV-2")
+@pytest.mark.case("FT-040", severity="blocker")
+@pytest.mark.parametrize(("whose", "fault", "reason"), FAULTS)
+def test_a_card_that_fails_leaves_the_pool_and_comes_back(  # noqa: PLR0917
+    cluster: Trial, expect: Expect, machine: str, whose: str, fault: dict[str, Any], reason: str
+) -> None:
+    """The card is unhealthy with the reason and the pods get the others; healed, it is given out again."""
+    if vendor(cluster, machine) != whose:
+        pytest.skip(f"needs cards of {whose}; this machine's are of {vendor(cluster, machine) or 'nobody'}")
+    broken = devices(cluster, machine, "gpu")[0]["minor"]
+    whole = int(cluster.node(machine)["status"]["allocatable"][GPU_MEMORY_RATIO])
+    cluster.inject({"node": machine, "device": broken, **fault})
+
+    condition = becomes(cluster, machine, broken, well=False)["conditions"][0]
+    assert (condition["status"], condition["reason"]) == ("False", reason)
+    assert int(cluster.node(machine)["status"]["allocatable"][GPU_MEMORY_RATIO]) == whole - 100
+
+    pods = holders(cluster, machine)
+    cluster.submit(*pods)
+    names = [one.manifest["metadata"]["name"] for one in pods]
+
+    def bound() -> list[str]:
+        return [one.metadata.name for one in cluster.pods() if one.spec.node_name]
+
+    assert cluster.cluster.wait(lambda: len(bound()) == len(names) - 1, within=30.0), cluster.timeline()
+    given = {part.minor for name in bound() for part in device_allocations(cluster.pod(name))["gpu"]}
+    assert broken not in given
+    assert len(given) == len(names) - 1
+
+    heal(cluster, machine)
+    becomes(cluster, machine, broken, well=True)
+    for name in names:
+        given |= {part.minor for part in device_allocations(expect.running(name))["gpu"]}
+    assert broken in given
+
+
+@pytest.mark.feature("HIL-3", "HIL-4", "DEV-2")
+@pytest.mark.case("FT-041", severity="critical")
+@pytest.mark.parametrize("fault", HARMLESS)
+def test_what_is_no_fault_of_the_card_changes_nothing(cluster: Trial, machine: str, fault: dict[str, Any]) -> None:
+    """Heat, corrected errors and the application's own errors leave the card in the pool."""
+    if vendor(cluster, machine) != "nvidia":
+        pytest.skip("needs cards of nvidia")
+    before = cluster.device(machine)["spec"]
+    cluster.inject({"node": machine, "device": 0, **fault})
+    cluster.cluster.wait(lambda: False, within=1.5)
+    assert cluster.device(machine)["spec"] == before
+
+
+@pytest.mark.feature("HIL-3", "HIL-4", "DEV-2")
+@pytest.mark.case("FT-042", severity="critical")
+@pytest.mark.parametrize("verb", ["link", "lost"])
+def test_a_nic_whose_link_is_down_leaves_the_pool_and_comes_back(cluster: Trial, machine: str, verb: str) -> None:
+    """Ports of NICs are read from files, which follow the fault both ways."""
+    nics = devices(cluster, machine, "rdma")
+    if not nics:
+        pytest.skip("needs an RDMA NIC; this machine has none")
+    minor = nics[0]["minor"]
+    whole = int(cluster.node(machine)["status"]["allocatable"][RDMA])
+    cluster.inject({"node": machine, "device": minor, "type": "rdma", "verb": verb})
+    becomes(cluster, machine, minor, well=False, kind="rdma")
+    assert int(cluster.node(machine)["status"]["allocatable"][RDMA]) == whole - 100
+    heal(cluster, machine)
+    becomes(cluster, machine, minor, well=True, kind="rdma")
+
+
+@pytest.mark.feature("HIL-4")
+@pytest.mark.case("FT-043", severity="critical")
+def test_a_node_that_is_not_ready_takes_no_pod(cluster: Trial, expect: Expect, machine: str) -> None:
+    """NotReady for as long as the fault lasts; the pod that waited runs then."""
+    cluster.inject({"node": machine, "verb": "not_ready"})
+
+    def ready() -> bool:
+        conditions = cluster.node(machine)["status"]["conditions"]
+        return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+    assert cluster.cluster.wait(lambda: not ready(), within=SOON)
+    heal(cluster, machine)
+    assert cluster.cluster.wait(ready, within=SOON)
+    cluster.submit(pod("a").request(cpu="100m"))
+    expect.running("a")
