@@ -9,8 +9,10 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from scheduler.api.core import PREEMPT_NEVER, Pod, PodDisruptionBudget
+from scheduler.api.reservation import is_reserve_pod
 from scheduler.framework.failure import FitError, histogram
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
@@ -67,6 +69,7 @@ class _Candidate:
 
 class DefaultPreemption(PostFilter):
     name = "DefaultPreemption"
+    serves_reservations: ClassVar[bool] = False  # nobody goes for a reservation unless `enablePreemption` says so
 
     def __init__(self, handle: Handle, args: DefaultPreemptionArgs | None = None) -> None:
         self._handle = handle
@@ -74,6 +77,8 @@ class DefaultPreemption(PostFilter):
         self._random = random.Random(handle.seed)  # noqa: S311 spreads load over nodes, guards nothing
 
     def post_filter(self, state: CycleState, info: PodInfo, failure: FitError) -> PostFilterResult:
+        if is_reserve_pod(info.pod) and not self.serves_reservations:
+            return PostFilterResult(Status.unschedulable())
         refused = self._ineligible(info, failure)
         if refused:
             return PostFilterResult(Status.unschedulable(f"preemption: {refused}"))

@@ -10,7 +10,9 @@ from scheduler.plugins.defaultpreemption import DefaultPreemption
 
 
 class ReservationPreemption(DefaultPreemption):
-    """Takes nobody who is marked as not to be taken."""
+    """For reservations, too; and it takes nobody who is marked as not to be taken."""
+
+    serves_reservations = True
 
     def lesser(self, info: PodInfo, node: NodeInfo) -> list[PodInfo]:
         found = super().lesser(info, node)

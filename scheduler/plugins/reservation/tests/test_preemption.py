@@ -84,14 +84,24 @@ def test_whoever_is_marked_stays() -> None:
     assert rig.victims() == ["plain"]
 
 
-def test_a_reservation_makes_room_for_itself() -> None:
-    rig = Rig(profile(**BY_RESERVATION))
+def wanted(parts: dict[str, Any]) -> Rig:
+    """A node that is full, and a reservation that waits for room there."""
+    rig = Rig(profile(**parts))
     rig.node("n", cpu="8")
     rig.running(pod("plain").request(cpu=8), "n")
     manifest = reservation("r").like(pod("x").request(cpu=4)).for_labels(app="a").manifest
     manifest["metadata"]["uid"] = "r"
     rig.core.set_reservation(msgspec.convert(manifest, Reservation))
     rig.run()
+    return rig
+
+
+def test_nobody_goes_for_a_reservation_by_default() -> None:
+    assert wanted({}).victims() == []
+
+
+def test_a_reservation_makes_room_for_itself() -> None:
+    rig = wanted(BY_RESERVATION)
     assert rig.victims() == ["plain"]
     rig.delete("plain")
     rig.clock.advance(2.0)
