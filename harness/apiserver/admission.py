@@ -152,6 +152,19 @@ class Admission:
         self.webhooks.mutate(write, body, old, lambda found: found)
         self.webhooks.validate(write, body, old)
 
+    def scaled(self, write: Write, scale: Object, old: Object) -> Object:
+        """A Scale as webhooks leave it.
+
+        Raises:
+            Refused: it may not be.
+            Pending: webhooks have to be asked first.
+        """
+        if not self.webhooks.active:
+            return scale
+        found = self.webhooks.mutate(write, scale, old, lambda changed: conform("autoscaling/v1", "Scale", changed)[0])
+        self.webhooks.validate(write, found, old)
+        return found if found is not None else scale
+
     def _mutate(self, write: Write, body: Object, old: Object | None) -> None:
         """What webhooks make of the object, in place."""
         resource = write.resource

@@ -47,6 +47,11 @@ class Asked:
     warnings: list[str] = field(default_factory=list)
     attempt: Attempt = FIRST
 
+    @property
+    def named(self) -> bool:
+        """Whether the client says what program it is. Ours do not: they have no use for what that brings."""
+        return bool(self.request.headers.get("user-agent"))
+
     def options(self) -> Options:
         """
         Raises:

@@ -1,9 +1,11 @@
 """A whole API server: the store with its rules, the controllers, and what every cluster has from the start."""
 
 from harness.apiserver.admission import SYSTEM_CLASSES
+from harness.apiserver.authority import Authority
 from harness.apiserver.clusterips import SERVICES, ClusterIps
 from harness.apiserver.controllers.autoscalers import Autoscalers
 from harness.apiserver.controllers.budgets import Budgets
+from harness.apiserver.controllers.certificates import Certificates
 from harness.apiserver.controllers.control import Control
 from harness.apiserver.controllers.cronjobs import CronJobs
 from harness.apiserver.controllers.daemonsets import DaemonSets
@@ -28,8 +30,13 @@ from scheduler.api.clock import Clock
 _LIMITED = frozenset({("", "pods"), ("", "persistentvolumeclaims")})
 
 
-def build_server(clock: Clock, *, seed: int = 0, history: int | None = None, root_ca: str = "") -> ApiServer:
-    """A server with controllers, the first namespaces, the system's priority classes and the shipped CRDs."""
+def build_server(
+    clock: Clock, *, seed: int = 0, history: int | None = None, authority: Authority | None = None
+) -> ApiServer:
+    """A server with controllers, the first namespaces, the system's priority classes and the shipped CRDs.
+
+    Without an authority no certificate is signed, as nobody would take it.
+    """
     server = ApiServer(clock, seed=seed, history=history)
     ranges = server.store.collection(LIMIT_RANGES)
 
@@ -44,7 +51,7 @@ def build_server(clock: Clock, *, seed: int = 0, history: int | None = None, roo
     GarbageCollector(server.objects, server.registry)
     Budgets(server.objects)
     Nodes(server.objects, server.registry)
-    Namespaces(server.objects, server.registry, root_ca).create_first()
+    Namespaces(server.objects, server.registry, authority.pem.decode() if authority else "").create_first()
     control = Control(server.objects, server.registry)
     ReplicaSets(control)
     ReplicaSets(control, REPLICATION_CONTROLLERS)
@@ -55,6 +62,8 @@ def build_server(clock: Clock, *, seed: int = 0, history: int | None = None, roo
     CronJobs(control)
     Endpoints(control)
     Autoscalers(control, server.registry)
+    if authority is not None:
+        Certificates(control, authority)
     for name, value in SYSTEM_CLASSES.items():
         body = {"metadata": {"name": name}, "value": value, "description": "Used by the system's own pods."}
         _create(server, ("scheduling.k8s.io", "priorityclasses"), body)

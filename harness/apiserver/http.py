@@ -20,12 +20,12 @@ import httptools
 
 from harness.apiserver import errors
 from harness.apiserver.bodies import BODY_LIMIT
-from harness.apiserver.commands import Executing, write_when_over
 from harness.apiserver.errors import Refused
 from harness.apiserver.http_stream import Watcher
 from harness.apiserver.identity import Identity
 from harness.apiserver.server import ApiServer
-from harness.apiserver.streaming import Streaming
+from harness.apiserver.streaming import Streaming, Upgraded
+from harness.apiserver.streams.line import Line, Session
 from harness.apiserver.webhooks.attempts import FIRST, Attempt, Pending
 from scheduler.api.transport import Request, Response
 
@@ -90,7 +90,9 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._planned = False
         self._watch: Watcher | None = None
-        self._command: asyncio.Task[None] | None = None
+        self._line: Line | None = None  # once the connection speaks another protocol
+        self._session: Session | None = None
+        self._after = b""  # what has come for the session before there was one
         self._arriving = self._timed = False  # a request has begun to come in; its time is being taken
         self._due, self._abrupt = math.inf, False  # when the connection is to end, and how
         self._alarm: asyncio.TimerHandle | None = None
@@ -110,13 +112,16 @@ class Connection(asyncio.Protocol):
         self._wait(IDLE)
 
     def data_received(self, data: bytes) -> None:
+        if self._session is not None:
+            self._session.received(data)
+            return
         if self._deaf:
             return
         self._completed = False
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._deaf = True  # the request itself was answered; we speak nothing that it could upgrade to
+        except httptools.HttpParserUpgrade as upgrade:
+            self._left_over(data[upgrade.args[0] :])
         except httptools.HttpParserError as error:
             self._refuse(errors.bad_request(f"not an HTTP request: {error}"))
         if self._arriving and not self._timed and not self._deaf:
@@ -127,6 +132,14 @@ class Connection(asyncio.Protocol):
             self._refuse_headers()
         elif self._message_bytes > MESSAGE_LIMIT:
             self._refuse(errors.too_large(BODY_LIMIT))
+
+    def _left_over(self, data: bytes) -> None:
+        """What has come behind a request for another protocol."""
+        if self._session is not None:
+            self._session.received(data)
+        elif self._waiting or self._busy:
+            self._after = data
+            self._read(on=False)  # until it is known who listens
 
     def eof_received(self) -> bool:
         return False
@@ -144,11 +157,20 @@ class Connection(asyncio.Protocol):
         if self._watch is not None:
             self._watch.gone()
             self._watch = None
-        if self._command is not None:
-            self._command.cancel()
+        if self._line is not None:
+            self._line.lost()
+        if self._session is not None:
+            self._session.lost()
+            self._session = None
 
     def pause_writing(self) -> None:
         self._stuck = True
+        if self._line is not None:
+            self._line.paused()  # a program's reader may pause as long as it likes
+        else:
+            self._watch_stall()
+
+    def _watch_stall(self) -> None:
         if self._transport is not None:
             self._stall = self._loop.call_later(STALLED, self._look_at_stall, self._transport.get_write_buffer_size())
 
@@ -157,6 +179,8 @@ class Connection(asyncio.Protocol):
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None
+        if self._line is not None:
+            self._line.resumed()
         if self._ending:
             self.close()
         else:
@@ -180,6 +204,8 @@ class Connection(asyncio.Protocol):
             self._deaf = True
             if self._stuck:
                 self._ending = True  # it may take what it asked for, as long as it goes on taking
+                if self._stall is None:
+                    self._watch_stall()
                 return
             transport.close()
             self._loop.call_later(CLOSE_WITHIN + 1.0, self._abort)
@@ -288,8 +314,8 @@ class Connection(asyncio.Protocol):
             log.exception("request broke method=%s path=%s", method, path)
             self._answer(errors.internal(f"{type(error).__name__}: {error}"), close=close)
             return
-        if isinstance(found, Executing):
-            self._execute(found)
+        if isinstance(found, Upgraded):
+            self._upgrade(found)
         elif isinstance(found, Streaming):
             self._stream(found, close=close)
         elif len(found.body) >= GZIP_FROM and "gzip" in headers.get("accept-encoding", "") and method != "HEAD":
@@ -390,16 +416,22 @@ class Connection(asyncio.Protocol):
             self._read(on=True)
             self._wait(LINGER, abort=not self._stuck)
         else:
+            self._read(on=True)  # else nobody sees the other side close
             self.close()
 
-    def _execute(self, found: Executing) -> None:
-        """From here on it is a WebSocket, of which nothing more is read."""
+    def _upgrade(self, found: Upgraded) -> None:
+        """From here on the connection speaks another protocol."""
         transport = self._transport
         assert transport is not None  # noqa: S101
+        assert found.begin is not None  # noqa: S101
         lines = "".join(f"{name}: {value}\r\n" for name, value in found.headers.items())
         transport.write(f"HTTP/1.1 101 Switching Protocols\r\n{lines}\r\n".encode())
         self._deaf = self._busy = True
-        self._command = write_when_over(found, transport.write, self.close)
+        self._line = Line(self._loop, transport, self.close)
+        self._session = found.begin(self._line)
+        if self._after:
+            self._session.received(self._after)
+        self._read(on=True)
 
     def _stream(self, streaming: Streaming, *, close: bool) -> None:
         transport = self._transport

@@ -23,6 +23,8 @@ class Resource:
     subresources: frozenset[str] = frozenset()
     custom: Mapping[str, Any] | None = field(default=None, hash=False, compare=False)  # the version's part of its CRD
     verbs: tuple[str, ...] = ALL_VERBS
+    stored_as: str = ""  # the apiVersion in which its objects are stored, where a webhook converts them
+    conversion: Mapping[str, Any] | None = field(default=None, hash=False, compare=False)  # of its CRD, by a webhook
 
     @property
     def key(self) -> tuple[str, str]:
@@ -76,6 +78,8 @@ v1 | secrets | Secret | n | | |
 v1 | serviceaccounts | ServiceAccount | n | sa | | token
 v1 | services | Service | n | svc | all | status
 _ADMISSION_ | mutatingwebhookconfigurations | MutatingWebhookConfiguration | | | api-extensions |
+_ADMISSION_ | validatingadmissionpolicies | ValidatingAdmissionPolicy | | | api-extensions | status
+_ADMISSION_ | validatingadmissionpolicybindings | ValidatingAdmissionPolicyBinding | | | api-extensions |
 _ADMISSION_ | validatingwebhookconfigurations | ValidatingWebhookConfiguration | | | api-extensions |
 apiextensions.k8s.io/v1 | customresourcedefinitions | CustomResourceDefinition | | crd crds | api-extensions | status
 apiregistration.k8s.io/v1 | apiservices | APIService | | | api-extensions | status
@@ -149,8 +153,14 @@ class Registry:
         return None
 
     def storage(self, key: tuple[str, str]) -> Resource | None:
-        """A row for the objects of a collection; of several versions the first."""
-        return next((row for row in self._rows.values() if row.key == key), None)
+        """A row for the objects of a collection; of several versions the stored one if only one is, or the first."""
+        first = None
+        for row in self._rows.values():
+            if row.key == key:
+                if row.conversion is None or row.stored_as == row.api_version:
+                    return row
+                first = first or row
+        return first
 
     def set_custom(self, group: str, plural: str, rows: tuple[Resource, ...]) -> None:
         """Serve the versions of a CRD; none: stop serving it."""

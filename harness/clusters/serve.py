@@ -73,8 +73,8 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     clock = WallClock(loop)
-    credentials = make_credentials([serving.host])
-    server = build_server(clock, seed=serving.seed, root_ca=credentials.authority.decode())
+    credentials = make_credentials([serving.host], clock.now())
+    server = build_server(clock, seed=serving.seed, authority=credentials.signer)
     server.admission.webhooks.caller = caller = HttpsCaller()
     transport = InProcessTransport(server, clock)
 
@@ -100,7 +100,7 @@ async def _serve(
         with _nodes(serving, entries, transport, clock) as agents:
             server.logs = agents.logs
             if not isinstance(agents, NodeAgents):
-                server.commands = agents.exec
+                server.containers = agents
             said = ready(url)
             if said is not None:
                 await said

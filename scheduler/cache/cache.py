@@ -176,6 +176,9 @@ class Cache:
         ):
             for listener in self._listeners:
                 listener.pod_changed(found.info, before)
+        if before.status.start_time != pod.status.start_time:
+            for listener in self._listeners:
+                listener.pod_started(found.info)
         return found.info
 
     def remove_pod(self, uid: str) -> PodInfo | None:

@@ -274,7 +274,8 @@ class Board:
         alone = together.lines[0]
         rules = alone.rules
         where = together.start + batch.rows  # [line, row] in the flattened arrays: NumPy is quicker with one index
-        ok = self.node_ok.reshape(-1)[where]
+        # A line that is judged along with others may not know yet that a node is gone.
+        ok = self.node_ok.reshape(-1)[where] & batch.pick(self._columns.known)
         for plugin, stacked in zip(rules.moving_filters, together.filters, strict=True):
             alone.narrow(plugin, stacked, batch, ok)
         total = np.zeros(ok.shape, np.int64)
@@ -467,7 +468,6 @@ class Board:
     def _sync(self) -> None:
         """Judge the lines in use on all nodes that were filled since the last time."""
         rows = np.array(list(self._exact_for), np.intp)
-        rows = rows[self._columns.known[rows]]  # a node that has gone is on every line's log
         self.pending.clear()
         self._exact_for.clear()
         self._patches = 0

@@ -5,7 +5,7 @@ Plugins in `ON_REQUEST` run only where a profile names them.
 
 from scheduler.framework.points import Plugin
 from scheduler.plugins.binding import DefaultBinder
-from scheduler.plugins.defaultpreemption import DefaultPreemption, DefaultPreemptionArgs
+from scheduler.plugins.defaultpreemption.plugin import DefaultPreemption, DefaultPreemptionArgs
 from scheduler.plugins.deviceshare.args import DeviceShareArgs
 from scheduler.plugins.deviceshare.plugin import DeviceShare
 from scheduler.plugins.imagelocality import ImageLocality

@@ -4,7 +4,7 @@ Where reservations are for a pod, the node's devices come to the plugin with all
 (`framework/restored.py`). What is not the one reservation's in question is taken again here.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from scheduler.api.requests import Amounts
 from scheduler.framework.reserved import Reserved
@@ -34,9 +34,10 @@ def room(devices: NodeDevices, there: Iterable[Reserved], reserved: Reserved | N
     return state
 
 
-def left(devices: NodeDevices, reserved: Reserved) -> Shares:
-    """What it still holds, pods aside that preemption imagines gone."""
-    return left_of(reserved_shares(reserved.annotation), [devices.held.get(uid) for uid in reserved.owners])
+def left(devices: NodeDevices, reserved: Reserved, gone: Collection[str] = ()) -> Shares:
+    """What it still holds, pods aside that preemption imagines `gone`."""
+    there = [devices.held.get(uid) for uid in reserved.owners if uid not in gone]
+    return left_of(reserved_shares(reserved.annotation), there)
 
 
 def within(devices: NodeDevices, state: DeviceState, reserved: Reserved, *, at_most: bool) -> DeviceState:

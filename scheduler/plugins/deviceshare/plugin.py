@@ -27,6 +27,7 @@ from scheduler.framework.points import (
     Reserve,
     Scope,
     ScoreColumns,
+    TrialColumns,
     VictimAware,
 )
 from scheduler.framework.reserved import (
@@ -82,7 +83,8 @@ class _Wanted:
 WANTED: StateKey[_Wanted] = StateKey("DeviceShare/wanted")
 GRANTED: StateKey[Holding] = StateKey("DeviceShare/granted")
 ADAPTED: StateKey[Marks] = StateKey("DeviceShare/adapted")  # for the vendor's device plugin
-TRIAL: StateKey[dict[str, NodeDevices]] = StateKey("DeviceShare/trial")
+# By node, as preemption imagines it: the devices' state, and the uids of who is gone.
+TRIAL: StateKey[dict[str, tuple[DeviceState, frozenset[str]]]] = StateKey("DeviceShare/trial")
 
 
 class _Stacked(NamedTuple):
@@ -93,7 +95,9 @@ class _Stacked(NamedTuple):
     requests: list[DeviceRequest]
 
 
-class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, VictimAware, ReservationAware):
+class DeviceShare(
+    PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve, PreBind, VictimAware, ReservationAware
+):
     name = "DeviceShare"
     scope = Scope.NODE_PODS
     reads_labels = (GPU_ISOLATION_PROVIDER,)
@@ -159,25 +163,31 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
             model = labels.get(GPU_VENDOR_LABEL, ""), labels.get(GPU_MODEL_LABEL, "")
             if model in self._unshareable:
                 return Status.unresolvable(f'model "{model[1]}" of vendor "{model[0]}" does not support GPU Share')
-        devices = self._view(state, node.name)
+        devices = self.devices.find(node.name)
         if devices is None or not devices.listed:
             return SUCCESS  # the kubelet's own device plugin is left to decide (R22)
         there = matched_on(state, node.name)
         if there:
-            return inside.judge(devices, there, wanted.request, self._policy, required=REQUIRED in state)
-        return verdict(devices.state, wanted.request, self._policy)
+            return inside.judge(
+                self._view(state, devices), there, wanted.request, self._policy, required=REQUIRED in state
+            )
+        return verdict(self._imagined(state, devices), wanted.request, self._policy)
 
     def fits_in(self, state: CycleState, pod: Pod, reserved: Reserved | None, node_name: str) -> Status:
-        wanted, devices = state.get(WANTED), self._view(state, node_name)
+        wanted, devices = state.get(WANTED), self.devices.find(node_name)
         if wanted is None or devices is None or not devices.listed:
             return SUCCESS
-        return inside.fits(devices, matched_on(state, node_name), reserved, wanted.request, self._policy)
+        return inside.fits(
+            self._view(state, devices), matched_on(state, node_name), reserved, wanted.request, self._policy
+        )
 
     def worth_in(self, state: CycleState, pod: Pod, reserved: Reserved, node_name: str) -> int:
-        wanted, devices = state.get(WANTED), self._view(state, node_name)
+        wanted, devices = state.get(WANTED), self.devices.find(node_name)
         if wanted is None or devices is None or not devices.listed:
             return 0
-        return self._worth(inside.room(devices, matched_on(state, node_name), reserved), wanted.request)
+        return self._worth(
+            inside.room(self._view(state, devices), matched_on(state, node_name), reserved), wanted.request
+        )
 
     def columnar(self, state: CycleState) -> bool:
         wanted = state[WANTED]
@@ -258,12 +268,14 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         return WANTED in state
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        devices = self._view(state, node.name)
+        devices = self.devices.find(node.name)
         if devices is None or not devices.listed:
             return 0
         there = matched_on(state, node.name)
-        nominated = state[NOMINATE](state, pod, node) if there else None
-        return self._worth(inside.room(devices, there, nominated), state[WANTED].request)
+        if not there:
+            return self._worth(self._imagined(state, devices), state[WANTED].request)
+        nominated = state[NOMINATE](state, pod, node)
+        return self._worth(inside.room(self._view(state, devices), there, nominated), state[WANTED].request)
 
     def _worth(self, devices: DeviceState, request: DeviceRequest) -> int:
         """What a node is worth to a request with its devices in this state (R60)."""
@@ -341,7 +353,7 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
             return SUCCESS
         there = matched_on(state, node_name)
         if there or IGNORED in state:
-            seen = self._view(state, node_name) or devices
+            seen = self._view(state, devices)
             found = inside.choose(seen, there, state.get(NOMINATED), wanted.request, self._policy)
         else:
             found = allocate(devices.state, wanted.request, self._policy)
@@ -380,43 +392,88 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
 
     # -- preemption ---------------------------------------------------------------------------------------------------
 
+    def trial_facet(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Hashable:
+        devices = self.devices.find(node.name)
+        if devices is None or not devices.listed:
+            return None
+        label, held = node.known.metadata.labels.get, devices.held.get
+        marks = label(GPU_ISOLATION_PROVIDER), label(GPU_VENDOR_LABEL), label(GPU_MODEL_LABEL)
+        return devices.state, marks, tuple([held(pod.uid) for pod in pods])
+
+    def trial_columnar(self, state: CycleState) -> bool:
+        return self.columnar(state)
+
+    def trial_width(self) -> int:
+        return self.devices.trial_width
+
+    def trial_free(self, node: NodeInfo) -> Sequence[int] | None:
+        devices = self.devices.find(node.name)
+        if devices is not None and devices.listed and devices.state.template.traits.honour:
+            return None
+        return self.devices.trial_free(devices)
+
+    def trial_keys(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Sequence[Hashable]:
+        devices = self.devices.find(node.name)
+        if devices is None or not devices.listed:
+            return [None] * len(pods)
+        template, held = devices.state.template, devices.held.get
+        return [(template, held(pod.uid)) for pod in pods]
+
+    def trial_held(self, node: NodeInfo, pod: PodInfo) -> Sequence[int]:
+        return self.devices.trial_held(self.devices.find(node.name), pod.uid)
+
+    def trial_passing(self, state: CycleState, free: Ints) -> Bools:
+        wanted = state[WANTED]
+        assert wanted.gpu_shares is not None  # noqa: S101
+        cards = free[:, 1:].reshape(len(free), len(SHARES), -1)
+        suffices = np.ones((len(free), cards.shape[2]), np.bool_)
+        for share, need in enumerate(wanted.gpu_shares):
+            if need:  # a card with nothing in it suffices for nobody: every request names an amount
+                suffices &= cards[:, share] >= need
+        ok: Bools = np.add.reduce(suffices, axis=1, dtype=np.int16) >= wanted.request.types[0].count
+        ok |= free[:, 0] > 0
+        return ok
+
     def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        if WANTED in state:
-            trial = self._trial(state, node.name)
-            if trial is not None and trial.give_back(victim.uid):
-                self._hold_again(state, trial, victim)
+        self._imagine(state, victim, node, -1)
 
     def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        if WANTED in state:
-            trial, real = self._trial(state, node.name), self.devices.find(node.name)
-            if trial is not None and real is not None:
-                holding = real.held.get(victim.uid)
-                if holding is not None and trial.take(victim.uid, holding):
-                    self._hold_again(state, trial, victim)
+        self._imagine(state, victim, node, 1)
 
-    def _hold_again(self, state: CycleState, trial: NodeDevices, victim: PodInfo) -> None:
-        """What a pod of a reservation gives back is the reservation's, unless that is overlooked here (R63)."""
-        reserved = self._book.holding(victim.uid)
-        if reserved is None or reserved.node != trial.name or not reserved.annotation:
+    def _imagine(self, state: CycleState, victim: PodInfo, node: NodeInfo, sign: int) -> None:
+        """Have a pod that holds devices be gone (-1), or one that is gone be back (1); others change nothing."""
+        devices = self.devices.find(node.name) if WANTED in state else None
+        holding = devices.held.get(victim.uid) if devices is not None else None
+        if devices is None or holding is None:
             return
-        if reserved not in (state.get(MATCHED) or {}).get(trial.name, ()):
-            trial.give_back(reserved.uid)
-            trial.take(reserved.uid, Holding(inside.left(trial, reserved)))
+        trials = state.get(TRIAL) or {}
+        there, gone = trials.get(node.name, (devices.state, frozenset()))
+        if (victim.uid in gone) is (sign > 0):
+            after, left_out = there.moved(holding.shares, sign), gone ^ {victim.uid}
+            reserved = self._book.holding(victim.uid)
+            overlooked = (state.get(MATCHED) or {}).get(node.name, ())
+            if (
+                reserved is not None
+                and reserved.annotation
+                and reserved.node == node.name
+                and reserved not in overlooked
+            ):
+                after = after.moved(inside.left(devices, reserved, gone), -1)  # what it had is its reservation's (R63)
+                after = after.moved(inside.left(devices, reserved, left_out), 1)
+            state[TRIAL] = {**trials, node.name: (after, left_out)}  # states that were forked earlier keep theirs
 
-    def _view(self, state: CycleState, name: str) -> NodeDevices | None:
-        """The node's devices, as preemption imagines them if it does."""
+    def _view(self, state: CycleState, devices: NodeDevices) -> NodeDevices:
+        """A node's devices with who has them, likewise."""
         trials = state.get(TRIAL)
-        return trials[name] if trials is not None and name in trials else self.devices.find(name)
+        if trials is None or devices.name not in trials:
+            return devices
+        there, gone = trials[devices.name]
+        return devices.imagined(there, {uid: one for uid, one in devices.held.items() if uid not in gone})
 
-    def _trial(self, state: CycleState, name: str) -> NodeDevices | None:
-        """This cycle's own copy of a node's devices."""
-        real = self.devices.find(name)
-        if real is None:
-            return None
+    def _imagined(self, state: CycleState, devices: NodeDevices) -> DeviceState:
+        """The state of a node's devices, as preemption imagines it if it does."""
         trials = state.get(TRIAL)
-        state[TRIAL] = trials = {} if trials is None else dict(trials)
-        trials[name] = (trials.get(name) or real).copy()  # states that were forked earlier keep theirs
-        return trials[name]
+        return trials[devices.name][0] if trials is not None and devices.name in trials else devices.state
 
 
 def _moved(state: DeviceState, holding: Holding, kind: Hashable) -> Iterator[tuple[Amounts, Amounts]]:

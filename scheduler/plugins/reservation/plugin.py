@@ -48,7 +48,7 @@ from scheduler.framework.reserved import IGNORED, MATCHED, NOMINATE, NOMINATED, 
 from scheduler.framework.restored import as_seen
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Code, Status
-from scheduler.plugins.defaultpreemption import DefaultPreemptionArgs
+from scheduler.plugins.defaultpreemption.plugin import DefaultPreemptionArgs
 from scheduler.plugins.reservation.args import ReservationArgs
 from scheduler.plugins.reservation.book import ReservationBook
 from scheduler.plugins.reservation.diagnosis import Diagnosis

@@ -4,9 +4,9 @@ The search is that of DefaultPreemption. What makes it reservation-aware is what
 is held for it given back, and a victim's place is its reservation's before it is anybody's (`VictimAware`).
 """
 
+from scheduler.api.core import Pod
 from scheduler.api.extension import DISABLE_PREEMPTIBLE
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.plugins.defaultpreemption import DefaultPreemption
+from scheduler.plugins.defaultpreemption.plugin import DefaultPreemption
 
 
 class ReservationPreemption(DefaultPreemption):
@@ -14,6 +14,5 @@ class ReservationPreemption(DefaultPreemption):
 
     serves_reservations = True
 
-    def lesser(self, info: PodInfo, node: NodeInfo) -> list[PodInfo]:
-        found = super().lesser(info, node)
-        return [one for one in found if one.pod.metadata.labels.get(DISABLE_PREEMPTIBLE) != "true"]
+    def spares(self, pod: Pod) -> bool:
+        return pod.metadata.labels.get(DISABLE_PREEMPTIBLE) == "true"
