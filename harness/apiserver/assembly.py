@@ -14,7 +14,7 @@ from harness.apiserver.controllers.endpoints import Endpoints
 from harness.apiserver.controllers.garbage import GarbageCollector
 from harness.apiserver.controllers.jobs import Jobs
 from harness.apiserver.controllers.limits import LIMIT_RANGES, LimitRanger
-from harness.apiserver.controllers.namespaces import Namespaces
+from harness.apiserver.controllers.namespaces import NAMESPACES, Namespaces
 from harness.apiserver.controllers.nodes import Nodes
 from harness.apiserver.controllers.quotas import Quotas
 from harness.apiserver.controllers.replicasets import REPLICATION_CONTROLLERS, ReplicaSets
@@ -27,6 +27,7 @@ from harness.apiserver.server import ApiServer
 from harness.apiserver.store import Object
 from scheduler.api.clock import Clock
 
+KOORDINATOR = "koordinator-system"  # where Koordinator's programs keep their own, as the shipped CRDs are there
 _LIMITED = frozenset({("", "pods"), ("", "persistentvolumeclaims")})
 
 
@@ -69,6 +70,7 @@ def build_server(
         _create(server, ("scheduling.k8s.io", "priorityclasses"), body)
     for definition in shipped():
         _create(server, DEFINITIONS, definition)
+    _create(server, NAMESPACES, {"metadata": {"name": KOORDINATOR}})
     for role in first_roles():
         _create(server, ("rbac.authorization.k8s.io", f"{role['kind'].lower()}s"), role)
     return server

@@ -29,8 +29,9 @@ from harness.clusters.kubeconfig import Access, load_access
 from harness.errors import ClusterError
 from harness.load.arrival import Arrivals
 from harness.processes import stop
+from harness.subject.foreign import foreign_command
 from harness.subject.process import ProcessSubject, our_command
-from harness.subject.protocol import OURS, foreign_command
+from harness.subject.protocol import OURS
 from scheduler.api.core import DEFAULT_SCHEDULER
 from scheduler.api.device import GROUP_VERSION
 

@@ -4,7 +4,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -31,12 +31,18 @@ class ProcessSubject(Subject):
     """Runs while entered."""
 
     def __init__(
-        self, name: str, command: Sequence[str], *, kubeconfig: Path | None = None, log_file: Path | None = None
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        ways: tuple[Path, Callable[[Path], list[str]]] | None = None,
+        log_file: Path | None = None,
     ) -> None:
-        """`kubeconfig` is the one that `command` names; who wants no trouble on the way need not say it."""
+        """`ways` are the kubeconfig that `command` names and how to word the command for another one; who wants no
+        trouble on the way need not say it."""
         self.name = name
         self.version = "this checkout" if name == OURS else Path(command[0]).name
-        self._command, self._kubeconfig = list(command), kubeconfig
+        self._command, self._ways = list(command), ways
         self._log_file = log_file
         self._own_log: tempfile._TemporaryFileWrapper[bytes] | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -77,17 +83,17 @@ class ProcessSubject(Subject):
 
     @contextmanager
     def troubled(self) -> Iterator[Link]:
-        if self._kubeconfig is None:
+        if self._ways is None:
             raise SubjectError(f"subject {self.name!r}: nobody said which kubeconfig it uses")
-        direct = self._command
-        with TroubledWay(self._kubeconfig) as way:
-            self._command = [word.replace(str(self._kubeconfig), str(way.offered)) for word in direct]
+        kubeconfig, worded = self._ways
+        with TroubledWay(kubeconfig) as way:
+            self._command = worded(way.offered)
             try:
                 self.kill()
                 self.start_again()
                 yield way
             finally:
-                self._command = direct
+                self._command = worded(kubeconfig)
                 self.kill()
                 self.start_again()
 
