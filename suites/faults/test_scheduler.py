@@ -116,7 +116,7 @@ def test_killed_while_pods_wait(cluster: Trial, expect: Expect, running: Subject
 @pytest.mark.case("FA-030", severity="critical")
 def test_killed_with_cards_reserved(cluster: Trial, expect: Expect, running: Subject) -> None:
     """A scheduler that starts again finds reservations as they were: whose cards are held, and who is in them."""
-    add(cluster, node("n1").gpus("a10", 4))
+    add(cluster, expect, node("n1").gpus("a10", 4))
     cluster.reserve(reservation("held").like(pod("x").gpus(3)).for_labels(app="owner").many())
     expect.available("held")
     cluster.submit(pod("inside").label("app", "owner").gpus(1))
