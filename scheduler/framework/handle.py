@@ -99,5 +99,8 @@ class Handle:
         for runner in self._runners.values():
             runner.forget_verdicts()
 
+    def runner_named(self, scheduler_name: str) -> "Runner":
+        return self._runners[scheduler_name]
+
     def runner_of(self, info: PodInfo) -> "Runner":
         return self._runners[info.pod.spec.scheduler_name]

@@ -24,6 +24,8 @@ from scheduler.plugins.noderesources.scarce import ScarceResourceAvoidance, Scar
 from scheduler.plugins.placement import NodeAffinity, NodeAffinityArgs, NodeName, NodeUnschedulable, TaintToleration
 from scheduler.plugins.podtopologyspread.plugin import PodTopologySpread, PodTopologySpreadArgs
 from scheduler.plugins.queueing import PrioritySort, SchedulingGates
+from scheduler.plugins.reservation.args import ReservationArgs
+from scheduler.plugins.reservation.plugin import Reservation
 from scheduler.plugins.volumes.attaching import NodeVolumeLimits, VolumeRestrictions, VolumeZone
 from scheduler.plugins.volumes.binding import VolumeBinding, VolumeBindingArgs
 
@@ -46,6 +48,7 @@ TABLE: dict[str, tuple[type[Plugin], int]] = {
         (InterPodAffinity, 2),
         (NodeNUMAResource, 1),
         (DeviceShare, 1),
+        (Reservation, 5000),
         (DefaultPreemption, 0),
         (NodeResourcesBalancedAllocation, 1),
         (ImageLocality, 1),
@@ -69,6 +72,7 @@ ARGS = {
     "NodeResourcesFit": NodeResourcesFitArgs,
     "NodeResourcesFitPlus": NodeResourcesFitPlusArgs,
     "PodTopologySpread": PodTopologySpreadArgs,
+    "Reservation": ReservationArgs,
     "ScarceResourceAvoidance": ScarceResourceAvoidanceArgs,
     "VolumeBinding": VolumeBindingArgs,
 }

@@ -7,6 +7,7 @@ from itertools import accumulate
 
 from scheduler.cycle import Core
 from scheduler.framework.events import Bind, Decision, Evict, Reject
+from scheduler.plugins.reservation.figures import phases, resources
 
 SECONDS = tuple(0.0001 * 2**power for power in range(16))  # 0.1 ms to 3.3 s
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -95,6 +96,11 @@ class Metrics:
             "What the cache holds.",
             [_line(name, {"type": kind}, size) for kind, size in sizes.items()],
         )
+        for name, words, samples in (
+            ("scheduler_reservation_status_phase", "Which phase each reservation is in.", phases),
+            ("scheduler_reservation_resource", "How much of each available reservation is used.", resources),
+        ):
+            yield name, "gauge", words, [_line(name, labels, value) for labels, value in samples(core.reservations)]
 
 
 def _line(name: str, labels: Labels, value: float) -> str:

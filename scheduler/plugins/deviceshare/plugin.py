@@ -30,8 +30,19 @@ from scheduler.framework.points import (
     TrialColumns,
     VictimAware,
 )
+from scheduler.framework.reserved import (
+    IGNORED,
+    MATCHED,
+    NOMINATE,
+    NOMINATED,
+    REQUIRED,
+    ReservationAware,
+    Reserved,
+    matched_on,
+)
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
+from scheduler.plugins.deviceshare import inside
 from scheduler.plugins.deviceshare.adaption import Adaption
 from scheduler.plugins.deviceshare.allocator import allocate, trial, verdict, weighed
 from scheduler.plugins.deviceshare.args import DeviceShareArgs
@@ -59,6 +70,7 @@ from scheduler.plugins.deviceshare.slices import NOT_A_SIZE, SliceBook
 from scheduler.plugins.deviceshare.states import SHARES, DeviceState
 from scheduler.plugins.deviceshare.topology import NO_CARDS
 from scheduler.plugins.numahints import AFFINITY, ALIGNER, PROVIDER, Hints, Mask
+from scheduler.plugins.reservation.book import ReservationBook
 
 WRONG_ISOLATION = Status.unresolvable("GPUIsolationProviderHAMICore not found on the node")
 
@@ -87,7 +99,9 @@ class _Stacked(NamedTuple):
     requests: list[DeviceRequest]
 
 
-class DeviceShare(PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve, PreBind, VictimAware):
+class DeviceShare(
+    PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve, PreBind, VictimAware, ReservationAware
+):
     name = "DeviceShare"
     scope = Scope.NODE_PODS
     reads_labels = (GPU_ISOLATION_PROVIDER,)
@@ -108,6 +122,7 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve,
         self._slices = handle.shared(SliceBook, SliceBook)
         self._slices.read.add(self._sizes_from)
         self.devices = DeviceCache.of(handle)
+        self._book = ReservationBook.of(handle)
         self._number, self._column_scorer = self.devices.weigh(self._policy.scorer)
         self._requests: dict[Hashable, DeviceRequest] = {}
 
@@ -161,7 +176,28 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve,
             return SUCCESS  # the kubelet's own device plugin is left to decide (R22)
         if self._mask_of(state, node.name) is not None:
             return SUCCESS  # whoever aligns pods has tried these very devices (R28)
+        there = matched_on(state, node.name)
+        if there:
+            return inside.judge(
+                self._view(state, devices), there, wanted.request, self._policy, required=REQUIRED in state
+            )
         return verdict(self._imagined(state, devices), wanted.request, self._policy)
+
+    def fits_in(self, state: CycleState, pod: Pod, reserved: Reserved | None, node_name: str) -> Status:
+        wanted, devices = state.get(WANTED), self.devices.find(node_name)
+        if wanted is None or devices is None or not devices.listed:
+            return SUCCESS
+        return inside.fits(
+            self._view(state, devices), matched_on(state, node_name), reserved, wanted.request, self._policy
+        )
+
+    def worth_in(self, state: CycleState, pod: Pod, reserved: Reserved, node_name: str) -> int:
+        wanted, devices = state.get(WANTED), self.devices.find(node_name)
+        if wanted is None or devices is None or not devices.listed:
+            return 0
+        return self._worth(
+            inside.room(self._view(state, devices), matched_on(state, node_name), reserved), wanted.request
+        )
 
     def columnar(self, state: CycleState) -> bool:
         wanted = state[WANTED]
@@ -245,15 +281,22 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve,
         devices = self.devices.find(node.name)
         if devices is None or not devices.listed:
             return 0
-        score = 0
-        request = state[WANTED].request
-        known = devices.state.scores.get(request)
+        there = matched_on(state, node.name)
+        if not there:
+            return self._worth(self._imagined(state, devices), state[WANTED].request)
+        nominated = state[NOMINATE](state, pod, node)
+        return self._worth(inside.room(self._view(state, devices), there, nominated), state[WANTED].request)
+
+    def _worth(self, devices: DeviceState, request: DeviceRequest) -> int:
+        """What a node is worth to a request with its devices in this state (R60)."""
+        known = devices.scores.get(request)
         if known is not None:
             return known
-        for one in weighed(devices.state.template, request):
-            total, free = sums(devices.state, one)
+        score = 0
+        for one in weighed(devices.template, request):
+            total, free = sums(devices, one)
             score += self._policy.scorer.score(total, free, one.amounts)
-        devices.state.scores[request] = score
+        devices.scores[request] = score
         return score
 
     def columnar_scores(self, state: CycleState) -> bool:
@@ -319,7 +362,12 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve,
         if wanted is None or devices is None or not devices.listed:
             return SUCCESS
         mask = held_to(devices.state.template, state.get(AFFINITY) if self._aligned else None)
-        found = allocate(devices.state, wanted.request, self._policy, mask)
+        there = matched_on(state, node_name)
+        if mask is None and (there or IGNORED in state):
+            seen = self._view(state, devices)
+            found = inside.choose(seen, there, state.get(NOMINATED), wanted.request, self._policy)
+        else:
+            found = allocate(devices.state, wanted.request, self._policy, mask)
         if isinstance(found, Status):
             return found
         if self._adaption is not None:
@@ -328,7 +376,10 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve,
                 return marks
             state[ADAPTED] = marks
         state[GRANTED] = found.holding
-        self.devices.settle(devices, pod.metadata.uid, found)
+        if there or IGNORED in state:  # what it was chosen from is not the state that the node is in
+            self.devices.book(node_name, pod.metadata.uid, found.holding.shares)
+        else:
+            self.devices.settle(devices, pod.metadata.uid, found)
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
@@ -435,8 +486,26 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve,
         trials = state.get(TRIAL) or {}
         there, gone = trials.get(node.name, (devices.state, frozenset()))
         if (victim.uid in gone) is (sign > 0):
-            after = there.moved(holding.shares, sign), gone ^ {victim.uid}
-            state[TRIAL] = {**trials, node.name: after}  # states that were forked earlier keep theirs
+            after, left_out = there.moved(holding.shares, sign), gone ^ {victim.uid}
+            reserved = self._book.holding(victim.uid)
+            overlooked = (state.get(MATCHED) or {}).get(node.name, ())
+            if (
+                reserved is not None
+                and reserved.annotation
+                and reserved.node == node.name
+                and reserved not in overlooked
+            ):
+                after = after.moved(inside.left(devices, reserved, gone), -1)  # what it had is its reservation's (R63)
+                after = after.moved(inside.left(devices, reserved, left_out), 1)
+            state[TRIAL] = {**trials, node.name: (after, left_out)}  # states that were forked earlier keep theirs
+
+    def _view(self, state: CycleState, devices: NodeDevices) -> NodeDevices:
+        """A node's devices with who has them, likewise."""
+        trials = state.get(TRIAL)
+        if trials is None or devices.name not in trials:
+            return devices
+        there, gone = trials[devices.name]
+        return devices.imagined(there, {uid: one for uid, one in devices.held.items() if uid not in gone})
 
     def _imagined(self, state: CycleState, devices: NodeDevices) -> DeviceState:
         """The state of a node's devices, as preemption imagines it if it does."""

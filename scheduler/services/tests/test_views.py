@@ -18,6 +18,7 @@ from scheduler.config import Configuration
 from scheduler.framework.events import Bind, Reject
 from scheduler.framework.explaining import explain
 from scheduler.plugins.nodenuma.tests.numarig import Machines, lsr
+from scheduler.plugins.reservation.tests.held import hold, inside
 from scheduler.services.http import LARGEST_BODY, serve
 from scheduler.services.metrics import Metrics
 from scheduler.services.routes import Answer, Routes, text
@@ -169,6 +170,21 @@ def test_an_explanation_names_the_node_that_is_then_taken() -> None:
     served.rig.run()
     assert explanation.feasible[0].node == served.rig.where("p")
     assert explanation.feasible[0].total > explanation.feasible[1].total
+
+
+def test_metrics_of_reservations() -> None:
+    served = Served()
+    served.rig.node("n", cpu="8")
+    hold(served.rig, "r", "n", {"cpu": 4000, "memory": 2 << 30})
+    inside(served.rig, "p", "n", "r", cpu=1)
+    found = served.figures()
+    assert found['scheduler_reservation_status_phase{name="r",phase="Available"}'] == 1
+    assert found['scheduler_reservation_status_phase{name="r",phase="Failed"}'] == 0
+    of_cpu = {
+        kind: found[f'scheduler_reservation_resource{{type="{kind}",name="r",resource="cpu",unit="{unit}"}}']
+        for kind, unit in (("allocatable", "core"), ("allocated", "core"), ("utilization", "ratio"))
+    }
+    assert of_cpu == {"allocatable": 4, "allocated": 1, "utilization": 0.25}
 
 
 def test_metrics_follow_what_happens() -> None:
