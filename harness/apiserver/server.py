@@ -8,6 +8,7 @@ import re
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from urllib.parse import parse_qs, unquote
 
 import orjson
@@ -473,6 +474,7 @@ class ApiServer:
         return Response(code, data, {"content-type": asked.format.content_type})
 
 
+@lru_cache(maxsize=8)
 def _success(code: int) -> Response:
     body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code}
     return Response(code, orjson.dumps(body), _PLAIN_HEADERS)

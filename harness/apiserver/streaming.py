@@ -21,8 +21,7 @@ class Streaming:
     content_type: str = "application/json"
 
 
-@dataclass(frozen=True, slots=True)
-class Upgraded(Response):
+class Upgraded(Response, frozen=True):
     """101 Switching Protocols: `begin` gets the connection, and what it returns what comes in from then on."""
 
     begin: Callable[[Line], Session] | None = None

@@ -53,7 +53,10 @@ class View:
     def holds(self, item: Item | None) -> bool:
         if item is None or (self.namespace is not None and item.key[0] != self.namespace):
             return False
-        return all(test(item.obj) for test in self.tests)
+        for test in self.tests:  # noqa: SIM110 a generator is slow, and this is asked twice for each change and channel
+            if not test(item.obj):
+                return False
+        return True
 
     def line(self, change: Change) -> bytes | None:
         """The change as these readers see it."""

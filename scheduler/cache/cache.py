@@ -9,13 +9,16 @@ from collections import Counter
 from collections.abc import Iterator
 
 import msgspec
+from msgspec.structs import replace
 
 from scheduler.api.core import Node, Pod
 from scheduler.api.device import RENAMED
+from scheduler.api.numa import NODE_RESERVATION
 from scheduler.api.quantity import QuantityError
 from scheduler.api.requests import amounts
 from scheduler.cache.classes import ClassBook, PodClass, renamed
 from scheduler.cache.columns import NodeColumns
+from scheduler.cache.kept import kept_back
 from scheduler.cache.owners import Owners
 from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
 from scheduler.cache.volumes import Volumes
@@ -44,15 +47,17 @@ class Cache:
         self.priorities: Counter[int] = Counter()  # of pods on nodes: whether preemption could find anybody at all
         self._placed: dict[str, _Placed] = {}  # by pod uid
         self._listeners: list[Listener] = []
-        self._minding: dict[int, list[Listener]] = {}  # by class: the listeners that mind its pods
+        # By class: the listeners that mind its pods, and those of them that mind one that comes without annotations.
+        self._minding: dict[int, tuple[list[Listener], list[Listener]]] = {}
 
     def listen(self, listener: Listener) -> None:
         """Have `listener` told of every pod that comes to a node or leaves it, assumed ones included."""
         self._listeners.append(listener)
         self._minding.clear()
 
-    def _find_minding(self, shape: PodClass) -> list[Listener]:
-        found = self._minding[shape.id] = [listener for listener in self._listeners if listener.minds(shape)]
+    def _find_minding(self, shape: PodClass) -> tuple[list[Listener], list[Listener]]:
+        minding = [listener for listener in self._listeners if listener.minds(shape)]
+        found = self._minding[shape.id] = minding, [one for one in minding if not one.only_annotations]
         return found
 
     def __iter__(self) -> Iterator[NodeInfo]:
@@ -92,6 +97,12 @@ class Cache:
                 listed.update(amounts({name: quantity}))
             except QuantityError as error:
                 wrong.append(f"node {node.name}: allocatable {name}: {error}")
+        if NODE_RESERVATION in node.metadata.annotations:
+            try:
+                for name, kept in kept_back(node.metadata.annotations).items():
+                    listed[name] = max(listed.get(name, 0) - kept, 0)
+            except ValueError as error:
+                wrong.append(f"node {node.name}: {error}")
         for name, value in renamed(listed).items():
             column = self.columns.resources.column(RENAMED.get(name, name))
             if column >= len(allocatable):
@@ -163,15 +174,16 @@ class Cache:
 
     def set_pod(self, pod: Pod) -> PodInfo:
         """A pod that has a node, as the API server shows it: added, confirmed, or changed."""
-        info = PodInfo(pod, self.classes.of(pod), pod.spec.node_name)
-        found = self._placed.get(info.uid)
-        if found is None:
-            self._place(info, info.node_name, assumed=False)
-            return info
-        if found.info.node_name != info.node_name or not _same_holdings(found.info, info):
-            self._unplace(found)
-            self._place(info, info.node_name, assumed=False)
-            return info
+        found = self._placed.get(pod.metadata.uid)
+        if found is None or not _as_known(found.info, pod):
+            info = PodInfo(pod, self.classes.of(pod), pod.spec.node_name)
+            if found is None:
+                self._place(info, info.node_name, assumed=False)
+                return info
+            if found.info.node_name != info.node_name or not _same_holdings(found.info, info):
+                self._unplace(found)
+                self._place(info, info.node_name, assumed=False)
+                return info
         found.assumed = False
         # The same object everywhere: sums and listeners keep what they have.
         before, found.info.pod = found.info.pod, pod
@@ -215,7 +227,8 @@ class Cache:
         node.add(info)
         self._write(node, info)
         self.priorities[info.priority] += 1
-        for listener in self._minding.get(info.shape.id) or self._find_minding(info.shape):
+        minding = self._minding.get(info.shape.id) or self._find_minding(info.shape)
+        for listener in minding[not info.pod.metadata.annotations]:
             listener.pod_placed(info)
         self.columns.fill(node.row, node, info)
 
@@ -226,7 +239,7 @@ class Cache:
         node.remove(info)
         self._write(node, info)
         self.priorities[info.priority] -= 1
-        for listener in self._minding.get(info.shape.id) or self._find_minding(info.shape):
+        for listener in (self._minding.get(info.shape.id) or self._find_minding(info.shape))[0]:
             listener.pod_gone(info)
         self.columns.touch(node.row)
         self._drop_if_empty(node)
@@ -246,6 +259,12 @@ class Cache:
         room, nonzero = columns.room, node.nonzero
         room[0, row] = allocatable[CPU_COLUMN] - nonzero[0]
         room[1, row] = allocatable[MEMORY_COLUMN] - nonzero[1]
+
+
+def _as_known(known: PodInfo, pod: Pod) -> bool:
+    """Whether `pod` asks for what is known of it, on the node where it is: as the API server shows our own binding."""
+    node, spec = pod.spec.node_name, pod.spec
+    return known.node_name == node and (known.pod.spec is spec or replace(known.pod.spec, node_name=node) == spec)
 
 
 def _same_holdings(one: PodInfo, other: PodInfo) -> bool:

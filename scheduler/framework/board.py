@@ -206,9 +206,9 @@ class Board:
         if not plan.bounds:
             self.key[:, row] = total
             return
+        self._bound(plan, row, node, placed)  # moves all lines, and knows nothing of those whose keys are `total`
         lines = plan.faceted_lines
         self.key[lines, row] = total[lines]
-        self._bound(plan, row, node, placed)
 
     def _bound(self, plan: Plan, row: int, node: NodeInfo, placed: PodInfo) -> None:
         """Move the keys of the lines whose scores cannot be looked up."""

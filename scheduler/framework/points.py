@@ -185,6 +185,18 @@ class VictimAware(Plugin):
     def victim_returned(self, state: CycleState, victim: "PodInfo", node: "NodeInfo") -> None: ...
 
 
+class Transformer(Plugin):
+    """Shows some pods a node otherwise than it is: upstream's AfterPreFilter, where what is held is handed back."""
+
+    @abstractmethod
+    def overlooked(self, state: CycleState, pod: Pod) -> "Mapping[str, Sequence[PodInfo]]":
+        """By node, pods there that `pod` need take no notice of. Of scope CLUSTER: asked of pods that it `concerns`."""
+
+    @abstractmethod
+    def chosen(self, state: CycleState, pod: Pod, node: "NodeInfo") -> None:
+        """The pod goes to `node`, which it sees like this: settle in `state` what it uses there. Before Reserve."""
+
+
 class PostFilter(Plugin):
     @abstractmethod
     def post_filter(self, state: CycleState, info: "PodInfo", failure: "FitError") -> "PostFilterResult":
@@ -313,6 +325,8 @@ NO_MARKS = Marks({}, {})
 
 class Listener(ABC):
     """Somebody who keeps sums of its own over pods on nodes."""
+
+    only_annotations: ClassVar[bool] = False  # a pod that comes without annotations is nothing to `pod_placed`
 
     def minds(self, shape: PodClass) -> bool:  # noqa: ARG002
         """Whether pods of this class can matter to `pod_placed` and `pod_gone`; asked once a class, not once a pod."""

@@ -15,6 +15,7 @@ from scheduler.cycle import Core
 from scheduler.framework.failure import histogram
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import Scope, Score
+from scheduler.framework.restored import as_seen, restore, share
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import SKIPPED, CycleState
 from scheduler.framework.status import Status
@@ -68,6 +69,7 @@ def statuses(core: Core, runner: Runner, info: PodInfo) -> tuple[CycleState, lis
             allowed = status.nodes if allowed is None else allowed & status.nodes
             allowed_by.append(plugin.name)
     state[SKIPPED] = frozenset(skipped)
+    restore(core.handle, state, info, runner.profile.all)
     outside = Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(allowed_by))}]")
     return state, [
         (
@@ -106,7 +108,9 @@ def scores(plugin: Score, state: CycleState, info: PodInfo, nodes: list[NodeInfo
     if plugin.scope is Scope.CLUSTER:
         plugin.survey(state, info.pod, nodes)
         return plugin.normalize(state, np.array([plugin.score(state, info.pod, node) for node in nodes], np.int64))
-    raw = np.array([plugin.score(state, info.pod, node) for node in nodes], np.int64)
+    share(state)
+    seen = [as_seen(state, node) for node in nodes]
+    raw = np.array([plugin.score(there, info.pod, node) for there, node in seen], np.int64)
     if plugin.normalizer is None:
         return raw
     highest = int(raw.max())

@@ -9,12 +9,12 @@ from typing import cast
 import pytest
 
 from fixtures.expect import Expect
-from fixtures.promises import devices_of
+from fixtures.promises import devices_of, minors, reservation_of
 from fixtures.trial import Trial
 from harness.clusters.faulty import Link, Picks, bindings, every, writes
 from harness.clusters.protocol import Capability
 from harness.subject.protocol import Subject
-from scheduler.api.builders import NodeBuilder, node, pod
+from scheduler.api.builders import NodeBuilder, node, pod, reservation
 from scheduler.api.clock import SimClock
 
 pytestmark = [pytest.mark.feature("HIL-4"), pytest.mark.needs(Capability.NODES)]
@@ -110,6 +110,30 @@ def test_killed_while_pods_wait(cluster: Trial, expect: Expect, running: Subject
     cluster.delete("p0")
     running.start_again()
     check(cluster, expect, ["p1"])
+
+
+@pytest.mark.feature("RSV-1")
+@pytest.mark.case("FA-030", severity="critical")
+def test_killed_with_cards_reserved(cluster: Trial, expect: Expect, running: Subject) -> None:
+    """A scheduler that starts again finds reservations as they were: whose cards are held, and who is in them."""
+    add(cluster, expect, node("n1").gpus("a10", 4))
+    cluster.reserve(reservation("held").like(pod("x").gpus(3)).for_labels(app="owner").many())
+    expect.available("held")
+    cluster.submit(pod("inside").label("app", "owner").gpus(1))
+    before = expect.bound("inside")
+
+    running.kill()
+    running.start_again()
+
+    cluster.submit(*(pod(name).gpus(1) for name in ("first", "second")))
+    cluster.submit(*(pod(name).label("app", "owner").gpus(1) for name in ("a", "b", "c")))
+    a, b = expect.bound("a", "b")
+    given = {minor for one in (before, a, b) for minor in minors(one)}
+    assert len(given) == 3
+    assert [reservation_of(one) for one in (before, a, b)] == ["held"] * 3
+    placed = [one for one in cluster.pods() if one.metadata.name in {"first", "second", "c"} and one.spec.node_name]
+    assert len(placed) == 1
+    assert not given & {*minors(placed[0])}
 
 
 @pytest.mark.case("FT-032", severity="blocker")

@@ -15,7 +15,7 @@ import uvloop
 
 from harness.apiserver.access import Credentials, identify, make_credentials, server_context
 from harness.apiserver.assembly import build_server
-from harness.apiserver.http import HttpServer
+from harness.apiserver.listening import HttpServer
 from harness.apiserver.server import ApiServer
 from scheduler.api.clock import Clock, WallClock
 

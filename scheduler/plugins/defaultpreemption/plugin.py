@@ -7,10 +7,12 @@ Rules R75 to R81; kubernetes pkg/scheduler/framework/preemption and plugins/defa
 
 import random
 from collections import Counter, OrderedDict
+from typing import ClassVar
 
 import numpy as np
 
 from scheduler.api.core import PREEMPT_NEVER, Pod
+from scheduler.api.reservation import is_reserve_pod
 from scheduler.cache.classes import PodClass
 from scheduler.cache.columns import Rows
 from scheduler.framework.failure import FitError, histogram
@@ -54,6 +56,7 @@ class DefaultPreemptionArgs(Args, frozen=True):
 
 class DefaultPreemption(PostFilter, Listener):
     name = "DefaultPreemption"
+    serves_reservations: ClassVar[bool] = False  # nobody goes for a reservation unless `enablePreemption` says so
 
     def __init__(self, handle: Handle, args: DefaultPreemptionArgs | None = None) -> None:
         self._handle = handle
@@ -64,6 +67,8 @@ class DefaultPreemption(PostFilter, Listener):
         handle.cache.listen(self)
 
     def post_filter(self, state: CycleState, info: PodInfo, failure: FitError) -> PostFilterResult:
+        if is_reserve_pod(info.pod) and not self.serves_reservations:
+            return PostFilterResult(Status.unschedulable())
         refused = self._ineligible(info, failure)
         if refused:
             return PostFilterResult(Status.unschedulable(f"preemption: {refused}"))
@@ -74,6 +79,10 @@ class DefaultPreemption(PostFilter, Listener):
         if best is None:
             return self._nobody(failure.nodes, statuses)
         return PostFilterResult(SUCCESS, *best)
+
+    def spares(self, pod: Pod) -> bool:
+        """Whether a pod is taken from nobody, whatever its priority."""
+        return False
 
     def _ineligible(self, info: PodInfo, failure: FitError) -> str:
         if info.pod.spec.preemption_policy == PREEMPT_NEVER:
@@ -148,7 +157,7 @@ class DefaultPreemption(PostFilter, Listener):
         found = self._situations.get(highest)
         if found is None:
             filters = [plugin for plugin in runner.filters if isinstance(plugin, TrialColumns)]
-            found = self._situations[highest] = Situations(self._handle, filters, highest)
+            found = self._situations[highest] = Situations(self._handle, filters, highest, self.spares)
             if len(self._situations) > MOST_SITUATIONS:
                 self._situations.popitem(last=False)
         self._situations.move_to_end(highest)

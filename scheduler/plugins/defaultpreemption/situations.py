@@ -4,17 +4,18 @@ Nodes in one *situation* come to the same end in every trial: filters read the s
 go in their order. Situations have numbers, so that a trial on one node serves all nodes in its situation.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 
-from scheduler.api.core import PodDisruptionBudget
+from scheduler.api.core import Pod, PodDisruptionBudget
 from scheduler.cache.columns import Bools, Ints
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import TrialColumns
 from scheduler.plugins.defaultpreemption.ledger import Accounts, Ledger
 from scheduler.plugins.defaultpreemption.trial import broken, importance
+from scheduler.plugins.reservation.book import ReservationBook
 
 MOST_KEYS = 65536
 NEVER = 0  # the stamp of a row about which nothing is known
@@ -24,9 +25,12 @@ UNNUMBERED = -1
 class Situation:
     """One node's, as long as nothing changes there."""
 
-    __slots__ = ("accounts", "breaks", "lesser", "number")
+    __slots__ = ("accounts", "apart", "breaks", "lesser", "number")
 
-    def __init__(self, lesser: Sequence[PodInfo], breaks: tuple[bool, ...], accounts: Accounts | None) -> None:
+    def __init__(
+        self, lesser: Sequence[PodInfo], breaks: tuple[bool, ...], accounts: Accounts | None, *, apart: bool = False
+    ) -> None:
+        self.apart = apart  # no other node is in it
         self.lesser = lesser  # who would have to go, the most important first
         self.breaks = breaks  # whether the loss of each would break a budget
         self.accounts = accounts  # of these pods; None if the node has to be tried by itself
@@ -44,9 +48,18 @@ class Situations:
     `stamp`: int64 [row], `NEVER` or a number that nobody had before, new whenever the situation was worked out anew.
     """
 
-    def __init__(self, handle: Handle, filters: Sequence[TrialColumns], highest: int) -> None:
+    def __init__(
+        self,
+        handle: Handle,
+        filters: Sequence[TrialColumns],
+        highest: int,
+        spares: Callable[[Pod], bool] = lambda _: False,
+    ) -> None:
+        """`spares`: whether a pod is left where it is in any case."""
         self.ledger = Ledger(filters)
         self._handle = handle
+        self._spares = spares
+        self._reservations = ReservationBook.of(handle)
         self._columns = handle.columns
         self._filters = filters
         self.highest = highest
@@ -103,21 +116,23 @@ class Situations:
         if found is not None and self.stamp[row] != NEVER:
             return found
         highest = self.highest
-        lesser = [pod for pod in node.pods.values() if pod.pod.spec.priority <= highest]
+        lesser = [pod for pod in node.pods.values() if pod.pod.spec.priority <= highest and not self._spares(pod.pod)]
         if len(lesser) > 1:
             lesser.sort(key=importance)
         breaks = self._breaks(lesser, row) if self._budgets else (False,) * len(lesser)
-        accounts = self.ledger.accounts(node, lesser, breaks) if lesser else None
+        # What a pod has in a reservation is not the node's once it has gone: no sum of amounts says that.
+        apart = any(self._reservations.holding(pod.uid) is not None for pod in lesser)
+        accounts = self.ledger.accounts(node, lesser, breaks) if lesser and not apart else None
         self._stamps += 1
         self.stamp[row] = self._stamps
-        found = self._rows[row] = Situation(lesser, breaks, accounts)
+        found = self._rows[row] = Situation(lesser, breaks, accounts, apart=apart)
         return found
 
     def number(self, situation: Situation, node: NodeInfo) -> int:
         """The number of a node's situation: nodes with the same come to the same end, whatever the class."""
         if situation.number == UNNUMBERED:
             facets = [plugin.trial_facet(node, situation.lesser) for plugin in self._filters]
-            key = (situation.breaks, *facets)
+            key = (situation.breaks, *facets, object() if situation.apart else None)
             number = self._numbers.get(key)
             if number is None:
                 if len(self._numbers) >= MOST_KEYS:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from scheduler.api.core import PodDisruptionBudget
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.restored import as_seen
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import SUCCESS, Status
@@ -40,6 +41,7 @@ def attempt(
     """
     if not lesser:
         return NO_VICTIMS
+    state, node = as_seen(state, node)
     trial, emptied = state.fork(), node.copy()
     for pod in lesser:
         emptied.remove(pod)

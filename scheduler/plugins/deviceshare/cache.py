@@ -76,6 +76,13 @@ class NodeDevices:
         self.state = self.state.moved(holding.shares, -1)
         return True
 
+    def imagined(self, state: DeviceState, held: dict[str, Holding]) -> "NodeDevices":
+        """The same node with its devices in another state, and in other hands."""
+        found = NodeDevices(self.name, state)
+        found.device, found.listed, found.labels = self.device, self.listed, self.labels
+        found.ids, found.held = self.ids, held
+        return found
+
 
 def traits_of(device: Device | None, labels: Mapping[str, str]) -> tuple[Traits, list[str]]:
     """What a Device object and its node's labels say of all devices together, and what of it is wrong (R34)."""
@@ -98,6 +105,8 @@ def traits_of(device: Device | None, labels: Mapping[str, str]) -> tuple[Traits,
 
 class DeviceCache(Listener):
     """The devices of all nodes, with columns over nodes for those who judge many at once. All profiles share one."""
+
+    only_annotations = True
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache

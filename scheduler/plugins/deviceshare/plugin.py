@@ -30,10 +30,21 @@ from scheduler.framework.points import (
     TrialColumns,
     VictimAware,
 )
+from scheduler.framework.reserved import (
+    IGNORED,
+    MATCHED,
+    NOMINATE,
+    NOMINATED,
+    REQUIRED,
+    ReservationAware,
+    Reserved,
+    matched_on,
+)
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
+from scheduler.plugins.deviceshare import inside
 from scheduler.plugins.deviceshare.adaption import Adaption
-from scheduler.plugins.deviceshare.allocator import allocate, verdict, weighed
+from scheduler.plugins.deviceshare.allocator import allocate, trial, verdict, weighed
 from scheduler.plugins.deviceshare.args import DeviceShareArgs
 from scheduler.plugins.deviceshare.cache import (
     DIVISOR,
@@ -50,12 +61,16 @@ from scheduler.plugins.deviceshare.cache import (
     NodeDevices,
 )
 from scheduler.plugins.deviceshare.candidates import selected, sums
+from scheduler.plugins.deviceshare.gpus import Policy
 from scheduler.plugins.deviceshare.hints import ANNOTATIONS, InvalidHintError, read
+from scheduler.plugins.deviceshare.numa import held_to, hints
 from scheduler.plugins.deviceshare.request import DeviceRequest, InvalidRequestError
 from scheduler.plugins.deviceshare.shares import Holding
 from scheduler.plugins.deviceshare.slices import NOT_A_SIZE, SliceBook
 from scheduler.plugins.deviceshare.states import SHARES, DeviceState
 from scheduler.plugins.deviceshare.topology import NO_CARDS
+from scheduler.plugins.numahints import AFFINITY, ALIGNER, PROVIDER, Hints, Mask
+from scheduler.plugins.reservation.book import ReservationBook
 
 WRONG_ISOLATION = Status.unresolvable("GPUIsolationProviderHAMICore not found on the node")
 
@@ -69,6 +84,7 @@ class _Wanted:
 
 
 WANTED: StateKey[_Wanted] = StateKey("DeviceShare/wanted")
+SETTLING: StateKey[Policy] = StateKey("DeviceShare/policy")  # by which the profile chooses cards
 GRANTED: StateKey[Holding] = StateKey("DeviceShare/granted")
 ADAPTED: StateKey[Marks] = StateKey("DeviceShare/adapted")  # for the vendor's device plugin
 # By node, as preemption imagines it: the devices' state, and the uids of who is gone.
@@ -83,7 +99,9 @@ class _Stacked(NamedTuple):
     requests: list[DeviceRequest]
 
 
-class DeviceShare(PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve, PreBind, VictimAware):
+class DeviceShare(
+    PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve, PreBind, VictimAware, ReservationAware
+):
     name = "DeviceShare"
     scope = Scope.NODE_PODS
     reads_labels = (GPU_ISOLATION_PROVIDER,)
@@ -96,6 +114,7 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve,
         self._policy = args.policy()
         self._unshareable = {(one.vendor, one.model) for one in args.gpu_share_unsupported_models}
         self._handle = handle
+        self._aligned = not args.disable_numa_alignment
         self._adaption = Adaption(handle) if args.device_plugin_adaption else None
         templates = args.gpu_shared_resource_templates_config
         self._sized = frozenset(templates.matched_resources)
@@ -103,6 +122,7 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve,
         self._slices = handle.shared(SliceBook, SliceBook)
         self._slices.read.add(self._sizes_from)
         self.devices = DeviceCache.of(handle)
+        self._book = ReservationBook.of(handle)
         self._number, self._column_scorer = self.devices.weigh(self._policy.scorer)
         self._requests: dict[Hashable, DeviceRequest] = {}
 
@@ -130,6 +150,9 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve,
             and all(name in SHARES for name, _ in gpu.each)
         ):
             simple = tuple(gpu.amounts.get(name, 0) for name in SHARES)
+        state[SETTLING] = self._policy
+        if self._aligned:
+            state[PROVIDER] = self
         state[WANTED] = _Wanted(self._same(request, pod), isolation, shared and bool(self._unshareable), simple)
         return SUCCESS
 
@@ -151,7 +174,30 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve,
         devices = self.devices.find(node.name)
         if devices is None or not devices.listed:
             return SUCCESS  # the kubelet's own device plugin is left to decide (R22)
+        if self._mask_of(state, node.name) is not None:
+            return SUCCESS  # whoever aligns pods has tried these very devices (R28)
+        there = matched_on(state, node.name)
+        if there:
+            return inside.judge(
+                self._view(state, devices), there, wanted.request, self._policy, required=REQUIRED in state
+            )
         return verdict(self._imagined(state, devices), wanted.request, self._policy)
+
+    def fits_in(self, state: CycleState, pod: Pod, reserved: Reserved | None, node_name: str) -> Status:
+        wanted, devices = state.get(WANTED), self.devices.find(node_name)
+        if wanted is None or devices is None or not devices.listed:
+            return SUCCESS
+        return inside.fits(
+            self._view(state, devices), matched_on(state, node_name), reserved, wanted.request, self._policy
+        )
+
+    def worth_in(self, state: CycleState, pod: Pod, reserved: Reserved, node_name: str) -> int:
+        wanted, devices = state.get(WANTED), self.devices.find(node_name)
+        if wanted is None or devices is None or not devices.listed:
+            return 0
+        return self._worth(
+            inside.room(self._view(state, devices), matched_on(state, node_name), reserved), wanted.request
+        )
 
     def columnar(self, state: CycleState) -> bool:
         wanted = state[WANTED]
@@ -235,15 +281,22 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve,
         devices = self.devices.find(node.name)
         if devices is None or not devices.listed:
             return 0
-        score = 0
-        request = state[WANTED].request
-        known = devices.state.scores.get(request)
+        there = matched_on(state, node.name)
+        if not there:
+            return self._worth(self._imagined(state, devices), state[WANTED].request)
+        nominated = state[NOMINATE](state, pod, node)
+        return self._worth(inside.room(self._view(state, devices), there, nominated), state[WANTED].request)
+
+    def _worth(self, devices: DeviceState, request: DeviceRequest) -> int:
+        """What a node is worth to a request with its devices in this state (R60)."""
+        known = devices.scores.get(request)
         if known is not None:
             return known
-        for one in weighed(devices.state.template, request):
-            total, free = sums(devices.state, one)
+        score = 0
+        for one in weighed(devices.template, request):
+            total, free = sums(devices, one)
             score += self._policy.scorer.score(total, free, one.amounts)
-        devices.state.scores[request] = score
+        devices.scores[request] = score
         return score
 
     def columnar_scores(self, state: CycleState) -> bool:
@@ -308,7 +361,13 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve,
         devices = self.devices.find(node_name)
         if wanted is None or devices is None or not devices.listed:
             return SUCCESS
-        found = allocate(devices.state, wanted.request, self._policy)
+        mask = held_to(devices.state.template, state.get(AFFINITY) if self._aligned else None)
+        there = matched_on(state, node_name)
+        if mask is None and (there or IGNORED in state):
+            seen = self._view(state, devices)
+            found = inside.choose(seen, there, state.get(NOMINATED), wanted.request, self._policy)
+        else:
+            found = allocate(devices.state, wanted.request, self._policy, mask)
         if isinstance(found, Status):
             return found
         if self._adaption is not None:
@@ -317,7 +376,10 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve,
                 return marks
             state[ADAPTED] = marks
         state[GRANTED] = found.holding
-        self.devices.settle(devices, pod.metadata.uid, found)
+        if there or IGNORED in state:  # what it was chosen from is not the state that the node is in
+            self.devices.book(node_name, pod.metadata.uid, found.holding.shares)
+        else:
+            self.devices.settle(devices, pod.metadata.uid, found)
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
@@ -338,6 +400,32 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve,
         if adapted is None:
             return Marks(annotations, {})
         return Marks({**annotations, **adapted.annotations}, adapted.labels, adapted.node_annotations)
+
+    # -- NUMA nodes ---------------------------------------------------------------------------------------------------
+
+    def _mask_of(self, state: CycleState, name: str) -> Mask | None:
+        aligner = state.get(ALIGNER) if self._aligned else None
+        return aligner.affinity(state, name) if aligner is not None else None
+
+    def numa_token(self, state: CycleState, node: str) -> Hashable:
+        devices = self.devices.find(node)
+        if devices is None or not devices.listed:
+            return None
+        return self._imagined(state, devices), state[WANTED].request
+
+    def numa_hints(self, state: CycleState, node: str) -> Hints | Status:
+        devices = self.devices.find(node)
+        if devices is None or not devices.listed:
+            return {}
+        return hints(self._imagined(state, devices), state[WANTED].request, self._policy)
+
+    def numa_fits(self, state: CycleState, node: str, mask: Mask) -> Status:
+        devices = self.devices.find(node)
+        if devices is None or not devices.listed:
+            return SUCCESS
+        held = held_to(devices.state.template, mask)
+        found = trial(self._imagined(state, devices), state[WANTED].request, self._policy, held)
+        return found if isinstance(found, Status) else SUCCESS
 
     # -- preemption ---------------------------------------------------------------------------------------------------
 
@@ -398,8 +486,26 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve,
         trials = state.get(TRIAL) or {}
         there, gone = trials.get(node.name, (devices.state, frozenset()))
         if (victim.uid in gone) is (sign > 0):
-            after = there.moved(holding.shares, sign), gone ^ {victim.uid}
-            state[TRIAL] = {**trials, node.name: after}  # states that were forked earlier keep theirs
+            after, left_out = there.moved(holding.shares, sign), gone ^ {victim.uid}
+            reserved = self._book.holding(victim.uid)
+            overlooked = (state.get(MATCHED) or {}).get(node.name, ())
+            if (
+                reserved is not None
+                and reserved.annotation
+                and reserved.node == node.name
+                and reserved not in overlooked
+            ):
+                after = after.moved(inside.left(devices, reserved, gone), -1)  # what it had is its reservation's (R63)
+                after = after.moved(inside.left(devices, reserved, left_out), 1)
+            state[TRIAL] = {**trials, node.name: (after, left_out)}  # states that were forked earlier keep theirs
+
+    def _view(self, state: CycleState, devices: NodeDevices) -> NodeDevices:
+        """A node's devices with who has them, likewise."""
+        trials = state.get(TRIAL)
+        if trials is None or devices.name not in trials:
+            return devices
+        there, gone = trials[devices.name]
+        return devices.imagined(there, {uid: one for uid, one in devices.held.items() if uid not in gone})
 
     def _imagined(self, state: CycleState, devices: NodeDevices) -> DeviceState:
         """The state of a node's devices, as preemption imagines it if it does."""
