@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 NOT_FEASIBLE = -(1 << 62)  # so low that no sum of bounds brings it up to 0; anything below 0 is no option
 NO_RAW = -(1 << 40)
+NOBODY = -2  # no node is feasible, and none becomes so unless it is judged anew
 _FIRST_LINES = 32
 _LOG_LIMIT = 1 << 18
 ENOUGH_PATCHES = 8  # bounds judged one by one, before all are judged together: about what that costs
@@ -353,6 +354,8 @@ class Board:
         """Take in the largest raw scores of a line as they are now; whether its keys have to be made anew for that."""
         if verdicts.faceted:
             top = verdicts.tops[0]
+            if top == NOBODY and verdicts.raised == self._raised and len(verdicts.tops) == 1:
+                return False
             if (
                 len(verdicts.tops) > 1
                 or top < 0
@@ -387,13 +390,16 @@ class Board:
         line, tops = verdicts.line, verdicts.tops
         for order, number in enumerate(verdicts.raw_numbers):
             top, before = tops[order], verdicts.highest[order]
+            if top == NOBODY:
+                continue
             if top >= 0 and self.raw[number].item(line, top) == before and self.key.item(line, top) >= 0:
                 continue
             # `filled` writes raw scores of nodes that are no option, too.
             key = self.key[line, : self._columns.count]
             raw = np.where(key < 0, NO_RAW, self.raw[number][line, : self._columns.count])
-            tops[order] = top = int(raw.argmax())
+            top = int(raw.argmax())
             highest = max(int(raw[top]), 0)
+            tops[order] = top if raw[top] > NO_RAW else NOBODY
             if highest == before:
                 continue
             verdicts.highest[order] = highest

@@ -18,7 +18,7 @@ from scheduler.framework.clusterwide import Cycle, outside
 from scheduler.framework.facets import faceted
 from scheduler.framework.failure import FitError, Reasons
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import Filter, FilterColumns, Plugin, Score, ScoreColumns, Transformer
+from scheduler.framework.points import Filter, FilterColumns, Plugin, Score, ScoreColumns, Transformer, VictimAware
 from scheduler.framework.restored import RESTORED, enter, restore
 from scheduler.framework.rules import ClassRules, Weighted
 from scheduler.framework.state import CycleState
@@ -55,7 +55,7 @@ class ClassVerdicts:
         self.synced = -1  # up to which of the board's joint judgements its line is in step with the others
         self.visited = 0
         self.highest = [0] * len(rules.moving_normalized)  # the largest raw scores that its keys are normalised by
-        self.tops = [-1] * len(self.highest)  # a row that has it; -1: to be looked for
+        self.tops = [-1] * len(self.highest)  # a row that has it; -1: to be looked for, -2: there is none
         self.raised = 0
         self.faceted = faceted(rules)
         self.salt = runner.handle.columns.ties.salt(shape.digest)
@@ -74,6 +74,7 @@ class ClassVerdicts:
         self._stacks: dict[Filter, object] = {}  # for `_explain_by`
         self._asked_always = [plugin.concerns for plugin in rules.cluster_wide if not plugin.only_volumes]
         self._asked_of_volumes = [plugin.concerns for plugin in rules.cluster_wide if plugin.only_volumes]
+        self._seeing = [one for one in runner.profile.all if isinstance(one, (Transformer, VictimAware))]
         self._pinned_by = [plugin.name for plugin in runner.pre_filters if plugin.honours_pins]
         self._reasons: Reasons | None = None
         self._reasons_position = -1
@@ -372,7 +373,7 @@ class ClassVerdicts:
 
         Returns why the others of them are no option, by row.
         """
-        restore(self._handle, state, info, self._runner.profile.all)
+        restore(self._handle, state, info, self._seeing)
         restored = state.get(RESTORED)
         rejected: dict[int, Status] = {}
         if restored is None:
