@@ -222,12 +222,14 @@ class Cache:
 
     def _place(self, info: PodInfo, node_name: str, *, assumed: bool) -> None:
         info.node_name = node_name
-        self._placed[info.uid] = _Placed(info, assumed)
+        uid, shape = info.uid, info.shape
+        self._placed[uid] = _Placed(info, assumed)
         node = self.nodes.get(node_name) or self._info(node_name)
-        node.add(info)
+        node.pods[uid] = info
+        node.count(shape, 1)
         self._write(node, info)
-        self.priorities[info.priority] += 1
-        minding = self._minding.get(info.shape.id) or self._find_minding(info.shape)
+        self.priorities[info.pod.spec.priority] += 1
+        minding = self._minding.get(shape.id) or self._find_minding(shape)
         for listener in minding[not info.pod.metadata.annotations]:
             listener.pod_placed(info)
         self.columns.fill(node.row, node, info)

@@ -18,6 +18,7 @@ from scheduler.framework.clusterwide import Cycle, outside
 from scheduler.framework.facets import faceted
 from scheduler.framework.failure import FitError, Reasons
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.nodescores import NodeScore
 from scheduler.framework.points import Filter, FilterColumns, Plugin, Score, ScoreColumns, Transformer, VictimAware
 from scheduler.framework.restored import RESTORED, enter, restore
 from scheduler.framework.rules import ClassRules, Weighted
@@ -29,19 +30,6 @@ if TYPE_CHECKING:
 
 FEW = 4  # up to so many changed nodes are judged one by one
 _NOTHING: dict[int, Status] = {}
-
-
-class _NodeScore:
-    """A score that the node object alone decides, normalised over the nodes that are feasible."""
-
-    def __init__(self, score: Score, weight: int) -> None:
-        self.score, self.weight = score, weight
-        self.raw: Ints | None = None  # None: 0 on every node, which changes no order
-        self.highest = 0
-
-    def normal(self, raw: Ints) -> Ints:
-        assert self.score.normalizer is not None  # noqa: S101
-        return self.score.normalizer.apply(raw[None], np.full((1, 1), self.highest))
 
 
 class ClassVerdicts:
@@ -66,7 +54,7 @@ class ClassVerdicts:
         self._columns = runner.handle.columns
         self._static_position = 0
         self._plain_node_scores: list[Weighted] = [item for item in rules.node_scores if item[0].normalizer is None]
-        self._node_scores = [_NodeScore(*item) for item in rules.node_scores if item[0].normalizer is not None]
+        self._node_scores = [NodeScore(*item) for item in rules.node_scores if item[0].normalizer is not None]
         self._versioned = rules.versioned
         self._versions = [-1] * len(self._versioned)
         self._versions_at = -1  # how long the log of node objects was when they were asked
@@ -160,25 +148,13 @@ class ClassVerdicts:
                 total += values * weight
         for kept in self._node_scores:
             values = self.values(kept.score, self.stack_scores(kept.score, states), batch, ok)
-            self._keep_raw(kept, values, batch, everything=rows is None)
+            kept.keep(values, batch, everything=rows is None)
             if kept.raw is not None:
                 if rows is None:
                     kept.highest = int(kept.raw.max())
                 total += kept.normal(batch.pick(kept.raw)) * kept.weight
         board.node_ok[self.line, batch.rows] = ok[0]
         board.node_total[self.line, batch.rows] = total[0]
-
-    def _keep_raw(self, kept: _NodeScore, values: Ints | None, batch: Batch, *, everything: bool) -> None:
-        if everything:
-            kept.raw, kept.highest = None, 0
-        if values is None and kept.raw is None:
-            return
-        if kept.raw is None or len(kept.raw) < self._columns.capacity:
-            raw = np.zeros(self._columns.capacity, np.int64)
-            if kept.raw is not None:
-                raw[: len(kept.raw)] = kept.raw
-            kept.raw = raw
-        kept.raw[batch.rows] = 0 if values is None else values[0]
 
     def stack(self, plugin: Filter, states: list[CycleState]) -> object:
         """What `narrow` needs to know of these classes to ask them of `plugin` together."""
@@ -213,7 +189,7 @@ class ClassVerdicts:
             values[0, index] = score.score(self.state, self.shape.example, self.node(int(batch.rows[index])))
         return values
 
-    def _normalize_by_node(self, kept: _NodeScore, raw: Ints, board: Board) -> bool:
+    def _normalize_by_node(self, kept: NodeScore, raw: Ints, board: Board) -> bool:
         """`Board.normalize` for a score by the node object."""
         board.settle(self)  # which nodes are feasible matters here, not only which is best
         highest = int(np.where(self.key >= 0, raw, 0).max())
@@ -410,7 +386,7 @@ class ClassVerdicts:
         """Scores were normalised over nodes some of which are out now: do it again over those that are left."""
         board = self.board
         assert board is not None  # noqa: S101
-        rows = np.flatnonzero(key >= 0)
+        rows: Rows | None = None
         restored = state.get(RESTORED)
         moving = len(self._node_scores)
         scored = [(kept.score, kept.weight, kept.raw, kept.highest) for kept in self._node_scores]
@@ -421,8 +397,9 @@ class ClassVerdicts:
             )
         ]
         for number, (score, weight, all_raw, before) in enumerate(scored):
-            if all_raw is None:
+            if all_raw is None or (restored is None and number >= moving and self._keeps_top(number - moving, key)):
                 continue
+            rows = np.flatnonzero(key >= 0) if rows is None else rows
             raw = all_raw[rows]
             anew = list[int]()
             if restored is not None and number >= moving:
@@ -435,6 +412,11 @@ class ClassVerdicts:
                 now, then = (score.normalizer.apply(raw[None], np.full((1, 1), top))[0] for top in (highest, before))
                 then[anew] = 0
                 key[rows] += (now - then) * weight << TIE_BITS
+
+    def _keeps_top(self, order: int, key: Ints) -> bool:
+        """Whether the node with the largest of some raw scores is still an option."""
+        top = self.tops[order] if self.faceted else -1
+        return top >= 0 and bool(key[top] >= 0)
 
     def _allowed(self, row: int) -> bool:
         allowed = self.rules.allowed
