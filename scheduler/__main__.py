@@ -16,7 +16,7 @@ import uvloop
 
 from scheduler.api.clock import WallClock
 from scheduler.api.extension import KOORD_SCHEDULER
-from scheduler.app import build_core, default_configuration
+from scheduler.app import build_core, build_routes, default_configuration
 from scheduler.client.http import HttpTransport
 from scheduler.client.kubeconfig import KubeconfigError, load_server
 from scheduler.client.leader import Elector
@@ -24,7 +24,6 @@ from scheduler.config import ConfigError, load
 from scheduler.services.flags import level_of
 from scheduler.services.http import serve
 from scheduler.services.routes import Routes
-from scheduler.services.views import routes_of
 from scheduler.shell import Shell
 
 log = logging.getLogger("scheduler")
@@ -100,7 +99,7 @@ def run(
         transport = HttpTransport(server)
         elect = bool(election.leader_elect if leader_elect is None else leader_elect)
         shell = Shell(core, transport, clock, on_synced=spare_the_collector, standby=elect)
-        routes = routes_of(core, shell.metrics, shell, configuration, logging.getLogger("scheduler"))
+        routes = build_routes(shell, configuration)
         try:
             listening = await listen(routes, address, port)
         except OSError as error:

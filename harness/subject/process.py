@@ -15,10 +15,14 @@ from harness.clusters.troubled import TroubledWay
 from harness.errors import SubjectError
 from harness.processes import die_with_parent, stop
 from harness.subject.protocol import OURS, Subject
+from harness.subject.services import PORT, ask, free_port
+from scheduler.api.transport import Response
 
 READY_LINE = "shell synced"  # what ours logs when it has seen the cluster
 START_WITHIN = 60.0
 LAST_LINES = 30
+PORT_TAKEN = "cannot listen"  # what ours says when somebody was quicker
+TRIES = 3
 
 
 def our_command(kubeconfig: Path, seed: int, config: Path | None = None) -> list[str]:
@@ -31,12 +35,23 @@ class ProcessSubject(Subject):
     """Runs while entered."""
 
     def __init__(
-        self, name: str, command: Sequence[str], *, kubeconfig: Path | None = None, log_file: Path | None = None
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        kubeconfig: Path | None = None,
+        log_file: Path | None = None,
+        services: str = "",
     ) -> None:
-        """`kubeconfig` is the one that `command` names; who wants no trouble on the way need not say it."""
+        """`kubeconfig` is the one that `command` names; who wants no trouble on the way need not say it.
+
+        `services` is the address of its debug and services port. `{port}` there and in `command` is a free port,
+        another one at every start.
+        """
         self.name = name
         self.version = "this checkout" if name == OURS else Path(command[0]).name
         self._command, self._kubeconfig = list(command), kubeconfig
+        self._services, self._port = services, 0
         self._log_file = log_file
         self._own_log: tempfile._TemporaryFileWrapper[bytes] | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -50,10 +65,25 @@ class ProcessSubject(Subject):
         return self
 
     def _start(self, log_file: Path) -> None:
+        for left in reversed(range(TRIES)):
+            self._port = free_port()
+            self._launch(log_file)
+            if self.name != OURS:
+                return
+            try:
+                self._wait_until_ready()
+            except SubjectError:
+                if not left or PORT_TAKEN not in self.log()[self._said_before :]:
+                    raise
+                self._said_before = len(self.log())
+            else:
+                return
+
+    def _launch(self, log_file: Path) -> None:
         with log_file.open("ab") as sink:
             try:
                 self._process = subprocess.Popen(  # noqa: S603 a list of words, no shell
-                    self._command,
+                    [word.replace(PORT, str(self._port)) for word in self._command],
                     stdin=subprocess.DEVNULL,
                     stdout=sink,
                     stderr=sink,
@@ -62,8 +92,9 @@ class ProcessSubject(Subject):
                 )
             except OSError as error:
                 raise SubjectError(f"{self._command[0]}: cannot be started: {error.strerror}") from error
-        if self.name == OURS:
-            self._wait_until_ready()
+
+    def ask(self, method: str, path: str, body: bytes = b"") -> Response | None:
+        return ask(self._services.replace(PORT, str(self._port)), method, path, body) if self._services else None
 
     def kill(self) -> None:
         assert self._process is not None  # noqa: S101

@@ -12,6 +12,8 @@ from pathlib import Path
 from harness.clusters.faulty import Link
 from harness.clusters.protocol import Capability, Cluster
 from harness.errors import SubjectError, UsageError
+from harness.subject.services import LOOPBACK, PORT, check_services
+from scheduler.api.transport import Response
 
 IN_PROCESS, OURS, DEPLOYED, NONE = "inprocess", "seatrial", "deployed", "none"
 
@@ -25,6 +27,10 @@ class Subject(ABC):
     @abstractmethod
     def log(self) -> str:
         """What it has said so far, for evidence; empty if it cannot be had."""
+
+    @abstractmethod
+    def ask(self, method: str, path: str, body: bytes = b"") -> Response | None:
+        """One request to its debug and services port; None if nobody said where that is. Code 0: no answer came."""
 
     @abstractmethod
     def kill(self) -> None:
@@ -53,19 +59,28 @@ class Subject(ABC):
 
 @contextmanager
 def open_subject(
-    name: str, cluster: Cluster, *, seed: int = 0, log_file: Path | None = None, config: Path | None = None
+    name: str,
+    cluster: Cluster,
+    *,
+    seed: int = 0,
+    log_file: Path | None = None,
+    config: Path | None = None,
+    services: str = "",
 ) -> Iterator[Subject | None]:
     """Start the scheduler called `name` on `cluster`, and stop it in the end; None where there is nothing to start.
 
     `name` is `inprocess`, `seatrial`, `deployed`, `none`, or a command line whose first word is a path and in which
     `{kubeconfig}` stands for the cluster's kubeconfig and `{config}` for `config`; without these words
     `--kubeconfig FILE` and, if there is a `config`, `--config FILE` are added. `config` is a KubeSchedulerConfiguration
-    file; one that somebody else started keeps its own.
+    file; one that somebody else started keeps its own. `services` is where a binary answers people (`Subject.ask`), as
+    in `http://127.0.0.1:10251`; `{port}` in it and in the command line is a free port, so that several can run at once.
 
     Raises:
         UsageError: no such subject, or one that cannot work on this cluster.
         SubjectError: it did not start.
     """
+    if services:
+        check_services(services, name)
     if name in {DEPLOYED, NONE}:
         yield None
     elif name == IN_PROCESS:
@@ -88,8 +103,13 @@ def open_subject(
             )
         kubeconfig = cluster.endpoint.kubeconfig
         ours = name == OURS
-        command = our_command(kubeconfig, seed, config) if ours else foreign_command(name, kubeconfig, config)
-        with ProcessSubject(name, command, kubeconfig=kubeconfig, log_file=log_file) as subject:
+        command = (
+            [*our_command(kubeconfig, seed, config), "--port", PORT]
+            if ours
+            else foreign_command(name, kubeconfig, config)
+        )
+        where = f"http://{LOOPBACK}:{PORT}" if ours else services
+        with ProcessSubject(name, command, kubeconfig=kubeconfig, log_file=log_file, services=where) as subject:
             yield subject
 
 
