@@ -22,6 +22,7 @@ from scheduler.framework.points import NO_MARKS, Marks
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import SUCCESS, Code, Status
+from scheduler.framework.timing import EVERY, Timing
 from scheduler.framework.verdicts import ClassVerdicts
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.slices import SliceBook
@@ -52,6 +53,8 @@ class Core:
         self._alarm: tuple[float, Timer] | None = None
         self._binding: dict[str, tuple[Entry, CycleState]] = {}
         self._diagnoses = DiagnosisLog(handle.clock)
+        self.timing = Timing(handle.clock)
+        self._untimed = 0  # so many cycles before one is timed
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -202,6 +205,22 @@ class Core:
         runner = self._runners[info.pod.spec.scheduler_name]
         if self.handle.debug.on:
             self._log_cycle(runner, info)
+        if self._untimed:
+            self._untimed -= 1
+            return self._settle(entry, runner)
+        if self.handle.debug.diagnoses:
+            return self._settle(entry, runner)  # explaining would be timed with it: the next one, then
+        self._untimed = EVERY - 1
+        self.timing.start(runner.profile.all)
+        try:
+            decisions = self._settle(entry, runner)
+        finally:
+            self.timing.stop()
+        self.timing.settled(runner.scheduler_name, placed=any(isinstance(decision, Bind) for decision in decisions))
+        return decisions
+
+    def _settle(self, entry: Entry, runner: Runner) -> list[Decision]:
+        info = entry.info
         verdicts = runner.verdicts(info.shape)
         found = verdicts.select(info)
         if isinstance(found, FitError):
@@ -258,6 +277,7 @@ class Core:
 
     def _fail(self, entry: Entry, runner: Runner, verdicts: ClassVerdicts, failure: FitError) -> list[Decision]:
         info = entry.info
+        self.timing.pre_filter = failure.pre_filter
         decisions: list[Decision] = []
         nominated: str | None = None
         words: list[str] = []

@@ -1,36 +1,16 @@
 """Figures about the scheduler in Prometheus' text format, under upstream's names where upstream has them."""
 
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Iterable, Iterator, Mapping
 
 from scheduler.cycle import Core
 from scheduler.framework.events import Bind, Decision, Evict, Reject
+from scheduler.framework.histogram import Histogram
 
 SECONDS = tuple(0.0001 * 2**power for power in range(16))  # 0.1 ms to 3.3 s
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Labels = Mapping[str, str]
-
-
-class Histogram:
-    """Counts of values up to each bound."""
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self._sum = 0.0
-
-    def observe(self, value: float) -> None:
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._sum += value
-
-    def lines(self, name: str, labels: Labels) -> Iterator[str]:
-        for bound, count in zip((*map(_number, self._bounds), "+Inf"), accumulate(self._counts), strict=True):
-            yield _line(f"{name}_bucket", {**labels, "le": bound}, count)
-        yield _line(f"{name}_sum", labels, self._sum)
-        yield _line(f"{name}_count", labels, sum(self._counts))
 
 
 class Metrics:
@@ -78,7 +58,19 @@ class Metrics:
         yield name, "histogram", "How long a decision took, without the binding.", [
             line
             for (profile, result), histogram in sorted(self._durations.items())
-            for line in histogram.lines(name, {"profile": profile, "result": result})
+            for line in _histogram(name, {"profile": profile, "result": result}, histogram)
+        ]  # fmt: skip
+        name = "scheduler_framework_extension_point_duration_seconds"
+        yield name, "histogram", "Time of all plugins of an extension point, in one cycle of ten.", [
+            line
+            for (point, status, profile), histogram in sorted(core.timing.by_point.items())
+            for line in _histogram(name, {"extension_point": point, "status": status, "profile": profile}, histogram)
+        ]  # fmt: skip
+        name = "scheduler_plugin_execution_duration_seconds"
+        yield name, "histogram", "Time of one call of a plugin, in one cycle of ten.", [
+            line
+            for (plugin, point, status), histogram in sorted(core.timing.by_plugin.items())
+            for line in _histogram(name, {"plugin": plugin, "extension_point": point, "status": status}, histogram)
         ]  # fmt: skip
         name = "scheduler_preemption_victims_total"
         yield name, "counter", "Pods evicted for more important ones.", [_line(name, {}, self._victims)]
@@ -91,6 +83,13 @@ class Metrics:
             "What the cache holds.",
             [_line(name, {"type": kind}, size) for kind, size in sizes.items()],
         )
+
+
+def _histogram(name: str, labels: Labels, histogram: Histogram) -> Iterator[str]:
+    for bound, count in zip((*map(_number, histogram.bounds), "+Inf"), histogram.up_to(), strict=True):
+        yield _line(f"{name}_bucket", {**labels, "le": bound}, count)
+    yield _line(f"{name}_sum", labels, histogram.sum)
+    yield _line(f"{name}_count", labels, histogram.count)
 
 
 def _line(name: str, labels: Labels, value: float) -> str:
