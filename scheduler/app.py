@@ -88,7 +88,9 @@ def build_core(configuration: Configuration, clock: Clock, *, seed: int = 0, tie
 
 def _build(profile: Expanded, handle: Handle) -> Profile:
     names = dict.fromkeys(name for listed in profile.at.values() for name in listed)
-    plugins = {name: _construct(TABLE[name][0], handle, profile.args.get(name)) for name in names}
+    plugins = {
+        name: _construct(handle.timing.covering(TABLE[name][0]), handle, profile.args.get(name)) for name in names
+    }
 
     def at(field: str, kind: type[P]) -> Sequence[P]:
         return [plugin for name in profile.at[field] if isinstance(plugin := plugins[name], kind)]

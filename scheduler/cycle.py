@@ -22,7 +22,7 @@ from scheduler.framework.points import NO_MARKS, Marks
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import SUCCESS, Code, Status
-from scheduler.framework.timing import EVERY, Timing
+from scheduler.framework.timing import EVERY
 from scheduler.framework.verdicts import ClassVerdicts
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.slices import SliceBook
@@ -53,7 +53,7 @@ class Core:
         self._alarm: tuple[float, Timer] | None = None
         self._binding: dict[str, tuple[Entry, CycleState]] = {}
         self._diagnoses = DiagnosisLog(handle.clock)
-        self.timing = Timing(handle.clock)
+        self.timing = handle.timing
         self._untimed = 0  # so many cycles before one is timed
 
     # -- events -------------------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ class Core:
         if self.handle.debug.diagnoses:
             return self._settle(entry, runner)  # explaining would be timed with it: the next one, then
         self._untimed = EVERY - 1
-        self.timing.start(runner.profile.all)
+        self.timing.start()
         try:
             decisions = self._settle(entry, runner)
         finally:

@@ -70,7 +70,7 @@ class Normalized(Remembered):
         assert score.normalizer is not None  # noqa: S101
         states = [line.state for line in lines]
         super().__init__(
-            _raw(score), score.score_facet, score.stack_scores(states), [line.line for line in lines], room
+            score.scores_on, score.score_facet, score.stack_scores(states), [line.line for line in lines], room
         )
         self.number, self.falls = number, score.falls
         self.weight = np.zeros(room, np.int64)  # [line], shifted to where scores are in a key
@@ -103,7 +103,7 @@ class Faceted:
                     kind.setdefault((score, weight), []).append(line)
         sums = [
             Remembered(
-                _refusals(plugin),
+                _refusals(plugin.passing_on),
                 plugin.filter_facet,
                 plugin.stack([line.state for line in group]),
                 [line.line for line in group],
@@ -113,7 +113,7 @@ class Faceted:
         ]
         sums += [
             Remembered(
-                _weighted(score, weight),
+                _weighted(score.scores_on, weight),
                 score.score_facet,
                 score.stack_scores([line.state for line in group]),
                 [line.line for line in group],
@@ -128,25 +128,15 @@ class Faceted:
         ]
 
 
-# Methods are looked up at each call, because a cycle that is timed covers them (`timing.py`).
-
-
-def _refusals(plugin: FilterColumns) -> Judge:
+def _refusals(passing_on: Callable[[Any, NodeInfo], Any]) -> Judge:
     def judge(stacked: Any, node: NodeInfo) -> Ints:
-        return np.where(plugin.passing_on(stacked, node), 0, REFUSED)
+        return np.where(passing_on(stacked, node), 0, REFUSED)
 
     return judge
 
 
-def _raw(score: ScoreColumns) -> Judge:
+def _weighted(scores_on: Judge, weight: int) -> Judge:
     def judge(stacked: Any, node: NodeInfo) -> Ints:
-        return score.scores_on(stacked, node)
-
-    return judge
-
-
-def _weighted(score: ScoreColumns, weight: int) -> Judge:
-    def judge(stacked: Any, node: NodeInfo) -> Ints:
-        return score.scores_on(stacked, node) * (weight << TIE_BITS)
+        return scores_on(stacked, node) * (weight << TIE_BITS)
 
     return judge

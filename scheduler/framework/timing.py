@@ -1,21 +1,21 @@
 """How long plugins take, looked at in one cycle of ten, the first included (R29).
 
-In a cycle that is timed, the methods of its profile's plugins are covered by ones that look at the clock, and
-uncovered when it is over; in all other cycles nothing is different from a scheduler without any of this. One call is
-one observation, of however many nodes and classes it judges. What a plugin asks of others while it is asked counts as
-its own.
+One call of a plugin is one observation, of however many nodes and classes it judges. What a plugin asks of others while
+it is asked counts as its own.
 
 An extension point's duration is the sum over its plugins within one cycle: 0 where kept verdicts said everything.
 """
 
+import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from scheduler.api.clock import Clock
 from scheduler.framework.histogram import Histogram
 from scheduler.framework.points import Plugin, PostFilterResult
 from scheduler.framework.status import Code, Status
 
+BASES = Plugin.__module__
 EVERY = 10  # one cycle of so many is timed; upstream draws lots with the same chance
 PLUGIN_SECONDS = tuple(0.00001 * 1.5**power for power in range(20))  # upstream's: 10 µs to 22 ms
 POINT_SECONDS = tuple(0.0001 * 2**power for power in range(12))  # upstream's: 0.1 ms to 0.2 s
@@ -49,40 +49,49 @@ NAMES = {
     Code.ERROR: "Error",
 }  # upstream's
 
-Cover = Callable[..., Any]
+Method = Callable[..., Any]
+Key = tuple[str, str, str]
+P = TypeVar("P", bound=Plugin)
 
 
 class Timing:
     """Both histograms of one scheduler, by their labels."""
 
     def __init__(self, clock: Clock) -> None:
-        self.by_plugin: dict[tuple[str, str, str], Histogram] = {}  # plugin, extension point, status
-        self.by_point: dict[tuple[str, str, str], Histogram] = {}  # extension point, status, profile
+        self.by_plugin: dict[Key, Histogram] = {}  # plugin, extension point, status
+        self.by_point: dict[Key, Histogram] = {}  # extension point, status, profile
         self.pre_filter: Status | None = None  # why PreFilter ended the cycle that is being timed
         self._clock = clock
-        self._covers: dict[Plugin, dict[str, Cover]] = {}
-        self._covered: Sequence[Plugin] = ()
-        self._asking = False
+        self._resting = True
         self._spent: dict[str, float] = {}  # seconds by point, in this cycle
         self._said: dict[str, str] = {}  # the last status by point, in this cycle
 
-    def start(self, plugins: Sequence[Plugin]) -> None:
-        """Time these from now on."""
-        self._covered, self.pre_filter = plugins, None
+    def covering(self, kind: type[P]) -> type[P]:
+        """A plugin's class, with our clock around the methods of extension points.
+
+        A class made once, rather than methods exchanged for each cycle that is timed: CPython finds the attributes of
+        an object whose dictionary was touched, or of a class that changes, more slowly for good.
+        """
+        methods = {
+            name: point
+            for name, point in METHODS.items()
+            if getattr(getattr(kind, name, None), "__module__", BASES) != BASES  # what these do is nobody's work
+        }
+        return type(kind.__name__, (kind,), {
+            "__doc__": kind.__doc__,
+            "__module__": kind.__module__,
+            **{name: self._cover(kind, name, point) for name, point in methods.items()},
+        })  # fmt: skip
+
+    def start(self) -> None:
+        """A cycle begins that is timed."""
+        self.pre_filter = None
         self._spent.clear()
         self._said.clear()
-        for plugin in plugins:
-            covers = self._covers.get(plugin)
-            if covers is None:
-                covers = self._covers[plugin] = self._make_covers(plugin)
-            vars(plugin).update(covers)  # in front of the class's methods, of which nothing is changed
+        self._resting = False
 
     def stop(self) -> None:
-        for plugin in self._covered:
-            attributes = vars(plugin)
-            for name in self._covers[plugin]:
-                del attributes[name]
-        self._covered = ()
+        self._resting = True
 
     def settled(self, profile: str, *, placed: bool) -> None:
         """What was timed was one whole cycle, and `placed` its pod or did not."""
@@ -103,30 +112,36 @@ class Timing:
     def _point(self, point: str, status: str, profile: str) -> None:
         _of(self.by_point, (point, status, profile), POINT_SECONDS).observe(self._spent.get(point, 0.0))
 
-    def _make_covers(self, plugin: Plugin) -> dict[str, Cover]:
-        return {
-            name: self._cover(plugin.name, point, getattr(plugin, name))
-            for name, point in METHODS.items()
-            if hasattr(plugin, name)
-        }
+    def _cover(self, kind: type[Plugin], name: str, point: str) -> Method:
+        method: Method = getattr(kind, name)
+        if len(inspect.signature(method).parameters) == len(("self", "state", "pod", "node")):
 
-    def _cover(self, plugin: str, point: str, method: Cover) -> Cover:
-        def timed(*args: Any, **named: Any) -> Any:
-            if self._asking:
-                return method(*args, **named)
-            self._asking = True
-            began = self._clock.monotonic()
-            try:
-                result = method(*args, **named)
-            finally:
-                self._asking = False
-            seconds = self._clock.monotonic() - began
-            status = self._said[point] = _status(result)
-            self._spent[point] = self._spent.get(point, 0.0) + seconds
-            _of(self.by_plugin, (plugin, point, status), PLUGIN_SECONDS).observe(seconds)
-            return result
+            def of_node(plugin: Plugin, state: object, pod: object, node: object) -> Any:
+                if self._resting:  # the usual case, and asked once for each node and plugin in preemption
+                    return method(plugin, state, pod, node)
+                return self._ask(point, method, plugin, state, pod, node)
 
-        return timed
+            return of_node
+
+        def of_many(plugin: Plugin, *asked: object) -> Any:
+            if self._resting:
+                return method(plugin, *asked)
+            return self._ask(point, method, plugin, *asked)
+
+        return of_many
+
+    def _ask(self, point: str, method: Method, plugin: Plugin, *asked: object) -> Any:
+        self._resting = True  # what the plugin asks meanwhile is its own
+        began = self._clock.monotonic()
+        try:
+            result = method(plugin, *asked)
+        finally:
+            self._resting = False
+        seconds = self._clock.monotonic() - began
+        status = self._said[point] = _status(result)
+        self._spent[point] = self._spent.get(point, 0.0) + seconds
+        _of(self.by_plugin, (plugin.name, point, status), PLUGIN_SECONDS).observe(seconds)
+        return result
 
 
 def _status(result: object) -> str:

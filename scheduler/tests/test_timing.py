@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from scheduler.api.builders import pod
+from scheduler.framework.explaining import explain
 from scheduler.framework.histogram import Histogram
-from scheduler.framework.runner import Runner
-from scheduler.framework.timing import EVERY, METHODS, POINT_SECONDS
+from scheduler.framework.timing import EVERY, POINT_SECONDS
 from scheduler.plugins.noderesources.fit import NodeResourcesFit as Fit
 from scheduler.tests.rig import Rig
 
@@ -17,13 +17,6 @@ PLACED = {"PreFilter", "Filter", "PreScore", "Score", "Reserve", "PreBind"}
 def points(rig: Rig) -> dict[tuple[str, str], int]:
     """How often each extension point was observed, by point and status."""
     return {(point, status): found.count for (point, status, _), found in rig.core.timing.by_point.items()}
-
-
-def runner(rig: Rig, name: str) -> Runner:
-    """The profile that a pod of the rig asks for."""
-    info = rig.core.find(f"default/{name}")
-    assert info is not None
-    return rig.core.runner_of(info)
 
 
 def plugins(rig: Rig) -> dict[tuple[str, str, str], int]:
@@ -58,9 +51,6 @@ def test_one_cycle_of_ten_is_timed(cycles: int, timed: int) -> None:
 
 
 def test_time_is_the_clocks_and_a_pass_over_many_nodes_is_one_observation(monkeypatch: pytest.MonkeyPatch) -> None:
-    rig = Rig()
-    for number in range(20):
-        rig.node(f"n{number}")
     passing, widths = Fit.passing, list[int]()
 
     def slow(self: Any, stacked: Any, batch: Any) -> Any:
@@ -69,6 +59,9 @@ def test_time_is_the_clocks_and_a_pass_over_many_nodes_is_one_observation(monkey
         return passing(self, stacked, batch)
 
     monkeypatch.setattr(Fit, "passing", slow)
+    rig = Rig()
+    for number in range(20):
+        rig.node(f"n{number}")
     rig.submit(pod("p").request(cpu="1"))
     rig.run()
     assert widths == [20]
@@ -104,27 +97,31 @@ def test_where_no_node_need_be_looked_at() -> None:
     assert not {point for point, _ in found} & {"Filter", "Score", "Reserve"}
 
 
-def test_nothing_stays_behind_a_cycle_that_was_timed() -> None:
+def test_what_is_asked_between_cycles_is_not_timed() -> None:
     rig = Rig()
     rig.node("n", gpus=2)
     rig.submit(pod("p").gpus(1))
     rig.run()
-    assert points(rig)
-    for plugin in runner(rig, "p").profile.all:
-        assert not METHODS.keys() & vars(plugin).keys()
+    before = plugins(rig)
+    info = rig.core.find("default/p")
+    assert info is not None
+    explain(rig.core.runner_of(info), info)
+    assert plugins(rig) == before != {}
 
 
 def test_a_cycle_that_raises_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig()
     rig.node("n")
     rig.submit(pod("p"))
-    running = runner(rig, "p")
-    monkeypatch.setattr(running, "reserve", lambda *_: 1 // 0)
+    info = rig.core.find("default/p")
+    assert info is not None
+    runner = rig.core.runner_of(info)
+    monkeypatch.setattr(runner, "reserve", lambda *_: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         rig.core.decide()
-    assert not points(rig)
-    for plugin in running.profile.all:
-        assert not METHODS.keys() & vars(plugin).keys()
+    before = plugins(rig)
+    explain(runner, info)
+    assert (points(rig), plugins(rig)) == ({}, before)
 
 
 def test_timing_changes_no_decision(monkeypatch: pytest.MonkeyPatch) -> None:
