@@ -22,6 +22,7 @@ POINT_SECONDS = tuple(0.0001 * 2**power for power in range(12))  # upstream's: 0
 
 PRE_FILTER, FILTER, POST_FILTER = "PreFilter", "Filter", "PostFilter"
 PRE_SCORE, SCORE, RESERVE, PRE_BIND = "PreScore", "Score", "Reserve", "PreBind"
+BIND, BINDER = "Bind", "DefaultBinder"  # one request of ours, whatever plugin upstream has for it
 
 METHODS = {
     "pre_filter": PRE_FILTER,
@@ -63,6 +64,7 @@ class Timing:
         self.pre_filter: Status | None = None  # why PreFilter ended the cycle that is being timed
         self._clock = clock
         self._resting = True
+        self._bindings = 0
         self._spent: dict[str, float] = {}  # seconds by point, in this cycle
         self._said: dict[str, str] = {}  # the last status by point, in this cycle
 
@@ -108,6 +110,14 @@ class Timing:
                 self._point(PRE_BIND, NAMES[Code.SUCCESS], profile)
         if POST_FILTER in self._said:
             self._point(POST_FILTER, self._said[POST_FILTER], profile)
+
+    def bind(self, profile: str, seconds: float, *, ok: bool) -> None:
+        """A binding was settled after so long, from its decision; one of ten is observed, as cycles are."""
+        self._bindings += 1
+        if self._bindings % EVERY == 1:
+            status = NAMES[Code.SUCCESS if ok else Code.ERROR]
+            _of(self.by_point, (BIND, status, profile), POINT_SECONDS).observe(seconds)
+            _of(self.by_plugin, (BINDER, BIND, status), PLUGIN_SECONDS).observe(seconds)
 
     def _point(self, point: str, status: str, profile: str) -> None:
         _of(self.by_point, (point, status, profile), POINT_SECONDS).observe(self._spent.get(point, 0.0))

@@ -16,7 +16,9 @@ Labels = Mapping[str, str]
 class Metrics:
     """Told of every decision; asked for everything at once."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, timeouts: Mapping[str, int] | None = None) -> None:
+        """`timeouts` is a monitor's count by profile."""
+        self._timeouts = timeouts if timeouts is not None else {}
         self._core = core
         self._attempts: Counter[tuple[str, str]] = Counter()  # profile, result
         self._durations: dict[tuple[str, str], Histogram] = {}
@@ -71,6 +73,10 @@ class Metrics:
             line
             for (plugin, point, status), histogram in sorted(core.timing.by_plugin.items())
             for line in _histogram(name, {"plugin": plugin, "extension_point": point, "status": status}, histogram)
+        ]  # fmt: skip
+        name = "scheduler_scheduling_timeout"
+        yield name, "counter", "How often a pod was found to be in scheduling for longer than the timeout.", [
+            _line(name, {"profile": profile}, count) for profile, count in sorted(self._timeouts.items())
         ]  # fmt: skip
         name = "scheduler_preemption_victims_total"
         yield name, "counter", "Pods evicted for more important ones.", [_line(name, {}, self._victims)]
