@@ -13,13 +13,16 @@ import msgspec
 
 from scheduler.api.clock import Clock
 from scheduler.api.core import Pod
+from scheduler.api.reservation import RESERVATION_AFFINITY, is_reserve_pod
 from scheduler.api.transport import Request, Response
 from scheduler.client.events import EventRecorder
 from scheduler.client.rest import Rest, node_path, pod_path, refusal
 from scheduler.cycle import Core
 from scheduler.framework.events import Bind, ClearNomination, Decision, Evict, Reject
 from scheduler.monitor import Monitor
-from scheduler.plugins.defaultpreemption import BY_SCHEDULER
+from scheduler.plugins.defaultpreemption.plugin import BY_SCHEDULER
+from scheduler.plugins.reservation.diagnosis import reservation_note
+from scheduler.reservations import ReservationKeeper
 
 log = logging.getLogger(__name__)
 
@@ -43,11 +46,19 @@ class Binder:
     ) -> None:
         self.monitor = monitor or Monitor(clock)
         self._core, self._rest, self._clock, self._events, self._after = core, rest, clock, events, after
+        self.reservations = ReservationKeeper(core, rest, clock, events, after, self.execute)
         self.in_flight = 0
         self.bound = 0
 
     def execute(self, decision: Decision) -> None:
         match decision:
+            case Bind() if is_reserve_pod(decision.info.pod):
+                self.in_flight += 1
+                self.reservations.bind(decision, self._settled)
+            case Reject() if is_reserve_pod(decision.info.pod):
+                self.reservations.reject(decision)
+            case ClearNomination() if is_reserve_pod(decision.info.pod):
+                pass  # a reservation's status has no place for it
             case Bind():
                 self._bind(decision)
             case Reject():
@@ -56,6 +67,9 @@ class Binder:
                 self._evict(decision)
             case ClearNomination(info):
                 self._patch_status(info.pod, {"nominatedNodeName": None})
+
+    def _settled(self) -> None:
+        self.in_flight -= 1
 
     # -- bind ---------------------------------------------------------------------------------------------------------
 
@@ -152,6 +166,9 @@ class Binder:
     def _reject(self, decision: Reject) -> None:
         pod = decision.info.pod
         self._events.warning(pod, "FailedScheduling", "Scheduling", decision.message)
+        note = reservation_note(decision.message) if RESERVATION_AFFINITY in pod.metadata.annotations else ""
+        if note:
+            self._events.warning(pod, "FailedScheduling-Reservation", "Scheduling", note)
         status: dict[str, Any] = {}
         if not _says(pod, decision):
             status["conditions"] = [

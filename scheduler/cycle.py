@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from scheduler.api.clock import Timer
 from scheduler.api.core import ConfigMap, Node, Pod, PodDisruptionBudget
 from scheduler.api.device import Device
+from scheduler.api.numa import NodeResourceTopology
+from scheduler.api.reservation import Reservation
 from scheduler.cache.pins import pin_of
-from scheduler.framework.clusterwide import WIDE
+from scheduler.framework.clusterwide import MARK, WIDE
 from scheduler.framework.diagnosis import DiagnosisLog, diagnosis_of
 from scheduler.framework.events import Bind, ClearNomination, Decision, Evict, Reject
 from scheduler.framework.explaining import explain, score_table
@@ -26,6 +28,10 @@ from scheduler.framework.timing import EVERY
 from scheduler.framework.verdicts import ClassVerdicts
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.slices import SliceBook
+from scheduler.plugins.nodenuma.book import NumaBook
+from scheduler.plugins.reservation.args import ReservationArgs
+from scheduler.plugins.reservation.book import UNREADABLE, ReservationBook
+from scheduler.plugins.reservation.plugin import Reservation as ReservationPlugin
 from scheduler.queue.active import Entry
 from scheduler.queue.queue import LEFTOVER_SECONDS, SchedulingQueue
 from scheduler.queue.unschedulable import ClassKey
@@ -51,6 +57,7 @@ class Core:
         self._opened = False  # something happened that may have opened a node to pods that wait
         self._stirs = 0  # how much of `cache.stirs` the pods have been told that depend on other pods' places
         self._alarm: tuple[float, Timer] | None = None
+        self.reservations = ReservationBook.of(handle)
         self._binding: dict[str, tuple[Entry, CycleState]] = {}
         self._diagnoses = DiagnosisLog(handle.clock)
         self.timing = handle.timing
@@ -70,13 +77,17 @@ class Core:
         self.complaints += self._devices.set_device(name, device)
         self._opened = True
 
+    def set_topology(self, name: str, topology: NodeResourceTopology | None) -> None:
+        """A node's NodeResourceTopology is there, changed, or (None) went."""
+        self.complaints += NumaBook.of(self.handle).set_topology(name, topology)
+        self._opened = True
+
     def set_config_map(self, key: str, config_map: ConfigMap | None) -> None:
         """One of `config_maps` is there, changed, or (None) went."""
         changed, wrong = self.handle.shared(SliceBook, SliceBook).replace(key, config_map)
         self.complaints += wrong
         if changed:
-            for runner in self._runners.values():
-                runner.forget_verdicts()
+            self.handle.forget_verdicts()
             self._opened = True
 
     @property
@@ -97,6 +108,41 @@ class Core:
 
     def remove_budget(self, key: str) -> None:
         self.handle.budgets.pop(key, None)
+
+    def set_reservation(self, reservation: Reservation) -> None:
+        """A reservation as the API server shows it, wherever in its life it is: its pod goes the way of all pods."""
+        uid = reservation.metadata.uid
+        before = self.reservations.find(uid)
+        try:
+            pod = self.reservations.set(reservation)
+        except UNREADABLE as error:
+            self.complaints.append(f"reservation {reservation.name}: {error}")
+            self.remove_pod(uid)
+            return
+        placed = self.cache.placed(uid)
+        if placed is not None and placed.priority != pod.spec.priority:
+            self.cache.remove_pod(uid)  # sums by priority go by what it was placed with
+        self.set_pod(pod)
+        found = self.reservations.find(uid)
+        if found is not None and (before is None or before.reservation.spec != reservation.spec):
+            self._invite()
+        if before is not None and found is None:
+            self._opened = True
+
+    def remove_reservation(self, uid: str) -> None:
+        """A reservation is gone; its pods stay."""
+        self.reservations.remove(uid)
+        self.remove_pod(uid)
+
+    def _invite(self) -> None:
+        """A reservation opened: pods that waited like others do are told apart from these now."""
+        waiting, owners = self.queue.waiting, self.reservations.owners
+        for entry in waiting:
+            info = entry.info
+            if owners.knows(info.pod):
+                waiting.remove(info.uid)
+                waiting.add(_class_key(info, CycleState({WIDE: True, MARK: str(owners.groups(info.pod))})), entry)
+        self._opened = True
 
     def set_pod(self, pod: Pod) -> None:
         """A pod as the API server shows it, wherever in its life it is."""
@@ -171,6 +217,12 @@ class Core:
         return next(
             (info for info in (*placed, *(entry.info for _, entry in self.queue.entries())) if info.key == key), None
         )
+
+    @property
+    def reservation_args(self) -> ReservationArgs | None:
+        """How long reservations are kept, by the first profile that places any."""
+        plugins = (plugin for runner in self._runners.values() for plugin in runner.profile.all)
+        return next((plugin.args for plugin in plugins if isinstance(plugin, ReservationPlugin)), None)
 
     @property
     def profiles(self) -> frozenset[str]:
@@ -260,20 +312,12 @@ class Core:
             )  # fmt: skip
 
     def _marks(self, runner: Runner, state: CycleState, pod: Pod, node: str) -> Marks:
-        plugins = runner.profile.pre_bind
-        if len(plugins) == 1:  # the usual case
-            return plugins[0].pre_bind(state, pod, node)
-        found = [marks for plugin in plugins if (marks := plugin.pre_bind(state, pod, node)) is not NO_MARKS]
-        if len(found) < 2:
-            return found[0] if found else NO_MARKS
-        annotations: dict[str, str] = {}
-        labels: dict[str, str] = {}
-        node_annotations: dict[str, str] = {}
-        for marks in found:
-            annotations.update(marks.annotations)
-            labels.update(marks.labels)
-            node_annotations.update(marks.node_annotations)
-        return Marks(annotations, labels, node_annotations)
+        found = NO_MARKS
+        for plugin in runner.profile.pre_bind:
+            marks = plugin.pre_bind(state, pod, node)
+            if marks is not NO_MARKS:
+                found = marks if found is NO_MARKS else _merged(found, marks)
+        return found
 
     def _fail(self, entry: Entry, runner: Runner, verdicts: ClassVerdicts, failure: FitError) -> list[Decision]:
         info = entry.info
@@ -407,8 +451,17 @@ def _class_key(info: PodInfo, state: CycleState) -> ClassKey:
     if WIDE in state:
         claims = [volume.persistent_volume_claim.claim_name for volume in info.pod.spec.volumes
                   if volume.persistent_volume_claim]  # fmt: skip
-        mark += f"{metadata.namespace} {sorted(metadata.labels.items())} {claims}"
+        marked = state.get(MARK) or ""
+        mark += f"{metadata.namespace} {sorted(metadata.labels.items())} {claims} {marked}"
     return info.pod.spec.scheduler_name, info.shape.id, mark
+
+
+def _merged(one: Marks, other: Marks) -> Marks:
+    return Marks(
+        {**one.annotations, **other.annotations},
+        {**one.labels, **other.labels},
+        {**one.node_annotations, **other.node_annotations},
+    )
 
 
 def _nominated(pod: Pod) -> bool:

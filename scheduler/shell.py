@@ -15,10 +15,11 @@ import msgspec
 from scheduler.api.clock import Clock
 from scheduler.api.core import ConfigMap, Node, PodDisruptionBudget
 from scheduler.api.device import GROUP_VERSION, Device
+from scheduler.api.reservation import RESERVATIONS_PATH, Reservation
 from scheduler.api.transport import Transport
 from scheduler.binding import Binder
 from scheduler.client.events import EventRecorder
-from scheduler.client.informer import Informer
+from scheduler.client.informer import Following, Informer
 from scheduler.client.pods import PodDecoder
 from scheduler.client.rest import Rest
 from scheduler.client.surroundings import KINDS
@@ -32,7 +33,7 @@ SLICE = 64  # decisions before others get their turn
 MOST_IN_FLIGHT = 2048  # bindings without an answer; more would only queue up at the API server
 UNFINISHED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 
-K = TypeVar("K")
+K = TypeVar("K", bound=Following)
 
 
 class Shell:
@@ -87,6 +88,13 @@ class Shell:
                 lambda device: core.set_device(device.metadata.name, None),
                 optional=True,
             ),
+            self._follow(
+                RESERVATIONS_PATH,
+                _decoder(Reservation),
+                core.set_reservation,
+                lambda reservation: core.remove_reservation(reservation.metadata.uid),
+                optional=True,
+            ),
             *(self._follow_config_map(*key.split("/")) for key in core.config_maps),
             self._follow(
                 "/apis/policy/v1/poddisruptionbudgets",
@@ -125,6 +133,7 @@ class Shell:
     def stop(self) -> None:
         """Make no more decisions; what is under way is left to the API server to finish."""
         self._running = False
+        self.binder.reservations.stop()
         for informer in self._informers:
             informer.stop()
 
@@ -183,6 +192,7 @@ class Shell:
         for complaint in core.complaints:
             log.warning("object not understood: %s", complaint)
         core.complaints.clear()
+        binder.reservations.work()
         for _ in range(SLICE):
             if binder.in_flight >= MOST_IN_FLIGHT or not core.busy:
                 return

@@ -3,74 +3,45 @@
 Everything is made for one run of one server and worthless afterwards. Secrets are files that only the user can read.
 """
 
-import ipaddress
+import base64
 import os
 import secrets
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from harness.apiserver.authority import Authority, Pair
 from harness.apiserver.identity import ADMIN, Identity
+from harness.apiserver.rbac import MASTERS
 
-VALID_FOR = timedelta(days=365)
-_LEEWAY = timedelta(minutes=5)
 _PRIVATE = 0o600
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A certificate and its key, PEM."""
-
-    certificate: bytes
-    key: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
     """All that one server and its administrator need."""
 
-    authority: bytes  # PEM
+    signer: Authority
     server: Pair
     admin: Pair
     token: str
 
+    @property
+    def authority(self) -> bytes:
+        """The authority's certificate, PEM."""
+        return self.signer.pem
 
-def make_credentials(hosts: Sequence[str], now: datetime | None = None) -> Credentials:
-    """A certificate authority that nobody else has, and what it signed. The authority's key is not kept."""
-    moment = now or datetime.now(UTC)
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = _name("seatrial-ca")
-    authority = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(moment - _LEEWAY)
-        .not_valid_after(moment + VALID_FOR)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs=True), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    names: list[x509.GeneralName] = []
-    for host in dict.fromkeys([*hosts, "localhost", "127.0.0.1", "::1", "kubernetes.default.svc"]):
-        try:
-            names.append(x509.IPAddress(ipaddress.ip_address(host)))
-        except ValueError:
-            names.append(x509.DNSName(host))
-    server = _signed(authority, key, "kube-apiserver", (), moment, alternative=names)
-    admin = _signed(authority, key, ADMIN.name, ("system:masters",), moment)
-    pem = authority.public_bytes(serialization.Encoding.PEM)
-    return Credentials(pem, server, admin, secrets.token_urlsafe(32))
+
+def make_credentials(hosts: Sequence[str], now: float) -> Credentials:
+    """A certificate authority that nobody else has, and what it signed at `now` (Unix seconds)."""
+    signer = Authority.fresh(now)
+    names = dict.fromkeys([*hosts, "localhost", "127.0.0.1", "::1", "kubernetes.default.svc"])
+    server = signer.issue("kube-apiserver", (), now, hosts=list(names))
+    admin = signer.issue(ADMIN.name, (MASTERS,), now)
+    return Credentials(signer, server, admin, secrets.token_urlsafe(32))
 
 
 def server_context(credentials: Credentials, folder: Path) -> ssl.SSLContext:
@@ -108,7 +79,6 @@ def identify(credentials: Credentials, authorization: str, certificate: dict[str
 
 def kubeconfig(credentials: Credentials, url: str) -> bytes:
     """A kubeconfig for the administrator, with certificate and token inside."""
-    import base64
 
     def inside(data: bytes) -> str:
         return base64.b64encode(data).decode()
@@ -150,57 +120,3 @@ def write_private(path: Path, data: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-
-
-def _name(common: str, organizations: Sequence[str] = ()) -> x509.Name:
-    return x509.Name([
-        *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, one) for one in organizations),
-        x509.NameAttribute(NameOID.COMMON_NAME, common),
-    ])  # fmt: skip
-
-
-def _usage(*, signs: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        key_cert_sign=signs,
-        crl_sign=signs,
-        content_commitment=False,
-        key_encipherment=not signs,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _signed(
-    authority: x509.Certificate,
-    authority_key: ec.EllipticCurvePrivateKey,
-    common: str,
-    organizations: Sequence[str],
-    moment: datetime,
-    *,
-    alternative: Sequence[x509.GeneralName] = (),
-) -> Pair:
-    key = ec.generate_private_key(ec.SECP256R1())
-    purpose = ExtendedKeyUsageOID.SERVER_AUTH if alternative else ExtendedKeyUsageOID.CLIENT_AUTH
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(_name(common, organizations))
-        .issuer_name(authority.subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(moment - _LEEWAY)
-        .not_valid_after(moment + VALID_FOR)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
-    )
-    if alternative:
-        builder = builder.add_extension(x509.SubjectAlternativeName(alternative), critical=False)
-    certificate = builder.sign(authority_key, hashes.SHA256())
-    return Pair(
-        certificate.public_bytes(serialization.Encoding.PEM),
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
-    )

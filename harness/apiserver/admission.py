@@ -16,7 +16,7 @@ from harness.apiserver.podspecs import Completed, PodSpecs, Priority
 from harness.apiserver.qos import qos_class
 from harness.apiserver.resources import Registry, Resource
 from harness.apiserver.shapes import conform
-from harness.apiserver.store import Object, Store
+from harness.apiserver.store import Collection, Object, Store
 from harness.apiserver.validation import validate
 from harness.apiserver.validation_names import check_metadata, subdomain
 from harness.apiserver.webhooks.dispatch import Webhooks, Write
@@ -56,6 +56,7 @@ class Admission:
         self._store, self._registry, self._clock = store, registry, clock
         self._customs: dict[int, Custom] = {}
         self._specs = PodSpecs()
+        self._usual_at, self._usual = -1, Priority(0, "", "")  # of pods without a class, as of which revision
         self.webhooks = Webhooks(store, registry)
         self.hooks: list[Hook] = []  # admission plugins added from outside: (resource, object, old, subresource)
         self.plugins: list[tuple[Hook, Concerns]] = []  # the same, each asked only where it says that it has a word
@@ -151,6 +152,19 @@ class Admission:
         """
         self.webhooks.mutate(write, body, old, lambda found: found)
         self.webhooks.validate(write, body, old)
+
+    def scaled(self, write: Write, scale: Object, old: Object) -> Object:
+        """A Scale as webhooks leave it.
+
+        Raises:
+            Refused: it may not be.
+            Pending: webhooks have to be asked first.
+        """
+        if not self.webhooks.active:
+            return scale
+        found = self.webhooks.mutate(write, scale, old, lambda changed: conform("autoscaling/v1", "Scale", changed)[0])
+        self.webhooks.validate(write, found, old)
+        return found if found is not None else scale
 
     def _mutate(self, write: Write, body: Object, old: Object | None) -> None:
         """What webhooks make of the object, in place."""
@@ -296,10 +310,9 @@ class Admission:
             value = int(found.obj.get("value", 0))
             policy = found.obj.get("preemptionPolicy", policy)
         else:
-            for item in classes.each():
-                if item.obj.get("globalDefault"):
-                    value, policy = int(item.obj.get("value", 0)), item.obj.get("preemptionPolicy", policy)
-                    name = item.key[1]
+            if self._usual_at != classes.changed:
+                self._usual_at, self._usual = classes.changed, _usual_priority(classes)
+            value, name, policy = self._usual
         given = spec.get("priority")
         if given is not None and given != value:
             why = (
@@ -316,6 +329,16 @@ class Admission:
             if item.obj.get("globalDefault"):
                 why = f"PriorityClass {item.key[1]} is already marked as default. Only one default can exist"
                 raise errors.forbidden("priorityclasses", "scheduling.k8s.io", body["metadata"]["name"], why)
+
+
+def _usual_priority(classes: Collection) -> Priority:
+    """What pods have that name no class."""
+    for item in classes.each():
+        if item.obj.get("globalDefault"):
+            return Priority(
+                int(item.obj.get("value", 0)), item.key[1], item.obj.get("preemptionPolicy", "PreemptLowerPriority")
+            )
+    return Priority(0, "", "PreemptLowerPriority")
 
 
 def _copy(body: Object) -> Object:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+import msgspec
+
 from harness.apiserver import errors
 from harness.apiserver.admission import tell_unknown
 from harness.apiserver.bodies import decode
@@ -22,8 +24,7 @@ from scheduler.api.transport import Request
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update"}
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """What a path means."""
 
     resource: Resource
@@ -46,6 +47,11 @@ class Asked:
     format: Format
     warnings: list[str] = field(default_factory=list)
     attempt: Attempt = FIRST
+
+    @property
+    def named(self) -> bool:
+        """Whether the client says what program it is. Ours do not: they have no use for what that brings."""
+        return bool(self.request.headers.get("user-agent"))
 
     def options(self) -> Options:
         """

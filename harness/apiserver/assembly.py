@@ -1,9 +1,11 @@
 """A whole API server: the store with its rules, the controllers, and what every cluster has from the start."""
 
 from harness.apiserver.admission import SYSTEM_CLASSES
+from harness.apiserver.authority import Authority
 from harness.apiserver.clusterips import SERVICES, ClusterIps
 from harness.apiserver.controllers.autoscalers import Autoscalers
 from harness.apiserver.controllers.budgets import Budgets
+from harness.apiserver.controllers.certificates import Certificates
 from harness.apiserver.controllers.control import Control
 from harness.apiserver.controllers.cronjobs import CronJobs
 from harness.apiserver.controllers.daemonsets import DaemonSets
@@ -12,7 +14,7 @@ from harness.apiserver.controllers.endpoints import Endpoints
 from harness.apiserver.controllers.garbage import GarbageCollector
 from harness.apiserver.controllers.jobs import Jobs
 from harness.apiserver.controllers.limits import LIMIT_RANGES, LimitRanger
-from harness.apiserver.controllers.namespaces import Namespaces
+from harness.apiserver.controllers.namespaces import NAMESPACES, Namespaces
 from harness.apiserver.controllers.nodes import Nodes
 from harness.apiserver.controllers.quotas import Quotas
 from harness.apiserver.controllers.replicasets import REPLICATION_CONTROLLERS, ReplicaSets
@@ -25,11 +27,17 @@ from harness.apiserver.server import ApiServer
 from harness.apiserver.store import Object
 from scheduler.api.clock import Clock
 
+KOORDINATOR = "koordinator-system"  # where Koordinator's programs keep their own, as the shipped CRDs are there
 _LIMITED = frozenset({("", "pods"), ("", "persistentvolumeclaims")})
 
 
-def build_server(clock: Clock, *, seed: int = 0, history: int | None = None, root_ca: str = "") -> ApiServer:
-    """A server with controllers, the first namespaces, the system's priority classes and the shipped CRDs."""
+def build_server(
+    clock: Clock, *, seed: int = 0, history: int | None = None, authority: Authority | None = None
+) -> ApiServer:
+    """A server with controllers, the first namespaces, the system's priority classes and the shipped CRDs.
+
+    Without an authority no certificate is signed, as nobody would take it.
+    """
     server = ApiServer(clock, seed=seed, history=history)
     ranges = server.store.collection(LIMIT_RANGES)
 
@@ -44,7 +52,7 @@ def build_server(clock: Clock, *, seed: int = 0, history: int | None = None, roo
     GarbageCollector(server.objects, server.registry)
     Budgets(server.objects)
     Nodes(server.objects, server.registry)
-    Namespaces(server.objects, server.registry, root_ca).create_first()
+    Namespaces(server.objects, server.registry, authority.pem.decode() if authority else "").create_first()
     control = Control(server.objects, server.registry)
     ReplicaSets(control)
     ReplicaSets(control, REPLICATION_CONTROLLERS)
@@ -55,11 +63,14 @@ def build_server(clock: Clock, *, seed: int = 0, history: int | None = None, roo
     CronJobs(control)
     Endpoints(control)
     Autoscalers(control, server.registry)
+    if authority is not None:
+        Certificates(control, authority)
     for name, value in SYSTEM_CLASSES.items():
         body = {"metadata": {"name": name}, "value": value, "description": "Used by the system's own pods."}
         _create(server, ("scheduling.k8s.io", "priorityclasses"), body)
     for definition in shipped():
         _create(server, DEFINITIONS, definition)
+    _create(server, NAMESPACES, {"metadata": {"name": KOORDINATOR}})
     for role in first_roles():
         _create(server, ("rbac.authorization.k8s.io", f"{role['kind'].lower()}s"), role)
     return server

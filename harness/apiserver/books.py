@@ -2,11 +2,13 @@
 
 Working out which fields a write has set costs more than the write. So an object carries a book of its last writes, as
 the states before and after each; these share nearly all their parts with one another and with the object. Reading the
-object alone, or applying to it, settles the book.
+object, or applying to it, settles the book. What is settled is kept as text, a tenth of the size of its objects.
 """
 
 from collections.abc import Callable
 from typing import Any
+
+import orjson
 
 from harness.apiserver.managed import update_managed
 from harness.apiserver.schemas import SchemaNode
@@ -39,26 +41,41 @@ class Write:
 class Book:
     """Settled entries, and the writes since."""
 
-    __slots__ = ("_entries", "_writes")
+    __slots__ = ("_settled", "_writes")
 
-    def __init__(self, entries: list[Object], writes: tuple[Write, ...] = ()) -> None:
-        self._entries, self._writes = entries, writes
+    def __init__(self, entries: list[Object]) -> None:
+        self._settled = orjson.dumps(entries) if entries else b""
+        self._writes: tuple[Write, ...] = ()
+
+    @staticmethod
+    def begun(write: Write) -> "Book":
+        """The book of an object that nobody has written before."""
+        return _book(b"", (write,))
 
     def entries(self, schema: SchemaNode | None) -> list[Object]:
-        """`managedFields`; the schema is that of the object's kind. Nobody may change them."""
-        for write in self._writes:
-            before = write.before
-            self._entries = update_managed(
-                with_entries(before, self._entries) if before is not None else None,
-                write.after,
-                manager=write.manager,
-                schema=schema,
-                now=write.now,
-                api_version=write.api_version,
-                subresource=write.subresource,
-            )
-        self._writes = ()
-        return self._entries
+        """`managedFields`; the schema is that of the object's kind."""
+        text = self.text(schema)
+        entries: list[Object] = orjson.loads(text) if text else []
+        return entries
+
+    def text(self, schema: SchemaNode | None) -> bytes:
+        """`managedFields` as JSON; empty if there are none."""
+        if self._writes:
+            entries: list[Object] = orjson.loads(self._settled) if self._settled else []
+            for write in self._writes:
+                before = write.before
+                entries = update_managed(
+                    with_entries(before, entries) if before is not None else None,
+                    write.after,
+                    manager=write.manager,
+                    schema=schema,
+                    now=write.now,
+                    api_version=write.api_version,
+                    subresource=write.subresource,
+                )
+            self._settled = orjson.dumps(entries) if entries else b""
+            self._writes = ()
+        return self._settled
 
     def noted(self, write: Write, schema: Callable[[], SchemaNode | None]) -> "Book":
         """The book of the object after another write; this one stays as it is."""
@@ -73,10 +90,28 @@ class Book:
                 api_version=write.api_version,
                 subresource=write.subresource,
             )
-            return Book(self._entries, (*writes[:-1], merged))
+            return _book(self._settled, (*writes[:-1], merged))
         if len(writes) >= _MOST_WRITES:
-            return Book(self.entries(schema()), (write,))
-        return Book(self._entries, (*writes, write))
+            return _book(self.text(schema()), (write,))
+        return _book(self._settled, (*writes, write))
+
+
+def _book(settled: bytes, writes: tuple[Write, ...]) -> Book:
+    book = Book.__new__(Book)
+    book._settled, book._writes = settled, writes  # noqa: SLF001 its own maker
+    return book
+
+
+def spliced(raw: bytes, uid: str, text: bytes) -> bytes | None:
+    """An encoded object with its encoded `managedFields`; None where its metadata cannot be told by the uid.
+
+    Encoding it anew would cost three times as much.
+    """
+    mark = b'"uid":"' + uid.encode() + b'"'
+    before, found, after = raw.partition(mark)
+    if not found or mark in after:
+        return None
+    return before + mark + b',"managedFields":' + text + after
 
 
 def with_entries(obj: Object, entries: list[Object]) -> Object:

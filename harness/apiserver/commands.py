@@ -1,147 +1,153 @@
-"""`exec`: commands in containers that really run, over a WebSocket in Kubernetes' channels.
+"""`exec`, `attach` and `portforward`: who is asked for what, and in which protocol the client wants to speak.
 
-A command gets no input and its output comes when it is over, both outputs as one: that is what the runtimes of a local
-node can do, and enough for looking around and for copying out of a container. What needs more is refused in words.
+WebSocket and SPDY/3.1 are spoken, as by kubelet; which words go over them is in `streams`.
 """
 
-import asyncio
-import base64
-import hashlib
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import parse_qs
 
-import orjson
-
 from harness.apiserver import errors
+from harness.apiserver.logs import container_of
 from harness.apiserver.store import Item
-from harness.errors import HarnessError
-from scheduler.api.transport import Request, Response
+from harness.apiserver.streaming import Upgraded
+from harness.apiserver.streams.conversing import Begin, ConversingByChannels, ConversingByStreams
+from harness.apiserver.streams.forwarding import MOST_PORTS, Dial, ForwardingByChannels, ForwardingByStreams, is_port
+from harness.apiserver.streams.line import Line, Session
+from harness.apiserver.streams.websocket import handshake
+from harness.conversation import Containers, Conversation, Pipe, Wanted
+from scheduler.api.transport import Request
 
-# Where a command is run: namespace, pod, container ("" for the first) and its words → exit code and output, or None if
-# the pod is not on a node with real containers.
-Runner = Callable[[str, str, str, list[str]], Awaitable[tuple[int, bytes] | None]]
-
-PROTOCOLS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io")
-_GUID: Final = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455
-_OUTPUT, _ERROR = b"\x01", b"\x03"  # channels
-_BINARY, _CLOSE = 0x82, 0x88  # last fragment, opcode
-_NORMAL = (1000).to_bytes(2, "big")
-_FRAME = 1 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class Executing(Response):
-    """101 Switching Protocols; `frames` gives what is to be written after it."""
-
-    frames: Callable[[], Awaitable[list[bytes]]] | None = None
+CHANNELS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+STREAMS: Final = "v4.channel.k8s.io"
+TUNNEL: Final = "SPDY/3.1+portforward.k8s.io"
+FORWARDING: Final = "portforward.k8s.io"
+OPTIONS: Final = {"exec": "PodExecOptions", "attach": "PodAttachOptions", "portforward": "PodPortForwardOptions"}
+_TRUE = frozenset({"true", "1"})
+_ENDS = ("stdin", "stdout", "stderr", "tty")
 
 
-def begin(verb: str, pod: Item, request: Request, runner: Runner | None) -> Executing:
+def begin(verb: str, pod: Item, request: Request, containers: Containers | None) -> Upgraded:
     """The answer to exec, attach or portforward.
 
     Raises:
-        Refused: 400, this cannot be done, or the client cannot speak of it.
+        Refused: 400, this cannot be done, or 403, the client cannot speak of it.
     """
     namespace, name = pod.key
-    if runner is None:
+    if containers is None:
         raise errors.bad_request(
             f"pod {name}: expected a running process for {verb}, found none: its node simulates its containers"
         )
-    if verb != "exec":
-        raise errors.bad_request(f"pod {name}: {verb} is not supported by this cluster's nodes, only exec is")
-    query = parse_qs(request.path.partition("?")[2])
+    query = _query(request)
+    spec = pod.obj["spec"]
+    container = "" if verb == "portforward" else container_of(pod.obj, query.get("container", [""])[-1])
+    if not spec.get("nodeName"):
+        raise errors.bad_request(f"pod {name} does not have a host assigned")
+    if verb == "portforward":
+
+        async def dial(port: int) -> Pipe:
+            return await containers.dial(namespace, name, port)
+
+        return _forwarding(request, query, dial)
+
+    wanted = _wanted(query)
     words = query.get("command", [])
-    if not words:
+    if verb == "exec" and not words:
         raise errors.bad_request("you must specify at least one command for the container")
-    if query.get("stdin", ["false"])[-1] in {"true", "1"}:
-        raise errors.bad_request(f"pod {name}: commands get no input on this node: run exec without stdin and tty")
-    headers = _handshake(request.headers)
-    container = query.get("container", [""])[-1]
+    if verb == "attach":
+        plan = next(one for part in _PARTS for one in spec.get(part) or () if one["name"] == container)
+        if wanted.tty and not plan.get("tty"):
+            raise errors.bad_request(f"pod {name}: container {container} was not started with a terminal")
 
-    async def frames() -> list[bytes]:
-        try:
-            found = await runner(namespace, name, container, words)
-        except HarnessError as error:
-            return _told(b"", {"status": "Failure", "reason": "InternalError", "message": str(error), "code": 500})
-        if found is None:
-            why = f"pod {name} has no running process: its node simulates its containers, or it has not started"
-            return _told(b"", {"status": "Failure", "reason": "BadRequest", "message": why, "code": 400})
-        return _told(found[1], _status(found[0]))
+    async def open_() -> Conversation:
+        if verb == "attach":
+            return await containers.attach(namespace, name, container, wanted)
+        return await containers.exec(namespace, name, container, words, wanted)
 
-    return Executing(101, b"", headers, frames)
+    return _conversing(request, open_, wanted)
 
 
-def options_of(request: Request) -> dict[str, Any]:
-    """The fields of PodExecOptions, as webhooks are shown them."""
-    query = parse_qs(request.path.partition("?")[2])
-    flags: dict[str, bool] = {
-        name: query[name][-1] in {"true", "1"} for name in ("stdin", "stdout", "stderr", "tty") if name in query
-    }
-    return {"command": query.get("command", []), "container": query.get("container", [""])[-1], **flags}
+def options_of(verb: str, request: Request) -> dict[str, Any]:
+    """The fields of the verb's options, as webhooks are shown them."""
+    query = _query(request)
+    if verb == "portforward":
+        return {"ports": [int(one) for one in _ports(query) if is_port(one)]}
+    flags: dict[str, Any] = {name: query[name][-1] in _TRUE for name in _ENDS if name in query}
+    command = {"command": query.get("command", [])} if verb == "exec" else {}
+    return {**command, "container": query.get("container", [""])[-1], **flags}
 
 
-def _handshake(headers: Mapping[str, str]) -> dict[str, str]:
-    key = headers.get("sec-websocket-key", "")
-    if headers.get("upgrade", "").lower() != "websocket" or not key:
-        raise errors.bad_request("Upgrade request required: expected a WebSocket")
-    offered = [one.strip() for one in headers.get("sec-websocket-protocol", "").split(",")]
-    chosen = next((one for one in PROTOCOLS if one in offered), None)
-    if chosen is None:
-        raise errors.bad_request(f"sec-websocket-protocol: expected one of {', '.join(PROTOCOLS)}, found {offered}")
-    digest = hashlib.sha1(f"{key}{_GUID}".encode(), usedforsecurity=False).digest()
-    return {
-        "upgrade": "websocket",
-        "connection": "Upgrade",
-        "sec-websocket-accept": base64.b64encode(digest).decode(),
-        "sec-websocket-protocol": chosen,
-    }
+_PARTS = ("initContainers", "containers")
 
 
-def _status(code: int) -> dict[str, Any]:
-    """What the error channel says of an exit code."""
-    if code == 0:
-        return {"status": "Success"}
-    return {
-        "status": "Failure",
-        "message": f"command terminated with non-zero exit code: exit status {code}",
-        "reason": "NonZeroExitCode",
-        "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]},
-    }
+def _query(request: Request) -> dict[str, list[str]]:
+    return parse_qs(request.path.partition("?")[2], keep_blank_values=True)  # a command's word may be empty
 
 
-def _told(output: bytes, status: dict[str, Any]) -> list[bytes]:
-    pieces = [output[at : at + _FRAME] for at in range(0, len(output), _FRAME)]
-    said = orjson.dumps({"metadata": {}, **status})
-    return [
-        *(_frame(_BINARY, _OUTPUT + one) for one in pieces),
-        _frame(_BINARY, _ERROR + said),
-        _frame(_CLOSE, _NORMAL),
-    ]
+def _wanted(query: Mapping[str, list[str]]) -> Wanted:
+    """
+    Raises:
+        Refused: nothing of the program is asked for.
+    """
+    flags = {name: query.get(name, [""])[-1] in _TRUE for name in _ENDS}
+    if not (flags["stdin"] or flags["stdout"] or flags["stderr"]):
+        raise errors.bad_request("you must specify at least 1 of stdin, stdout, stderr")
+    if flags["tty"]:
+        flags["stderr"] = False  # a terminal has one output
+    return Wanted(**flags)
 
 
-def _frame(head: int, data: bytes) -> bytes:
-    size = len(data)
-    if size < 126:
-        return bytes((head, size)) + data
-    if size < 1 << 16:
-        return bytes((head, 126)) + size.to_bytes(2, "big") + data
-    return bytes((head, 127)) + size.to_bytes(8, "big") + data
+def _conversing(request: Request, open_: Begin, wanted: Wanted) -> Upgraded:
+    if _is_spdy(request):
+        headers = _spdy_headers(request, STREAMS)
+
+        def by_streams(line: Line) -> Session:
+            return ConversingByStreams(line, open_, wanted)
+
+        return Upgraded(101, b"", headers, by_streams)
+
+    def by_channels(line: Line) -> Session:
+        return ConversingByChannels(line, open_, wanted)
+
+    return Upgraded(101, b"", handshake(request.headers, CHANNELS), by_channels)
 
 
-def write_when_over(
-    found: Executing, write: Callable[[bytes], None], close: Callable[[], None]
-) -> "asyncio.Task[None]":
-    """Run the command on the loop, write what it said, and close."""
-    assert found.frames is not None  # noqa: S101
-    command = found.frames()
+def _forwarding(request: Request, query: Mapping[str, list[str]], dial: Dial) -> Upgraded:
+    spdy = _is_spdy(request)
+    headers = _spdy_headers(request, FORWARDING) if spdy else handshake(request.headers, (TUNNEL, STREAMS))
+    if spdy or headers["sec-websocket-protocol"] == TUNNEL:
 
-    async def run() -> None:
-        try:
-            for frame in await command:
-                write(frame)
-        finally:
-            close()
+        def by_streams(line: Line) -> Session:
+            return ForwardingByStreams(line, dial, tunnelled=not spdy)
 
-    return asyncio.get_running_loop().create_task(run())
+        return Upgraded(101, b"", headers, by_streams)
+    ports = _ports(query)
+    if not ports or len(ports) > MOST_PORTS or not all(is_port(one) for one in ports):
+        raise errors.bad_request(
+            f"ports: expected between 1 and {MOST_PORTS} numbers from 1 to 65535, found {','.join(ports)[:200]!r}"
+        )
+
+    def by_channels(line: Line) -> Session:
+        return ForwardingByChannels(line, dial, [int(one) for one in ports])
+
+    return Upgraded(101, b"", headers, by_channels)
+
+
+def _ports(query: Mapping[str, list[str]]) -> list[str]:
+    return [one for given in query.get("ports", []) for one in given.split(",")]
+
+
+def _is_spdy(request: Request) -> bool:
+    return request.headers.get("upgrade", "").lower() == "spdy/3.1"
+
+
+def _spdy_headers(request: Request, protocol: str) -> dict[str, str]:
+    """
+    Raises:
+        Refused: 403, the client does not speak the protocol.
+    """
+    offered = [one.strip() for one in request.headers.get("x-stream-protocol-version", "").split(",") if one.strip()]
+    if protocol not in offered and (offered or protocol != FORWARDING):  # forwarding clients of old offer nothing
+        why = f"unable to upgrade: expected protocol {protocol}, found {offered}"
+        raise errors.Refused(403, "Forbidden", why)
+    return {"upgrade": "SPDY/3.1", "connection": "Upgrade", "x-stream-protocol-version": protocol}

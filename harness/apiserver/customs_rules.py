@@ -6,14 +6,19 @@ same row of a list of type `map`. Follows `apiextensions-apiserver/pkg/apiserver
 
 import re
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from harness.apiserver.causes import Cause
-from harness.apiserver.expressions import ExpressionError, foreign, holds, value_of
+from harness.apiserver.causes import Cause, quoted
+from harness.apiserver.cel.checking import check, escaped
+from harness.apiserver.cel.expressions import ExpressionError, Perhaps, holds, value_of
 
 _RULES: Final = "x-kubernetes-validations"
 _OLD: Final = re.compile(r"\boldSelf\b")
 _NAMED: Final = ("name", "generateName")  # all that rules may see of metadata
+_DURATION: Final = re.compile(r"[+-]?(0|(\d+(\.\d*)?(ns|us|µs|ms|s|m|h))+)")
+_PIECE: Final = re.compile(r"(\d+(?:\.\d*)?)(ns|us|µs|ms|s|m|h)")
+_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 Schema = Mapping[str, Any]
 
 
@@ -75,10 +80,10 @@ def _hold(  # noqa: PLR0917
     schema: Schema, rule: Mapping[str, Any], value: Any, old: Any, path: str, causes: list[Cause]
 ) -> None:
     expression = str(rule.get("rule") or "true")
-    if foreign(expression):
-        return
     objects = {"self": _typed(schema, value)}
-    if _OLD.search(expression):
+    if rule.get("optionalOldSelf"):
+        objects["oldSelf"] = Perhaps(_typed(schema, old) if old is not None else None)
+    elif _OLD.search(expression):
         if old is None:
             return
         objects["oldSelf"] = _typed(schema, old)
@@ -93,7 +98,7 @@ def _hold(  # noqa: PLR0917
 
 def _message(rule: Mapping[str, Any], objects: Mapping[str, Any]) -> str:
     expression = rule.get("messageExpression")
-    if expression and not foreign(expression):
+    if expression:
         try:
             found = value_of(expression, objects)
         except ExpressionError:
@@ -117,16 +122,92 @@ def _cause(rule: Mapping[str, Any], kind: str, path: str, why: str) -> Cause:
 
 
 def _typed(schema: Schema, value: Any) -> Any:
-    """With whole numbers as fractions where the schema says `number`: CEL does not compare the two kinds."""
-    if schema.get("type") == "number" and isinstance(value, int) and not isinstance(value, bool):
+    """As expressions see it: by the schema's types and formats, its fields under the names that CEL allows."""
+    kind = schema.get("type")
+    if kind == "number" and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if kind == "string" and isinstance(value, str):
+        return _formatted(str(schema.get("format") or ""), value)
     if isinstance(value, dict):
         properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
         found = {}
         for name, one in value.items():
             sub = properties.get(name, additional)
-            found[name] = _typed(sub, one) if isinstance(sub, Mapping) else one
+            shown = escaped(name) if name in properties else name
+            found[shown] = _typed(sub, one) if isinstance(sub, Mapping) else one
         return found
     if isinstance(value, list) and isinstance(schema.get("items"), Mapping):
         return [_typed(schema["items"], one) for one in value]
     return value
+
+
+def _formatted(form: str, text: str) -> Any:
+    """Times and durations as such; a text that is none stays one, and the schema objects to it."""
+    try:
+        if form in {"date-time", "date"}:
+            found = datetime.fromisoformat(text)
+            return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+        if form == "duration" and text:
+            return _duration(text)
+    except ValueError:
+        pass
+    return text
+
+
+def _duration(text: str) -> timedelta:
+    """Go's way of writing it, as in `1h30m`."""
+    if _DURATION.fullmatch(text) is None:
+        raise ValueError(text)
+    found = timedelta()
+    for number, unit in _PIECE.findall(text):
+        found += timedelta(seconds=float(number) * _UNITS[unit])
+    return -found if text.startswith("-") else found
+
+
+# -- when a definition is stored --------------------------------------------------------------------------------------
+
+
+def check_rules(spec: Mapping[str, Any]) -> list[Cause]:
+    """What is wrong with the rules of a definition: those that cannot be compiled."""
+    versions = [one for one in spec.get("versions") or () if isinstance(one, Mapping)]
+    schemas = [(one.get("schema") or {}).get("openAPIV3Schema") or {} for one in versions]
+    if all(one == schemas[0] for one in schemas):  # upstream shows what all versions share in one place
+        schemas, places = schemas[:1], ["spec.validation.openAPIV3Schema"]
+    else:
+        places = [f"spec.versions[{number}].schema.openAPIV3Schema" for number in range(len(schemas))]
+    causes: list[Cause] = []
+    for schema, place in zip(schemas, places, strict=True):
+        if has_rules(schema):
+            _check_rules(schema, place, causes, top=True)
+    return causes
+
+
+def _check_rules(schema: Schema, place: str, causes: list[Cause], *, top: bool = False) -> None:
+    seen = {**schema, "x-kubernetes-embedded-resource": True} if top else schema
+    for number, rule in enumerate(schema.get(_RULES) or ()):
+        path = f"{place}.{_RULES}[{number}]"
+        if not str(rule.get("rule") or "").strip():
+            causes.append(Cause(f"{path}.rule", "FieldValueRequired", "Required value: rule is not specified"))
+            continue
+        for field in ("rule", "messageExpression"):
+            try:
+                if rule.get(field):
+                    check(str(rule[field]), {"self": seen, "oldSelf": None if rule.get("optionalOldSelf") else seen})
+            except ExpressionError as error:
+                said = f"Invalid value: {_as_go(rule)}: {error}"
+                causes.append(Cause(f"{path}.{field}", "FieldValueInvalid", said))
+    for name, sub in (schema.get("properties") or {}).items():
+        _check_rules(sub, f"{place}.properties[{name}]", causes)
+    for name in ("items", "additionalProperties"):
+        if isinstance(schema.get(name), Mapping):
+            _check_rules(schema[name], f"{place}.{name}", causes)
+
+
+def _as_go(rule: Mapping[str, Any]) -> str:
+    """A rule as Go prints it."""
+    texts = ", ".join(
+        f"{name[0].upper()}{name[1:]}:{quoted(str(rule.get(name) or ''))}"
+        for name in ("rule", "message", "messageExpression")
+    )
+    rest = f"Reason:(*apiextensions.FieldValueErrorReason)(nil), FieldPath:{quoted(str(rule.get('fieldPath') or ''))}"
+    return f"apiextensions.ValidationRule{{{texts}, {rest}, OptionalOldSelf:(*bool)(nil)}}"

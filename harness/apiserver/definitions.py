@@ -74,7 +74,9 @@ def _established(obj: Object) -> bool:
 
 
 def _rows(spec: Object) -> Iterable[Resource]:
-    names = spec["names"]
+    names, conversion = spec["names"], spec.get("conversion") or {}
+    stored = next((f"{spec['group']}/{one['name']}" for one in spec["versions"] if one.get("storage")), "")
+    by_webhook = conversion.get("strategy") == "Webhook"
     for version in spec["versions"]:
         if not version.get("served", True):
             continue
@@ -90,4 +92,6 @@ def _rows(spec: Object) -> Iterable[Resource]:
             categories=tuple(names.get("categories") or ()),
             subresources=frozenset(name for name in ("status", "scale") if name in subresources),
             custom=version,
+            stored_as=stored if by_webhook else "",
+            conversion=conversion if by_webhook else None,
         )

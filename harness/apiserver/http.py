@@ -1,4 +1,4 @@
-"""The API over HTTP/1.1 and TLS: the only file that knows a socket.
+"""The API over HTTP/1.1 and TLS: one connection of a client, with its socket.
 
 One event loop, httptools' parser, no framework: requests are a few dozen microseconds of work, and a framework costs
 more than they do (figures in docs/performance.md). A reader of a watch that does not read is cut off when its buffer
@@ -11,21 +11,22 @@ import gzip
 import logging
 import math
 import socket
-import ssl
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import httptools
 
 from harness.apiserver import errors
 from harness.apiserver.bodies import BODY_LIMIT
-from harness.apiserver.commands import Executing, write_when_over
 from harness.apiserver.errors import Refused
+from harness.apiserver.http_answers import encoded
+from harness.apiserver.http_familiar import Arrived, Familiar
 from harness.apiserver.http_stream import Watcher
 from harness.apiserver.identity import Identity
 from harness.apiserver.server import ApiServer
-from harness.apiserver.streaming import Streaming
+from harness.apiserver.streaming import Streaming, Upgraded
+from harness.apiserver.streams.line import Line, Session
 from harness.apiserver.webhooks.attempts import FIRST, Attempt, Pending
 from scheduler.api.transport import Request, Response
 
@@ -38,32 +39,15 @@ REQUEST_WITHIN = 60.0  # seconds that a request may take to arrive
 STALLED = 60.0  # seconds without a byte taken after which a client that owes us reading is cut off
 LINGER = 2.0  # seconds that a refused client has to take the refusal while we throw away what it still sends
 CLOSE_WITHIN = 10.0  # seconds for the end of a connection: its last bytes, and TLS's farewell
-HANDSHAKE = 20.0  # seconds for TLS
 HEADERS_LIMIT = 64 * 1024
 MESSAGE_LIMIT = 8 * BODY_LIMIT  # bytes of one request on the wire, with what chunks and trailers add
 PIPELINE = 64  # requests of one connection that may wait for their turn
 AT_ONCE = 16  # of which so many are carried out before others get their turn
+GATHER = 64 * 1024  # bytes of answers that are written as one
 
-_REASONS = {
-    200: "OK", 201: "Created", 202: "Accepted", 304: "Not Modified", 400: "Bad Request", 401: "Unauthorized",
-    403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed", 406: "Not Acceptable", 409: "Conflict",
-    410: "Gone", 413: "Request Entity Too Large", 415: "Unsupported Media Type", 422: "Unprocessable Entity",
-    429: "Too Many Requests", 431: "Request Header Fields Too Large", 500: "Internal Server Error",
-    503: "Service Unavailable", 504: "Gateway Timeout",
-}  # fmt: skip
 _OPEN_PATHS = ("/healthz", "/livez", "/readyz", "/version")
 
 Identify = Callable[[str, dict[str, object] | None], Identity | None]
-
-
-class _Arrived(NamedTuple):
-    """A whole request."""
-
-    method: str
-    path: str
-    headers: dict[str, str]
-    body: bytes
-    close: bool
 
 
 class Connection(asyncio.Protocol):
@@ -82,7 +66,11 @@ class Connection(asyncio.Protocol):
         self._completed = False  # a message, within the data that is being parsed
         self._message_bytes = self._header_bytes = self._body_bytes = 0
         self._body: list[bytes] = []
-        self._waiting: deque[_Arrived | Refused] = deque()
+        self._familiar = Familiar()
+        self._fresh = b""  # data at whose beginning a request begins that httptools has to read
+        self._waiting: deque[Arrived | Refused] = deque()
+        self._gathered: list[bytes] | None = None  # answers to be written together; None: write at once
+        self._gathered_bytes = 0
         self._deaf = False  # what still comes in is thrown away: the connection ends after the last answer
         self._ending = False  # to be closed when the client has taken what it still gets
         self._stuck = False  # the client does not take what we write
@@ -90,7 +78,9 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._planned = False
         self._watch: Watcher | None = None
-        self._command: asyncio.Task[None] | None = None
+        self._line: Line | None = None  # once the connection speaks another protocol
+        self._session: Session | None = None
+        self._after = b""  # what has come for the session before there was one
         self._arriving = self._timed = False  # a request has begun to come in; its time is being taken
         self._due, self._abrupt = math.inf, False  # when the connection is to end, and how
         self._alarm: asyncio.TimerHandle | None = None
@@ -110,15 +100,24 @@ class Connection(asyncio.Protocol):
         self._wait(IDLE)
 
     def data_received(self, data: bytes) -> None:
+        if self._session is not None:
+            self._session.received(data)
+            return
         if self._deaf:
             return
+        if not self._arriving:
+            data = self._take_familiar(data)
+            if not data or self._deaf:
+                return
+            self._fresh = data
         self._completed = False
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._deaf = True  # the request itself was answered; we speak nothing that it could upgrade to
+        except httptools.HttpParserUpgrade as upgrade:
+            self._left_over(data[upgrade.args[0] :])
         except httptools.HttpParserError as error:
             self._refuse(errors.bad_request(f"not an HTTP request: {error}"))
+        self._fresh = b""
         if self._arriving and not self._timed and not self._deaf:
             self._timed = True
             self._wait(REQUEST_WITHIN, abort=True)
@@ -127,6 +126,29 @@ class Connection(asyncio.Protocol):
             self._refuse_headers()
         elif self._message_bytes > MESSAGE_LIMIT:
             self._refuse(errors.too_large(BODY_LIMIT))
+
+    def _take_familiar(self, data: bytes) -> bytes:
+        """Take the requests from the beginning of `data` whose headers are known; what is left."""
+        start = 0
+        while (found := self._familiar.take(data, start)) is not None:
+            arrived, start = found
+            self._waiting.append(arrived)
+        if not start:
+            return data
+        self._stop_waiting()
+        if len(self._waiting) > PIPELINE:
+            self._read(on=False)
+        if not self._planned:
+            self._serve()
+        return data[start:]
+
+    def _left_over(self, data: bytes) -> None:
+        """What has come behind a request for another protocol."""
+        if self._session is not None:
+            self._session.received(data)
+        elif self._waiting or self._busy:
+            self._after = data
+            self._read(on=False)  # until it is known who listens
 
     def eof_received(self) -> bool:
         return False
@@ -144,11 +166,20 @@ class Connection(asyncio.Protocol):
         if self._watch is not None:
             self._watch.gone()
             self._watch = None
-        if self._command is not None:
-            self._command.cancel()
+        if self._line is not None:
+            self._line.lost()
+        if self._session is not None:
+            self._session.lost()
+            self._session = None
 
     def pause_writing(self) -> None:
         self._stuck = True
+        if self._line is not None:
+            self._line.paused()  # a program's reader may pause as long as it likes
+        else:
+            self._watch_stall()
+
+    def _watch_stall(self) -> None:
         if self._transport is not None:
             self._stall = self._loop.call_later(STALLED, self._look_at_stall, self._transport.get_write_buffer_size())
 
@@ -157,6 +188,8 @@ class Connection(asyncio.Protocol):
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None
+        if self._line is not None:
+            self._line.resumed()
         if self._ending:
             self.close()
         else:
@@ -175,11 +208,14 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """End it in order; a client that does not take part in that is cut off."""
+        self._write_gathered()
         transport = self._transport
         if transport is not None:
             self._deaf = True
             if self._stuck:
                 self._ending = True  # it may take what it asked for, as long as it goes on taking
+                if self._stall is None:
+                    self._watch_stall()
                 return
             transport.close()
             self._loop.call_later(CLOSE_WITHIN + 1.0, self._abort)
@@ -214,7 +250,7 @@ class Connection(asyncio.Protocol):
         if length.isdigit() and (len(length) > 12 or int(length) > BODY_LIMIT):
             self._refuse(errors.too_large(BODY_LIMIT))
         elif self._headers.get("expect", "").lower() == "100-continue" and self._transport is not None:
-            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
@@ -231,7 +267,11 @@ class Connection(asyncio.Protocol):
         upgrade = self._parser.should_upgrade()
         close = upgrade or not self._parser.should_keep_alive()
         method, path = self._parser.get_method().decode(), self._path.decode("latin-1")
-        self._waiting.append(_Arrived(method, path, self._headers, body, close))
+        arrived = Arrived(method, path, self._headers, body, close)
+        if self._fresh:
+            self._familiar.learn(self._fresh, arrived)
+            self._fresh = b""
+        self._waiting.append(arrived)
         if close:
             self._deaf = True
         self._stop_waiting()
@@ -247,35 +287,44 @@ class Connection(asyncio.Protocol):
     def _serve(self) -> None:
         """Answer what waits, as far as the client takes the answers."""
         self._planned = False
+        if self._gathered is not None:
+            return  # we are within it
+        self._gathered = []
+        try:
+            self._answer_waiting()
+        finally:
+            self._write_gathered()
+            self._gathered = None
+        if not self._reading and len(self._waiting) <= PIPELINE // 2:
+            self._read(on=True)
+
+    def _answer_waiting(self) -> None:
         for _ in range(AT_ONCE):
             if not self._waiting or self._stuck or self._busy or self._watch is not None or self._transport is None:
-                break
+                return
             arrived = self._waiting.popleft()
             if isinstance(arrived, Refused):
                 self._answer(arrived, close=True, linger=True)
             else:
                 self._carry_out(arrived)
-        else:
-            if self._waiting:
-                self._planned = True
-                self._loop.call_soon(self._serve)
-        if not self._reading and len(self._waiting) <= PIPELINE // 2:
-            self._read(on=True)
+        if self._waiting:
+            self._planned = True
+            self._loop.call_soon(self._serve)
 
-    def _again(self, asked: _Arrived, attempt: Attempt) -> None:
+    def _again(self, asked: Arrived, attempt: Attempt) -> None:
         """Webhooks have answered; nobody asks any more where the client has gone."""
         if self._transport is not None:
             self._busy = False
             self._carry_out(asked, attempt)
             self._serve()
 
-    def _carry_out(self, asked: _Arrived, attempt: Attempt = FIRST) -> None:
-        method, path, headers, body, close = asked
+    def _carry_out(self, asked: Arrived, attempt: Attempt = FIRST) -> None:
+        method, path, headers, close = asked.method, asked.path, asked.headers, asked.close
         identity = self._who(headers.get("authorization", ""))
         if identity is None and not path.startswith(_OPEN_PATHS):
             self._answer(errors.unauthorized(), close=close)
             return
-        request = Request(method, path, body, headers.get("content-type", ""), headers)
+        request = Request(method, path, asked.body, headers.get("content-type", ""), headers)
         try:
             found = self._server.handle(request, identity or Identity("system:anonymous"), attempt)
         except Pending as pending:
@@ -288,8 +337,8 @@ class Connection(asyncio.Protocol):
             log.exception("request broke method=%s path=%s", method, path)
             self._answer(errors.internal(f"{type(error).__name__}: {error}"), close=close)
             return
-        if isinstance(found, Executing):
-            self._execute(found)
+        if isinstance(found, Upgraded):
+            self._upgrade(found)
         elif isinstance(found, Streaming):
             self._stream(found, close=close)
         elif len(found.body) >= GZIP_FROM and "gzip" in headers.get("accept-encoding", "") and method != "HEAD":
@@ -371,17 +420,9 @@ class Connection(asyncio.Protocol):
         self._loop.run_in_executor(None, gzip.compress, response.body, 1).add_done_callback(done)
 
     def _respond(self, response: Response, *, head: bool = False, close: bool = False, linger: bool = False) -> None:
-        transport = self._transport
-        if transport is None:
+        if self._transport is None:
             return
-        body = response.body
-        lines = [f"HTTP/1.1 {response.code} {_REASONS.get(response.code, 'Status')}\r\n"]
-        lines += [f"{name}: {value}\r\n" for name, value in response.headers.items()]
-        lines.append(f"content-length: {len(body)}\r\n")
-        if close:
-            lines.append("connection: close\r\n")
-        lines.append("\r\n")
-        transport.write("".join(lines).encode("latin-1", "replace") + (b"" if head else body))
+        self._write(encoded(response, head=head, close=close))
         if not close:
             if not self._arriving:
                 self._wait(IDLE)
@@ -390,18 +431,44 @@ class Connection(asyncio.Protocol):
             self._read(on=True)
             self._wait(LINGER, abort=not self._stuck)
         else:
+            self._read(on=True)  # else nobody sees the other side close
             self.close()
 
-    def _execute(self, found: Executing) -> None:
-        """From here on it is a WebSocket, of which nothing more is read."""
+    def _write(self, data: bytes) -> None:
+        """Write, with what else is answered in the same go: encryption and a system call for all at once."""
+        if self._gathered is None:
+            if self._transport is not None:
+                self._transport.write(data)
+            return
+        self._gathered.append(data)
+        self._gathered_bytes += len(data)
+        if self._gathered_bytes >= GATHER:
+            self._write_gathered()
+
+    def _write_gathered(self) -> None:
+        gathered = self._gathered
+        if gathered:
+            self._gathered, self._gathered_bytes = [], 0
+            if self._transport is not None:
+                self._transport.write(gathered[0] if len(gathered) == 1 else b"".join(gathered))
+
+    def _upgrade(self, found: Upgraded) -> None:
+        """From here on the connection speaks another protocol."""
+        self._write_gathered()
         transport = self._transport
         assert transport is not None  # noqa: S101
+        assert found.begin is not None  # noqa: S101
         lines = "".join(f"{name}: {value}\r\n" for name, value in found.headers.items())
         transport.write(f"HTTP/1.1 101 Switching Protocols\r\n{lines}\r\n".encode())
         self._deaf = self._busy = True
-        self._command = write_when_over(found, transport.write, self.close)
+        self._line = Line(self._loop, transport, self.close)
+        self._session = found.begin(self._line)
+        if self._after:
+            self._session.received(self._after)
+        self._read(on=True)
 
     def _stream(self, streaming: Streaming, *, close: bool) -> None:
+        self._write_gathered()
         transport = self._transport
         assert transport is not None  # noqa: S101
         transport.write(
@@ -418,43 +485,3 @@ class Connection(asyncio.Protocol):
 
         watcher = self._watch = Watcher(self._loop, transport, ended)
         watcher.follow(streaming.start(watcher))
-
-
-class HttpServer:
-    """Listens; use it on a running loop."""
-
-    def __init__(self, server: ApiServer, identify: Identify) -> None:
-        self._server, self._identify = server, identify
-        self._connections: set[Connection] = set()
-        self._listener: asyncio.Server | None = None
-
-    @property
-    def connections(self) -> int:
-        """How many there are now."""
-        return len(self._connections)
-
-    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None) -> int:
-        """Begin to listen; the port, which the system chose if `port` is 0.
-
-        Raises:
-            OSError: the address cannot be had.
-        """
-        loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(
-            lambda: Connection(self._server, self._identify, self._connections),
-            host,
-            port,
-            ssl=tls,
-            backlog=1024,
-            ssl_handshake_timeout=HANDSHAKE if tls is not None else None,
-            ssl_shutdown_timeout=CLOSE_WITHIN if tls is not None else None,
-        )
-        return int(self._listener.sockets[0].getsockname()[1])
-
-    async def close(self) -> None:
-        """Stop listening and close every connection."""
-        if self._listener is not None:
-            self._listener.close()
-        for connection in list(self._connections):
-            connection.close()
-        await asyncio.sleep(0)

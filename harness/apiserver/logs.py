@@ -28,7 +28,7 @@ def read_log(
     Raises:
         Refused: no such container, or it has not started.
     """
-    container = _container(pod.obj, query.get("container", ""))
+    container = container_of(pod.obj, query.get("container", ""))
     state = _state(pod.obj, container)
     if query.get("previous", "") in _TRUE and not state.get("restartCount"):
         raise errors.bad_request(f'previous terminated container "{container}" in pod "{pod.key[1]}" not found')
@@ -92,8 +92,9 @@ class _Follower:
             self._timer.cancel()
 
 
-def _container(pod: Object, asked: str) -> str:
-    """
+def container_of(pod: Object, asked: str) -> str:
+    """The container that is meant by a name, or by none.
+
     Raises:
         Refused: it is not there, or must be named.
     """

@@ -14,6 +14,13 @@ def narrowed(resource: Resource, old: Object, body: Object, metadata: dict[str, 
             changed = {**old, "status": body.get("status"), "metadata": _status_metadata(before, metadata)}
             if changed["status"] is None:
                 changed.pop("status")
+        case "approval":
+            conditions = (body.get("status") or {}).get("conditions") or []
+            changed = {
+                **old,
+                "metadata": dict(before),
+                "status": {**(old.get("status") or {}), "conditions": conditions},
+            }
         case "ephemeralcontainers":
             added = (body.get("spec") or {}).get("ephemeralContainers")
             spec = {**old["spec"], "ephemeralContainers": added}

@@ -10,21 +10,21 @@ from typing import Any
 
 import orjson
 
-from harness.apiserver import errors
+from harness.apiserver import errors, owners
 from harness.apiserver.admission import Admission, tell_unknown
 from harness.apiserver.apply import ApplyConflict, apply
-from harness.apiserver.books import Book, Write, about_managers, with_entries
-from harness.apiserver.escalation import GROUP, check_grant
+from harness.apiserver.books import Book, about_managers
+from harness.apiserver.conversions import Conversions
 from harness.apiserver.lots import Lots
-from harness.apiserver.managed import update_managed
 from harness.apiserver.narrowing import narrowed
 from harness.apiserver.options import DeleteOptions, Options, grace_of, write_of
+from harness.apiserver.owners import schema_of
 from harness.apiserver.patch import PatchError, json_patch, merge_patch, strategic_merge
 from harness.apiserver.rbac import Access
 from harness.apiserver.resources import Resource
-from harness.apiserver.schemas import SchemaNode, schema_for, schema_of_crd
 from harness.apiserver.shapes import conform
 from harness.apiserver.store import Collection, Item, Key, Object, Store
+from harness.apiserver.vouching import VOUCHED, vouch
 from harness.apiserver.webhooks.attempts import Drawn, Pending
 from harness.apiserver.webhooks.parking import Parking
 from scheduler.api.clock import Clock, rfc3339
@@ -33,7 +33,6 @@ from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATE
 __all__ = ["PATCHES", "DeleteOptions", "Objects", "Options", "check_kind"]
 
 PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
-_NOBODY: list[Object] = []  # managedFields of a new object
 _PLAIN_KINDS = frozenset({"Node", "Namespace", "Event", "Lease", "ConfigMap", "Secret", "ServiceAccount", "Endpoints"})
 
 
@@ -58,6 +57,7 @@ class Objects:
         self._admission = admission
         self._access = Access(store)
         self._parking = Parking(admission.webhooks)
+        self.conversions = Conversions(admission.webhooks)
         self._second, self._now = -1, ""
         self._lots = Lots(seed)
 
@@ -145,13 +145,14 @@ class Objects:
             metadata["generation"] = 1
         if resource.has_status and resource.kind not in {"Pod", "Node", "Namespace"}:
             body.pop("status", None)
-        if resource.group == GROUP:
-            check_grant(self._access, options.by, resource, body, None)
+        if resource.group in VOUCHED:
+            vouch(self._access, options.by, resource, body, None)
         told = write_of("CREATE", resource, key, options, generated=generated) if asked else None
         try:
             wanted = self._admission.create(
                 resource, namespace, body, options.warnings, strictness=options.field_validation, write=told
             )
+            kept = self.conversions.kept(resource, body, options.attempt)
         except Pending as pending:
             pending.attempt.drawn = Drawn(name, metadata["uid"], now)
             raise
@@ -159,16 +160,19 @@ class Objects:
             raise errors.already_exists(resource.plural, resource.group, name)
         if entries is not None:
             book: Book | None = Book(entries)
-        elif not options.manager:
-            book = None  # the server itself
-        elif brought:
-            book = Book(self._updated(resource, None, with_entries(wanted, brought), options))
         else:
-            write = Write(None, wanted, manager=options.manager, now=now, api_version=resource.api_version)
-            book = Book(_NOBODY, (write,))
+            book = owners.created(resource, wanted, brought, options, now)
         if options.dry_run:
             return Item(key, body, self.store.version, book)
-        return collection.put(key, body, book)
+        return self._put(resource, key, body, kept, book)
+
+    def _put(self, resource: Resource, key: Key, body: Object, kept: Object, book: Book | None) -> Item:
+        """Store what is kept of `body`; the same in the version in which it was written."""
+        item = self.collection(resource).put(key, kept, book)
+        if kept is body:
+            return item
+        metadata = {**body["metadata"], "resourceVersion": kept["metadata"]["resourceVersion"]}
+        return Item(key, {**body, "metadata": metadata}, item.version, item.book)
 
     def _generated(self, resource: Resource, namespace: str, stem: str, drawn: Drawn | None) -> str:
         collection, space = self.collection(resource), namespace if resource.namespaced else ""
@@ -201,7 +205,7 @@ class Objects:
         if name and name != key[1]:
             raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({key[1]})")
         self._place(resource, key[0], metadata)
-        old = self.find(resource, key)
+        old = self.conversions.seen(resource, self.find(resource, key), options.attempt)
         if resource.custom is not None and metadata.get("resourceVersion") in {None, "", "0"}:
             text = "Invalid value: 0: must be specified for an update"
             field = "metadata.resourceVersion"
@@ -213,6 +217,7 @@ class Objects:
         webhooks = self._admission.webhooks
         if (
             options.attempt is None
+            and not options.told
             and webhooks.caller is not None
             and webhooks.concern("UPDATE", resource, subresource)
         ):
@@ -236,14 +241,14 @@ class Objects:
         """
         if kind == APPLY_PATCH:
             return self._apply(resource, key, patch, options, subresource)
-        old = self.find(resource, key)
-        before = self.whole(resource, old) if about_managers(patch) else old.obj
+        old = self.conversions.seen(resource, self.find(resource, key), options.attempt)
+        before = owners.whole(resource, old) if about_managers(patch) else old.obj
         try:
             if kind == JSON_PATCH:
                 body = json_patch(before, patch)
             elif kind == MERGE_PATCH:
                 body = merge_patch(before, patch)
-            elif (schema := self._schema(resource)) is not None:
+            elif (schema := schema_of(resource)) is not None:
                 body = strategic_merge(before, patch, schema)
             else:
                 body = merge_patch(before, patch)
@@ -265,12 +270,6 @@ class Objects:
             tell_unknown(resource.kind, resource.version, unknown, options.field_validation, options.warnings)
         return body
 
-    def _schema(self, resource: Resource) -> SchemaNode | None:
-        if resource.custom is not None:
-            schema: Mapping[str, Any] = resource.custom.get("schema", {}).get("openAPIV3Schema", {})
-            return schema_of_crd(dict(schema))
-        return schema_for(resource.group, resource.version, resource.kind)
-
     def _apply(
         self, resource: Resource, key: Key, config: Any, options: Options, subresource: str
     ) -> tuple[Item, bool]:
@@ -288,14 +287,15 @@ class Objects:
         found = self.collection(resource).get(key)
         if found is None and subresource:
             raise errors.not_found(resource.plural, resource.group, key[1])
-        live = self.whole(resource, found) if found else None
+        found = self.conversions.seen(resource, found, options.attempt) if found is not None else None
+        live = owners.whole(resource, found) if found else None
         try:
             body = apply(
                 live,
                 config,
                 manager=options.manager,
                 force=options.force,
-                schema=self._schema(resource),
+                schema=schema_of(resource),
                 now=self.clock.timestamp(),
                 api_version=resource.api_version,
                 subresource=subresource,
@@ -317,48 +317,6 @@ class Objects:
         if found is None:
             return self.create(resource, key[0], body, options, entries=entries), True
         return self._replace(resource, found, body, options, subresource, entries=entries), False
-
-    # -- managed fields -----------------------------------------------------------------------------------------------
-
-    def entries(self, resource: Resource, item: Item) -> list[Object]:
-        """The object's managedFields."""
-        return item.book.entries(self._schema(resource)) if item.book is not None else []
-
-    def whole(self, resource: Resource, item: Item) -> Object:
-        """The object with its managedFields."""
-        return with_entries(item.obj, self.entries(resource, item))
-
-    def _updated(
-        self, resource: Resource, before: Object | None, after: Object, options: Options, *, subresource: str = ""
-    ) -> list[Object]:
-        return update_managed(
-            before,
-            after,
-            manager=options.manager,
-            schema=self._schema(resource),
-            now=self.clock.timestamp(),
-            api_version=resource.api_version,
-            subresource=subresource,
-        )
-
-    def _book(  # noqa: PLR0917
-        self, resource: Resource, old: Item, body: Object, brought: Any, options: Options, subresource: str
-    ) -> Book | None:
-        """The book after an update; None: as it was. `brought` are the managedFields that came with the body."""
-        if brought and brought != self.entries(resource, old):
-            before, after = self.whole(resource, old), with_entries(body, brought)
-            return Book(self._updated(resource, before, after, options, subresource=subresource))
-        if not options.manager or body == old.obj:
-            return None
-        write = Write(
-            old.obj,
-            body,
-            manager=options.manager,
-            now=self.clock.timestamp(),
-            api_version=resource.api_version,
-            subresource=subresource,
-        )
-        return (old.book or Book(_NOBODY)).noted(write, lambda: self._schema(resource))
 
     def _replace(
         self,
@@ -394,27 +352,35 @@ class Objects:
         for empty in ("labels", "annotations", "finalizers", "ownerReferences"):
             if empty in metadata and not metadata[empty]:
                 del metadata[empty]
-        body = narrowed(resource, old.obj, body, metadata, subresource)
-        if body != old.obj:
-            webhooks = self._admission.webhooks
-            asked = webhooks.active and webhooks.concern("UPDATE", resource, subresource)
-            if resource.group == GROUP:
-                check_grant(self._access, options.by, resource, body, old.obj)
+        said = body = narrowed(resource, old.obj, body, metadata, subresource)
+        webhooks = self._admission.webhooks
+        asked = webhooks.active and not options.told and webhooks.concern("UPDATE", resource, subresource)
+        if asked or body != old.obj:
+            if resource.group in VOUCHED:
+                vouch(self._access, options.by, resource, body, old.obj)
             told = write_of("UPDATE", resource, old.key, options, subresource=subresource) if asked else None
+            if told is not None:
+                said = orjson.loads(orjson.dumps(body))  # nobody owns what webhooks add to it
             self._admission.update(
                 resource, body, old.obj, subresource, options.warnings, strictness=options.field_validation, write=told
             )
-        book = Book(entries) if entries is not None else self._book(resource, old, body, brought, options, subresource)
-        if body == old.obj and (book is None or book.entries(None) == self.entries(resource, old)):
+        book = (
+            Book(entries)
+            if entries is not None
+            else owners.updated(resource, old, said, brought, options, subresource, self.clock)
+        )
+        if body == old.obj and (book is None or book.entries(None) == owners.entries_of(resource, old)):
             return old
         if "generation" in before and body.get("spec") != old.obj.get("spec"):
             body["metadata"]["generation"] = before["generation"] + 1
+        kept = self.conversions.kept(resource, body, options.attempt)
         if options.dry_run:
             return Item(old.key, body, old.version, book or old.book)
+        item = self._put(resource, old.key, body, kept, book)
         if "deletionTimestamp" in before and self._nothing_holds(resource, body):
-            self.collection(resource).put(old.key, body, book)
-            return self.collection(resource).remove(old.key) or old
-        return self.collection(resource).put(old.key, body, book)
+            last = self.collection(resource).remove(old.key)
+            return last if last is not None and kept is body else item
+        return item
 
     def write(self, resource: Resource, old: Item, body: Object) -> Item:
         """Store what the server itself changed; nothing is checked."""

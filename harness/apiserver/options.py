@@ -21,6 +21,7 @@ class Options:
     warnings: list[str] = field(default_factory=list)
     by: Identity = CONTROLLERS
     attempt: Attempt | None = None  # None: whoever writes cannot wait
+    told: bool = False  # webhooks have had their word, as of a subresource that is an object of another kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,17 @@
 """Reading: single objects, lists in pages, watches; each in the shape that the client asked for."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import orjson
 import yaml
 
 from harness.apiserver import errors, faces
+from harness.apiserver.books import spliced, with_entries
+from harness.apiserver.conversions import Conversions
 from harness.apiserver.negotiation import Format
+from harness.apiserver.owners import entries_text
 from harness.apiserver.paging import (
     check_options,
     decode_token,
@@ -24,6 +28,7 @@ from harness.apiserver.store import Change, Collection, Item, Object, Store
 from harness.apiserver.streaming import Streaming
 from harness.apiserver.tables import IncludeObject, table
 from harness.apiserver.watch import Channel, Encode, Reader, Subscription, View, backlog, plain
+from harness.apiserver.webhooks.attempts import Attempt
 from scheduler.api.clock import Clock
 from scheduler.api.transport import Response
 
@@ -33,8 +38,8 @@ _JSON = {"content-type": "application/json"}
 class Reads:
     """All reading of one store."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
-        self._store, self._clock = store, clock
+    def __init__(self, store: Store, clock: Clock, conversions: Conversions) -> None:
+        self._store, self._clock, self._conversions = store, clock, conversions
         self._channels: dict[tuple[object, ...], Channel] = {}
 
     @property
@@ -44,15 +49,15 @@ class Reads:
 
     # -- single objects -----------------------------------------------------------------------------------------------
 
-    def single(self, resource: Resource, item: Item, shape: Format) -> bytes:
-        """One object, encoded."""
+    def single(self, resource: Resource, item: Item, shape: Format, *, whole: bool = False) -> bytes:
+        """One object, encoded; `whole` with its managedFields."""
         if not shape.shape:
             if shape.yaml:
-                return yaml.safe_dump(_as(resource, item.obj), sort_keys=False).encode()
-            return _encoded(resource, item)
+                return yaml.safe_dump(_as(resource, _shown(resource, item, named=whole)), sort_keys=False).encode()
+            return _with_owners(resource, item) if whole else _encoded(resource, item)
         if shape.shape == "Table":
             return orjson.dumps(self._table(resource, [item], {"resourceVersion": str(item.version)}))
-        return orjson.dumps(_partial(item.obj, shape.version))
+        return orjson.dumps(_partial(_shown(resource, item, named=whole), shape.version))
 
     def _table(
         self,
@@ -83,14 +88,17 @@ class Reads:
         shape: Format,
         *,
         name: str = "",
+        named: bool = False,
+        attempt: Attempt | None = None,
     ) -> Response | Streaming:
-        """The answer to a GET of a collection: a list, or a watch.
+        """The answer to a GET of a collection: a list (with managedFields if the client is `named`), or a watch.
 
         Raises:
             Refused: a parameter is wrong, or the asked revision is gone.
+            Pending: objects have to be converted first.
         """
         if flag(query, "watch"):
-            return self._watch(resource, namespace, query, shape, name)
+            return self._watch(resource, namespace, query, shape, name, attempt)
         check_options(query, watch=False)
         tests = self._tests(resource, query, name)
         collection = self._store.collection(resource.key)
@@ -109,7 +117,10 @@ class Reads:
             items = found
         else:
             version = self._version(query, collection)
-            items = self._selected(collection, namespace, tests, name)
+            if collection.changed > version:
+                items = _at(collection, version, namespace, tests)
+            else:
+                items = self._selected(collection, namespace, tests, name)
         metadata: Object = {"resourceVersion": str(version)}
         if limit and len(items) > limit:
             if not token:
@@ -118,7 +129,8 @@ class Reads:
             if not tests:
                 metadata["remainingItemCount"] = len(items) - limit
             items = items[:limit]
-        return Response(200, self._list(resource, items, metadata, shape, query), _headers(shape))
+        items = self._conversions.all_seen(resource, items, attempt)
+        return Response(200, self._list(resource, items, metadata, shape, query, named=named), _headers(shape))
 
     def select(self, resource: Resource, namespace: str | None, query: Mapping[str, str]) -> list[Item]:
         """The objects that a query's selectors mean."""
@@ -131,7 +143,14 @@ class Reads:
         return Response(200, data, _headers(shape))
 
     def _list(
-        self, resource: Resource, items: list[Item], metadata: Object, shape: Format, query: Mapping[str, str]
+        self,
+        resource: Resource,
+        items: list[Item],
+        metadata: Object,
+        shape: Format,
+        query: Mapping[str, str],
+        *,
+        named: bool = False,
     ) -> bytes:
         if shape.shape == "Table":
             include = _include(query)
@@ -141,7 +160,7 @@ class Reads:
                 "kind": "PartialObjectMetadataList",
                 "apiVersion": f"meta.k8s.io/{shape.version or 'v1'}",
                 "metadata": metadata,
-                "items": [_partial(item.obj, shape.version) for item in items],
+                "items": [_partial(_shown(resource, item, named=named), shape.version) for item in items],
             }
             return orjson.dumps(body)
         if shape.yaml:
@@ -149,11 +168,14 @@ class Reads:
                 "kind": f"{resource.kind}List",
                 "apiVersion": resource.api_version,
                 "metadata": metadata,
-                "items": [_as(resource, item.obj) for item in items],
+                "items": [_as(resource, _shown(resource, item, named=named)) for item in items],
             }
             return yaml.safe_dump(body, sort_keys=False).encode()
         head = orjson.dumps({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata})
-        rows = b",".join([_encoded(resource, item) for item in items])
+        if named:
+            rows = b",".join([_with_owners(resource, item) for item in items])
+        else:
+            rows = b",".join([_encoded(resource, item) for item in items])
         return head[:-1] + b',"items":[' + rows + b"]}"
 
     def _selected(self, collection: Collection, namespace: str | None, tests: Sequence[Test], name: str) -> list[Item]:
@@ -177,7 +199,7 @@ class Reads:
         return [test for test in tests if test is not None]
 
     def _version(self, query: Mapping[str, str], collection: Collection) -> int:
-        """The revision that a list shows: always the newest, unless an exact one is asked for and still the same."""
+        """The revision that a list shows: always the newest, unless an exact one is asked for."""
         text, newest = query.get("resourceVersion", ""), self._store.version
         if not text or text == "0":
             return newest
@@ -188,19 +210,25 @@ class Reads:
             query.get("limit") and not query.get("resourceVersionMatch")
         ):
             return newest
-        if collection.changed > asked:
-            raise errors.too_old(asked, collection.changed)
+        if asked < collection.forgotten:
+            raise errors.too_old(asked, collection.forgotten)
         return asked
 
     # -- watches ------------------------------------------------------------------------------------------------------
 
-    def _watch(
-        self, resource: Resource, namespace: str | None, query: Mapping[str, str], shape: Format, name: str
+    def _watch(  # noqa: PLR0917
+        self,
+        resource: Resource,
+        namespace: str | None,
+        query: Mapping[str, str],
+        shape: Format,
+        name: str,
+        attempt: Attempt | None,
     ) -> Streaming:
         tests = self._tests(resource, query, name)
         collection = self._store.collection(resource.key)
         include = _include(query)
-        mark = (
+        mark: tuple[object, ...] = (
             resource.group, resource.version, resource.plural, namespace, query.get("labelSelector", ""),
             query.get("fieldSelector", ""), name, shape, include,
         )  # fmt: skip
@@ -213,23 +241,33 @@ class Reads:
         if shape.shape:
             head = {"kind": shape.shape, "apiVersion": "meta.k8s.io/v1"}
         view = channel.view if channel else View(namespace, tests, head, self._encoder(resource, shape, include))
+        if resource.conversion is not None:
+            view.convert = partial(self._conversions.follow, resource)
+            mark = (*mark, view)  # nobody joins: lines may be under way there that he has had
         bookmarks = bool(flag(query, "allowWatchBookmarks"))
         whole = initial or (text in {"", "0"} and initial is None)
         if initial and text and revision(text) > self._store.version:
             raise too_large_version(revision(text), self._store.version)
-        if not whole and text not in {"", "0"}:
-            backlog(view, collection, revision(text), self._store.version)  # refuse before the stream begins
 
-        def start(reader: Reader) -> Subscription:
+        def before() -> list[bytes]:
+            """What comes before the first change that is still to happen."""
             if whole:
                 items = self._selected(collection, namespace, tests, name)
-                lines = [view.first(item) for item in items]
+                lines = [view.first(item) for item in self._conversions.all_seen(resource, items, attempt)]
                 if initial and bookmarks:
                     lines.append(view.bookmark(self._store.version, initial_end=True))
-            elif text in {"", "0"}:
-                lines = []
-            else:
-                lines = backlog(view, collection, revision(text), self._store.version)
+                return lines
+            if text in {"", "0"}:
+                return []
+            seen = backlog(view, collection, revision(text), self._store.version)
+            items = self._conversions.all_seen(resource, [item for _, _, item in seen], attempt)
+            return [view.encode(kind, item, change) for (change, kind, _), item in zip(seen, items, strict=True)]
+
+        if resource.conversion is not None or not whole:
+            before()  # refuse, or have converted, before the stream begins
+
+        def start(reader: Reader) -> Subscription:
+            lines = before()
             joined = self._channels.get(mark)
             if joined is None:
                 joined = Channel(view, collection, self._clock, lambda: self._forget(mark))
@@ -254,6 +292,29 @@ class Reads:
         if resource.custom is not None or faces.second(resource):
             return _converting(resource)
         return plain
+
+
+def _with_owners(resource: Resource, item: Item) -> bytes:
+    raw, text = _encoded(resource, item), entries_text(resource, item)
+    if not text:
+        return raw
+    return spliced(raw, item.obj["metadata"]["uid"], text) or orjson.dumps(
+        _as(resource, _shown(resource, item, named=True))
+    )
+
+
+def _shown(resource: Resource, item: Item, *, named: bool) -> Object:
+    text = entries_text(resource, item) if named else b""
+    return with_entries(item.obj, orjson.loads(text)) if text else item.obj
+
+
+def _at(collection: Collection, version: int, namespace: str | None, tests: Sequence[Test]) -> list[Item]:
+    """What there was at an earlier revision."""
+    return [
+        item
+        for item in collection.as_of(version)
+        if (namespace is None or item.key[0] == namespace) and all(test(item.obj) for test in tests)
+    ]
 
 
 def _converting(resource: Resource) -> Encode:

@@ -23,15 +23,14 @@ class Resource:
     subresources: frozenset[str] = frozenset()
     custom: Mapping[str, Any] | None = field(default=None, hash=False, compare=False)  # the version's part of its CRD
     verbs: tuple[str, ...] = ALL_VERBS
+    stored_as: str = ""  # the apiVersion in which its objects are stored, where a webhook converts them
+    conversion: Mapping[str, Any] | None = field(default=None, hash=False, compare=False)  # of its CRD, by a webhook
+    key: tuple[str, str] = field(init=False, compare=False)  # of the collection in the store; events share one
+    api_version: str = field(init=False, compare=False)
 
-    @property
-    def key(self) -> tuple[str, str]:
-        """The collection in the store; events of both groups share one."""
-        return ("" if self.group == EVENTS_GROUP else self.group), self.plural
-
-    @property
-    def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", ("" if self.group == EVENTS_GROUP else self.group, self.plural))
+        object.__setattr__(self, "api_version", f"{self.group}/{self.version}" if self.group else self.version)
 
     @property
     def has_status(self) -> bool:
@@ -76,6 +75,8 @@ v1 | secrets | Secret | n | | |
 v1 | serviceaccounts | ServiceAccount | n | sa | | token
 v1 | services | Service | n | svc | all | status
 _ADMISSION_ | mutatingwebhookconfigurations | MutatingWebhookConfiguration | | | api-extensions |
+_ADMISSION_ | validatingadmissionpolicies | ValidatingAdmissionPolicy | | | api-extensions | status
+_ADMISSION_ | validatingadmissionpolicybindings | ValidatingAdmissionPolicyBinding | | | api-extensions |
 _ADMISSION_ | validatingwebhookconfigurations | ValidatingWebhookConfiguration | | | api-extensions |
 apiextensions.k8s.io/v1 | customresourcedefinitions | CustomResourceDefinition | | crd crds | api-extensions | status
 apiregistration.k8s.io/v1 | apiservices | APIService | | | api-extensions | status
@@ -134,6 +135,7 @@ class Registry:
     def __init__(self) -> None:
         self._rows: dict[tuple[str, str, str], Resource] = {}
         self._custom: dict[tuple[str, str], tuple[Resource, ...]] = {}
+        self._stored: dict[tuple[str, str], Resource] = {}  # by collection, of those that somebody asked about
         self.generation = 0  # grows with every change, for whoever keeps something derived from the rows
         for row in BUILT_IN:
             self._rows[row.group, row.version, row.plural] = row
@@ -149,8 +151,15 @@ class Registry:
         return None
 
     def storage(self, key: tuple[str, str]) -> Resource | None:
-        """A row for the objects of a collection; of several versions the first."""
-        return next((row for row in self._rows.values() if row.key == key), None)
+        """A row for the objects of a collection; of several versions the stored one if only one is, or the first."""
+        found = self._stored.get(key)
+        if found is None:
+            rows = [row for row in self._rows.values() if row.key == key]
+            one = (row for row in rows if row.conversion is None or row.stored_as == row.api_version)
+            found = next(one, rows[0] if rows else None)
+            if found is not None:
+                self._stored[key] = found
+        return found
 
     def set_custom(self, group: str, plural: str, rows: tuple[Resource, ...]) -> None:
         """Serve the versions of a CRD; none: stop serving it."""
@@ -160,6 +169,7 @@ class Registry:
             self._custom[group, plural] = rows
             for row in rows:
                 self._rows[row.group, row.version, row.plural] = row
+        self._stored.clear()
         self.generation += 1
 
     def taken(self, group: str, plural: str) -> bool:

@@ -129,7 +129,18 @@ def _field_part(path: tuple[str, ...], value: str, *, equal: bool) -> Test:
         path = ("reportingComponent",)
     if path == ("source",):
         return lambda obj: (_source(obj) == value) is equal
-    return lambda obj: (_at(obj, path) == value) is equal
+    if len(path) != 2:
+        return lambda obj: (_at(obj, path) == value) is equal
+    part, name = path
+
+    def test(obj: Object) -> bool:
+        inner = obj.get(part)
+        found = inner.get(name) if type(inner) is dict else None
+        if type(found) is not str:
+            found = _at(obj, path)
+        return (found == value) is equal
+
+    return test
 
 
 def _source(event: Object) -> str:

@@ -8,6 +8,7 @@ import re
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from urllib.parse import parse_qs, unquote
 
 import orjson
@@ -15,7 +16,7 @@ import orjson
 from harness.apiserver import errors, faces, usage
 from harness.apiserver.admission import Admission
 from harness.apiserver.asked import Asked, Target
-from harness.apiserver.commands import Runner, begin, options_of
+from harness.apiserver.commands import OPTIONS, begin, options_of
 from harness.apiserver.definitions import Definitions
 from harness.apiserver.discovery import Discovery, version
 from harness.apiserver.errors import Refused
@@ -32,11 +33,12 @@ from harness.apiserver.resources import Registry, Resource
 from harness.apiserver.reviews import review
 from harness.apiserver.store import Item, Key, Object, Store
 from harness.apiserver.streaming import Streaming
-from harness.apiserver.subresources import bind, evict, rescaled, scale_of
+from harness.apiserver.subresources import bind, evict, patched_scale, rescaled, scale_of
 from harness.apiserver.tokens import Tokens
 from harness.apiserver.webhooks.attempts import FIRST, Attempt, Call, Pending
+from harness.conversation import Containers
 from scheduler.api.clock import Clock
-from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, STRATEGIC_MERGE_PATCH, Request, Response
+from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request, Response
 
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _OPEN = frozenset({"healthz", "livez", "readyz", "version"})  # for whoever asks
@@ -60,10 +62,10 @@ class ApiServer:
         self.definitions = Definitions(self.objects, self.registry)
         self.discovery = Discovery(self.registry)
         self.openapi = OpenApi(self.registry)
-        self.reads = Reads(self.store, clock)
+        self.reads = Reads(self.store, clock, self.objects.conversions)
         self.usage = usage.Usage(self.store, self.registry, self.reads, clock)
         self.logs: Source = _no_logs
-        self.commands: Runner | None = None  # None: no container here is real
+        self.containers: Containers | None = None  # None: no container here is real
         self.access = Access(self.store)
         self.tokens = Tokens(self.store, clock, secrets.token_bytes(32))
         self.requests = 0
@@ -101,7 +103,7 @@ class ApiServer:
             return Response(refused.code, refused.encoded(), {**_PLAIN_HEADERS, **refused.headers})
         if asked.warnings and isinstance(answer, Response):
             texts = ", ".join(f'299 - "{_quoted(text)}"' for text in asked.warnings)
-            return Response(answer.code, answer.body, {**answer.headers, "warning": texts})
+            return replace(answer, headers={**answer.headers, "warning": texts})
         return answer
 
     def carry_out(self, request: Request, identity: Identity, done: Callable[[Response | Streaming], None]) -> None:
@@ -232,17 +234,28 @@ class ApiServer:
             raise errors.method_not_allowed()
         if method in {"GET", "HEAD"}:
             if target.name and not flag(asked.query, "watch"):
-                item = self.objects.find(target.resource, target.key)
-                return self._answer(target.resource, self._whole(target.resource, item), asked)
-            return self.reads.collection(target.resource, target.namespace, asked.query, asked.format, name=target.name)
+                item = self._found(target, asked)
+                return self._answer(target.resource, item, asked, whole=True)
+            return self.reads.collection(
+                target.resource, target.namespace, asked.query, asked.format,
+                name=target.name, named=asked.named, attempt=asked.attempt,
+            )  # fmt: skip
         if method == "PUT" and target.name:
-            item = self._written(target.resource, self._update(target, asked), asked)
-            return self._answer(target.resource, item, asked)
+            return self._told(target.resource, self._update(target, asked), asked)
         if method == "PATCH" and target.name:
             return self._patch(target, asked)
         if method == "DELETE":
             return self._delete(target, asked) if target.name else self._delete_collection(target, asked)
         raise errors.method_not_allowed()
+
+    def _found(self, target: Target, asked: Asked) -> Item:
+        """
+        Raises:
+            Refused: 404.
+            Pending: it has to be converted first.
+        """
+        item = self.objects.find(target.resource, target.key)
+        return self.objects.conversions.seen(target.resource, item, asked.attempt)
 
     def _usage_of(self, target: Target, asked: Asked) -> Response:
         if asked.request.method not in {"GET", "HEAD"}:
@@ -272,7 +285,7 @@ class ApiServer:
         if faces.second(resource):
             stored, body = self._stored(resource), faces.to_stored(resource, body)
         item = self.objects.create(stored, namespace or "", body, options)
-        return self._answer(resource, self._written(resource, item, asked), asked, code=201)
+        return self._told(resource, item, asked, code=201)
 
     def _update(self, target: Target, asked: Asked) -> Item:
         resource = target.resource
@@ -305,21 +318,18 @@ class ApiServer:
         if faces.second(resource) and isinstance(patch, dict):
             stored, patch = self._stored(resource), faces.patch_to_stored(resource, patch)
         item, new = self.objects.patch(stored, target.key, kind, patch, options, target.subresource)
-        return self._answer(resource, self._written(resource, item, asked), asked, code=201 if new else 200)
+        return self._told(resource, item, asked, code=201 if new else 200)
 
-    def _written(self, resource: Resource, item: Item, asked: Asked) -> Item:
+    def _told(self, resource: Resource, item: Item, asked: Asked, *, code: int = 200) -> Response:
         """What a writer gets back: with managedFields if it says who it is, for all others they cost too much."""
-        return self._whole(resource, item) if asked.query.get("fieldManager") else item
-
-    def _whole(self, resource: Resource, item: Item) -> Item:
-        """With managedFields, which are worked out when an object is read alone or applied to, not in lists."""
-        if item.book is None:
-            return item
-        return Item(item.key, self.objects.whole(resource, item), item.version)
+        return self._answer(resource, item, asked, code=code, whole=bool(asked.query.get("fieldManager")))
 
     def _delete(self, target: Target, asked: Asked) -> Response:
         resource = target.resource
+        seen = self._found(target, asked)  # while it is there to be converted
         item, gone = self.objects.delete(resource, target.key, asked.delete_options())
+        if resource.conversion is not None:
+            item = Item(item.key, {**seen.obj, "metadata": item.obj["metadata"]}, item.version, item.book)
         if gone and resource.key != ("", "pods"):
             status: Object = {
                 "kind": "Status",
@@ -338,9 +348,10 @@ class ApiServer:
         items = self.reads.select(target.resource, target.namespace, asked.query)
         if self.admission.webhooks.concern("DELETE", target.resource):
             self._ask_to_delete(target.resource, items, options, asked)
+        seen = self.objects.conversions.all_seen(target.resource, items, asked.attempt)
         for item in items:
             self.objects.delete(target.resource, item.key, options)
-        return self.reads.listing(target.resource, items, asked.format)
+        return self.reads.listing(target.resource, seen, asked.format)
 
     def _ask_to_delete(self, resource: Resource, items: Sequence[Item], options: DeleteOptions, asked: Asked) -> None:
         """All answers before the first object goes: what is gone would be missing when the request is tried again."""
@@ -369,10 +380,10 @@ class ApiServer:
                 return _success(201)
             case "log", "GET":
                 return self._log(target, asked)
-            case (("exec" | "attach" | "portforward"), ("GET" | "POST")):
-                item = self.objects.find(resource, target.key)
-                found = begin(target.subresource, item, asked.request, self.commands)
-                self._tell(target, options_of(asked.request), asked, ("", "v1", "PodExecOptions"), "CONNECT")
+            case (("exec" | "attach" | "portforward") as verb, ("GET" | "POST")):
+                self.access.check(asked.identity, replace(asked.act(target), verb="create"))  # a WebSocket is a GET
+                found = begin(verb, self.objects.find(resource, target.key), asked.request, self.containers)
+                self._tell(target, options_of(verb, asked.request), asked, ("", "v1", OPTIONS[verb]), "CONNECT")
                 return found
             case "token", "POST":
                 body = asked.body(resource, kind="TokenRequest", api_version="authentication.k8s.io/v1")
@@ -382,13 +393,11 @@ class ApiServer:
             case "finalize", "PUT":
                 return self._finalize(target, asked)
             case "status" | "ephemeralcontainers" | "resize" | "approval", "GET":
-                return self._answer(resource, self.objects.find(resource, target.key), asked)
+                return self._answer(resource, self._found(target, asked), asked)
             case (("status" | "approval" | "ephemeralcontainers" | "resize"), ("PUT" | "PATCH")):
-                part = "status" if target.subresource == "approval" else target.subresource
-                narrow = Target(resource, target.namespace, target.name, part)
                 if method == "PATCH":
-                    return self._patch(narrow, asked)
-                return self._answer(resource, self._written(resource, self._update(narrow, asked), asked), asked)
+                    return self._patch(target, asked)
+                return self._told(resource, self._update(target, asked), asked)
             case _:
                 raise errors.method_not_allowed()
 
@@ -418,17 +427,25 @@ class ApiServer:
 
     def _scale(self, target: Target, asked: Asked) -> Response:
         resource, method = target.resource, asked.request.method
-        item = self.objects.find(resource, target.key)
+        item = self._found(target, asked)
         scale = scale_of(resource, item)
         if method == "PUT":
             scale = asked.body(resource, kind="Scale", api_version="autoscaling/v1")
         elif method == "PATCH":
-            patch = asked.decoded()
-            scale = {**scale, "spec": {**scale["spec"], **(patch.get("spec") or {})}}
+            kind = asked.request.content_type.partition(";")[0].strip()
+            if kind not in {JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH}:
+                raise errors.unsupported_media([JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH])
+            scale = patched_scale(scale, kind, asked.decoded(any_type=kind == JSON_PATCH))
         elif method != "GET":
             raise errors.method_not_allowed()
         if method != "GET":
-            item = self.objects.update(resource, target.key, rescaled(resource, item, scale), asked.options())
+            options = replace(asked.options(), told=True)
+            write = write_of(
+                "UPDATE", resource, target.key, options, subresource="scale", kind=("autoscaling", "v1", "Scale")
+            )
+            scale = self.admission.scaled(write, scale, scale_of(resource, item))
+            body = rescaled(resource, item, scale)
+            item = self.objects.update(resource, target.key, body, options, subresource="scale")
         return Response(200, orjson.dumps(scale_of(resource, item)), _PLAIN_HEADERS)
 
     def _finalize(self, target: Target, asked: Asked) -> Response:
@@ -448,13 +465,16 @@ class ApiServer:
 
     # -- bodies and answers -------------------------------------------------------------------------------------------
 
-    def _answer(self, resource: Resource, item: Item, asked: Asked, *, code: int = 200) -> Response:
-        data = self.reads.single(resource, item, asked.format)
+    def _answer(
+        self, resource: Resource, item: Item, asked: Asked, *, code: int = 200, whole: bool = False
+    ) -> Response:
+        data = self.reads.single(resource, item, asked.format, whole=whole)
         if asked.format is PLAIN or not asked.format.yaml:
             return Response(code, data, _PLAIN_HEADERS)
         return Response(code, data, {"content-type": asked.format.content_type})
 
 
+@lru_cache(maxsize=8)
 def _success(code: int) -> Response:
     body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code}
     return Response(code, orjson.dumps(body), _PLAIN_HEADERS)

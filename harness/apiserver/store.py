@@ -31,13 +31,16 @@ class Item:
 
 
 class Change:
-    """One step of a collection: `new` is None for a removal, `old` for a creation."""
+    """One step of a collection: `new` is None for a removal, `old` for a creation.
 
-    __slots__ = ("_lines", "new", "old", "version")
+    The `old` of a removal is the object with the revision of its removal; `was` is the revision that it had.
+    """
 
-    def __init__(self, old: Item | None, new: Item | None, last: Item) -> None:
+    __slots__ = ("_lines", "new", "old", "version", "was")
+
+    def __init__(self, old: Item | None, new: Item | None, last: Item, was: int = 0) -> None:
         self.old, self.new = old, new
-        self.version = last.version
+        self.version, self.was = last.version, was
         self._lines: dict[str, bytes] = {}
 
     @property
@@ -117,9 +120,25 @@ class Collection:
         self._count -= 1
         version = self._store.next_version()
         metadata = {**old.obj["metadata"], "resourceVersion": str(version)}
-        last = Item(key, {**old.obj, "metadata": metadata}, version)
-        self._record(Change(last, None, last))
+        last = Item(key, {**old.obj, "metadata": metadata}, version, old.book)
+        self._record(Change(last, None, last, old.version))
         return last
+
+    def as_of(self, version: int) -> list[Item]:
+        """All objects as they were at `version`, which must not be below `forgotten`; in the order of their keys."""
+        found = {item.key: item for item in self.each()}
+        for change in reversed(self.history):
+            if change.version <= version:
+                break
+            if change.old is None:
+                found.pop(change.key, None)
+            elif change.new is None:
+                metadata = {**change.old.obj["metadata"], "resourceVersion": str(change.was)}
+                before = {**change.old.obj, "metadata": metadata}
+                found[change.key] = Item(change.key, before, change.was, change.old.book)
+            else:
+                found[change.key] = change.old
+        return [found[key] for key in sorted(found)]
 
     def since(self, version: int) -> Iterable[Change]:
         """The changes after `version`, which must not be below `forgotten`."""

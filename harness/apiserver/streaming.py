@@ -1,10 +1,12 @@
-"""An answer that goes on after its beginning."""
+"""Answers that go on after their beginning."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from harness.apiserver.streams.line import Line, Session
 from harness.apiserver.watch import Reader
+from scheduler.api.transport import Response
 
 
 class Closable(Protocol):
@@ -17,3 +19,9 @@ class Streaming:
 
     start: Callable[[Reader], Closable]
     content_type: str = "application/json"
+
+
+class Upgraded(Response, frozen=True):
+    """101 Switching Protocols: `begin` gets the connection, and what it returns what comes in from then on."""
+
+    begin: Callable[[Line], Session] | None = None

@@ -7,8 +7,11 @@ import msgspec
 from harness.apiserver import errors
 from harness.apiserver.controllers.podstate import disrupted
 from harness.apiserver.objects import DeleteOptions, Objects
+from harness.apiserver.patch import PatchError, json_patch, merge_patch
 from harness.apiserver.resources import Resource
+from harness.apiserver.shapes import conform
 from harness.apiserver.store import Item, Key, Object
+from scheduler.api.transport import JSON_PATCH
 from scheduler.api.wire import LabelSelector
 
 BUDGETS = ("policy", "poddisruptionbudgets")
@@ -176,6 +179,24 @@ def scale_of(resource: Resource, item: Item) -> Object:
     if selector:
         scale["status"]["selector"] = selector if isinstance(selector, str) else _selector_text(selector)
     return scale
+
+
+def patched_scale(scale: Object, kind: str, patch: Any) -> Object:
+    """The Scale after a patch; a strategic merge is a merge, as it has no lists.
+
+    Raises:
+        Refused: the patch cannot be applied, or leaves no Scale.
+    """
+    try:
+        found = json_patch(scale, patch) if kind == JSON_PATCH else merge_patch(scale, patch)
+    except PatchError as error:
+        if error.reason == "Invalid":
+            raise errors.invalid("", "", "", str(error), ()) from error
+        raise errors.bad_request(str(error)) from error
+    if not isinstance(found, dict):
+        raise errors.bad_request("the patch leaves no Scale")
+    shaped, _ = conform("autoscaling/v1", "Scale", found)
+    return dict(shaped)
 
 
 def rescaled(resource: Resource, item: Item, scale: Object) -> Object:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from functools import partial
 
 from harness.apiserver.causes import Cause, Causes, message
+from harness.apiserver.policies import check_binding, check_policy
+from harness.apiserver.signing import check_conditions, check_signing_request
 from harness.apiserver.validation_core import (
     check_claim,
     check_config_map,
@@ -82,6 +84,8 @@ def validate(group: str, kind: str, obj: Object, old: Object | None = None, *, s
     if subresource:
         if (group, kind, subresource) == ("", "Node", "status"):
             check_node_status(obj, causes)
+        elif kind == "CertificateSigningRequest" and old is not None:
+            check_conditions(obj, old, causes)
         return causes
     check = _BY_KIND.get((group, kind))
     if check is not None:
@@ -138,5 +142,8 @@ _BY_KIND: dict[tuple[str, str], _Check] = {
     ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _content(
         partial(check_webhooks, mutating=False)
     ),
+    ("certificates.k8s.io", "CertificateSigningRequest"): check_signing_request,
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): _content(check_policy),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"): _content(check_binding),
     ("apiextensions.k8s.io", "CustomResourceDefinition"): check_custom_resource,
 }

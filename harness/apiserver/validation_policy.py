@@ -3,6 +3,8 @@
 from typing import Any
 
 from harness.apiserver.causes import Causes, forbidden, immutable, invalid, required, unsupported
+from harness.apiserver.customs_rules import check_rules
+from harness.apiserver.policies import check_expression
 from harness.apiserver.validation_names import Object, dns_1035, subdomain
 from harness.apiserver.validation_placement import check_label_selector
 from harness.apiserver.validation_resources import NOT_NEGATIVE
@@ -19,6 +21,7 @@ _MATCH = ("Equivalent", "Exact")
 _SIDE_EFFECTS = ("None", "NoneOnDryRun")
 _REINVOCATION = ("IfNeeded", "Never")
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+_SEEN = dict.fromkeys(("object", "oldObject", "request"))  # by the conditions of webhooks
 _SCOPES = ("Cluster", "Namespaced")
 
 
@@ -136,6 +139,8 @@ def check_webhooks(obj: Object, causes: Causes, *, mutating: bool) -> None:
                 check_label_selector(webhook[selector], f"{path}.{selector}", causes)
         for at, rule in enumerate(webhook.get("rules") or ()):
             _check_webhook_rule(rule, f"{path}.rules[{at}]", causes)
+        for at, condition in enumerate(webhook.get("matchConditions") or ()):
+            check_expression(condition.get("expression"), f"{path}.matchConditions[{at}].expression", _SEEN, causes)
         client = webhook.get("clientConfig") or {}
         if bool(client.get("url")) == bool(client.get("service")):
             problem = "exactly one of url or service is required"
@@ -207,6 +212,9 @@ def check_custom_resource(obj: Object, old: Object | None, causes: Causes) -> No
         listed = [version.get("name") for version in versions]
         problem = "must have exactly one version marked as storage version"
         causes.append(invalid("spec.versions", listed, problem))
+    if old is None or versions != (old.get("spec") or {}).get("versions"):
+        causes.extend(check_rules(spec))
+    _check_conversion(spec.get("conversion") or {}, causes)
     if old is not None:
         before = old.get("spec") or {}
         causes.extend(immutable("spec.group", group, before.get("group")))
@@ -219,6 +227,31 @@ def check_custom_resource(obj: Object, old: Object | None, causes: Causes) -> No
             for field in ("kind", "plural"):
                 was = (before.get("names") or {}).get(field)
                 causes.extend(immutable(f"spec.names.{field}", names.get(field), was))
+
+
+def _check_conversion(conversion: Object, causes: Causes) -> None:
+    path, webhook = "spec.conversion", conversion.get("webhook")
+    _one_of(conversion.get("strategy"), ("None", "Webhook"), f"{path}.strategy", causes)
+    if conversion.get("strategy") != "Webhook":
+        if webhook is not None:
+            causes.append(forbidden(f"{path}.webhook", "should not be set when strategy is not set to Webhook"))
+        return
+    if webhook is None:
+        causes.append(required(f"{path}.webhook", "required when strategy is set to Webhook"))
+        return
+    client = webhook.get("clientConfig") or {}
+    if bool(client.get("url")) == bool(client.get("service")):
+        problem = "exactly one of url or service is required"
+        causes.append(required(f"{path}.webhook.clientConfig", problem))
+    elif client.get("url") and not str(client["url"]).startswith("https://"):
+        problem = "'https' is the only allowed URL scheme; desired format: https://host[/path]"
+        causes.append(invalid(f"{path}.webhook.clientConfig.url", client["url"], problem))
+    versions = webhook.get("conversionReviewVersions") or []
+    if not versions:
+        causes.append(required(f"{path}.webhook.conversionReviewVersions"))
+    elif not {"v1", "v1beta1"} & set(versions):
+        problem = "must include at least one of v1, v1beta1"
+        causes.append(invalid(f"{path}.webhook.conversionReviewVersions", versions, problem))
 
 
 def _one_of(value: Any, choices: tuple[str, ...], path: str, causes: Causes) -> None:

@@ -5,6 +5,7 @@ once, and hands its readers what gathered since the last turn of the clock in on
 that falls too far behind is told so and cut off, and lists again.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -18,6 +19,7 @@ from scheduler.api.clock import Clock, Timer
 
 BOOKMARK_EVERY = 60.0  # seconds, upstream's own
 BACKLOG_PIECE = 256  # lines handed over at once: all of a large collection in one piece would be copied too often
+Convert = Callable[[Item, Callable[[Item | Refused], None]], None]  # an object, and who gets it in the asked version
 Encode = Callable[[str, Item, Change], bytes]
 Head = dict[str, str]  # apiVersion and kind, for bookmarks
 
@@ -42,27 +44,39 @@ def plain(kind: str, item: Item, change: Change) -> bytes:
 class View:
     """What a channel's readers asked for."""
 
-    __slots__ = ("encode", "head", "namespace", "tests")
+    __slots__ = ("convert", "encode", "head", "namespace", "tests")
 
     def __init__(self, namespace: str | None, tests: Iterable[Test], head: Head, encode: Encode = plain) -> None:
         self.namespace, self.tests, self.head, self.encode = namespace, tuple(tests), head, encode
+        self.convert: Convert | None = None  # None: objects are shown as they are stored
 
     def holds(self, item: Item | None) -> bool:
         if item is None or (self.namespace is not None and item.key[0] != self.namespace):
             return False
-        return all(test(item.obj) for test in self.tests)
+        for test in self.tests:  # noqa: SIM110 a generator is slow, and this is asked twice for each change and channel
+            if not test(item.obj):
+                return False
+        return True
 
     def line(self, change: Change) -> bytes | None:
-        """The change as these readers see it: objects enter and leave a selection as if they came and went."""
+        """The change as these readers see it."""
+        found = self.sight(change)
+        return self.encode(found[0], found[1], change) if found is not None else None
+
+    def sight(self, change: Change) -> tuple[str, Item] | None:
+        """What these readers see of a change: ADDED, MODIFIED or DELETED, and the object that they are shown.
+
+        Objects enter and leave a selection as if they came and went.
+        """
         if self.namespace is not None and change.key[0] != self.namespace:
             return None
         if not self.tests:
             if change.new is None:
-                return self.encode("DELETED", change.old, change)  # type: ignore[arg-type]
-            return self.encode("ADDED" if change.old is None else "MODIFIED", change.new, change)
+                return "DELETED", change.old  # type: ignore[return-value]
+            return "ADDED" if change.old is None else "MODIFIED", change.new
         was, is_ = self.holds(change.old), self.holds(change.new)
         if is_:
-            return self.encode("MODIFIED" if was else "ADDED", change.new, change)  # type: ignore[arg-type]
+            return "MODIFIED" if was else "ADDED", change.new  # type: ignore[return-value]
         if not was:
             return None
         last = change.old
@@ -70,7 +84,7 @@ class View:
         if change.new is not None:  # it left the selection: its last selected state, at the revision of the change
             metadata = {**last.obj["metadata"], "resourceVersion": str(change.version)}
             last = Item(last.key, {**last.obj, "metadata": metadata}, change.version)
-        return self.encode("DELETED", last, change)
+        return "DELETED", last
 
     def first(self, item: Item) -> bytes:
         """An object that was there before the watch began."""
@@ -95,6 +109,7 @@ class Channel:
         self._view, self._collection, self._clock, self._on_empty = view, collection, clock, on_empty
         self._readers: set[Subscription] = set()
         self._pending: list[bytes] = []
+        self._converting: deque[list[bytes]] = deque()  # lines that are being converted: empty until they are
         self._planned = False
         collection.listen(self._changed)
 
@@ -114,14 +129,47 @@ class Channel:
             self._pending.clear()
             self._on_empty()
 
+    @property
+    def behind(self) -> bool:
+        """Whether changes have happened of which no line is ready."""
+        return bool(self._converting)
+
     def flush(self) -> None:
         """Hand over now what has gathered."""
         self._flush()
 
     def _changed(self, change: Change) -> None:
-        line = self._view.line(change)
-        if line is None:
+        if self._view.convert is not None:
+            self._convert(self._view.convert, change)
             return
+        line = self._view.line(change)
+        if line is not None:
+            self._add(line)
+
+    def _convert(self, convert: Convert, change: Change) -> None:
+        """Lines go out in the order of the changes, whichever is converted first."""
+        sight = self._view.sight(change)
+        if sight is None:
+            return
+        kind, item = sight
+        line: list[bytes] = []
+        self._converting.append(line)
+
+        def done(found: Item | Refused) -> None:
+            if isinstance(found, Refused):
+                line.append(error_line(found))
+            else:
+                line.append(self._view.encode(kind, found, change))
+            while self._converting and self._converting[0]:
+                self._add(self._converting.popleft()[0])
+            if isinstance(found, Refused):
+                self._flush()
+                for reader in list(self._readers):  # they list again, and hear there what is wrong
+                    reader.finish()
+
+        convert(item, done)
+
+    def _add(self, line: bytes) -> None:
         self._pending.append(line)
         if not self._planned:
             self._planned = True
@@ -187,12 +235,13 @@ class Subscription:
     def _bookmark(self) -> None:
         if self._open:
             self._channel.flush()
-            self.feed(self._channel.view.bookmark(self._version()))
+            if not self._channel.behind:
+                self.feed(self._channel.view.bookmark(self._version()))
             self._next_bookmark = self._clock.call_later(BOOKMARK_EVERY, self._bookmark)
 
 
-def backlog(view: View, collection: Collection, version: int, newest: int) -> list[bytes]:
-    """What happened after `version`.
+def backlog(view: View, collection: Collection, version: int, newest: int) -> list[tuple[Change, str, Item]]:
+    """What happened after `version`, and what these readers see of it.
 
     Raises:
         Refused: 410, the history does not go back so far; or 504 as upstream, the revision lies in the future.
@@ -201,8 +250,8 @@ def backlog(view: View, collection: Collection, version: int, newest: int) -> li
         raise too_old(version, collection.forgotten)
     if version > newest:
         raise too_large_version(version, newest)
-    lines = (view.line(change) for change in collection.since(version))
-    return [line for line in lines if line is not None]
+    sights = ((change, view.sight(change)) for change in collection.since(version))
+    return [(change, *sight) for change, sight in sights if sight is not None]
 
 
 def fell_behind() -> bytes:

@@ -48,7 +48,6 @@ class _Line(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         code = self._parser.get_status_code()
-        self._parser = httptools.HttpResponseParser(self)
         answered, self._answered = self._answered, None
         if answered is not None:
             answered(code)

@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import msgspec
 import orjson
 import uvloop
 
@@ -29,10 +30,12 @@ from harness.clusters.kubeconfig import Access, load_access
 from harness.errors import ClusterError
 from harness.load.arrival import Arrivals
 from harness.processes import stop
+from harness.subject.foreign import foreign_command
 from harness.subject.process import ProcessSubject, our_command
-from harness.subject.protocol import OURS, foreign_command
+from harness.subject.protocol import OURS
 from scheduler.api.core import DEFAULT_SCHEDULER
 from scheduler.api.device import GROUP_VERSION
+from scheduler.api.wire import Wire
 
 NAMESPACE = "default"
 PODS_PATH = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -44,6 +47,28 @@ LATE_MS = 20.0  # at p99 that the client may be late in a paced run
 BUSY = 0.9  # of a core: beyond it the client is the limit
 TAIL = 0.2  # of the interval that the last hundredth of the bindings may take in a run without a rate
 OTHERS = 0.25  # of a core that other programs may use
+
+
+class _Meta(Wire, frozen=True):
+    name: str = ""
+
+
+class _Spec(Wire, frozen=True):
+    node_name: str = ""
+
+
+class _Shown(Wire, frozen=True):
+    metadata: _Meta = _Meta()
+    spec: _Spec = _Spec()
+
+
+class _Line(Wire, frozen=True):
+    """A line of the watch, as far as we read it."""
+
+    object: _Shown = _Shown()
+
+
+_decode_line = msgspec.json.Decoder(_Line).decode
 
 
 @dataclass(slots=True)
@@ -184,12 +209,10 @@ async def _measure(access: Access, size: Size, mix: Mix, rate: float | None, pid
     nodes: dict[str, str] = {}
 
     def on_line(line: bytes) -> None:
-        event = orjson.loads(line)
-        shown = event["object"]
-        node = shown["spec"].get("nodeName")
-        if node is None:
+        shown = _decode_line(line).object
+        node, name = shown.spec.node_name, shown.metadata.name
+        if not node:
             return
-        name = shown["metadata"]["name"]
         if name not in trial.bound:
             trial.bound[name] = time.perf_counter() - start
             nodes[name] = node

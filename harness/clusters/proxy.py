@@ -23,6 +23,7 @@ from harness.apiserver.access import identify, kubeconfig, make_credentials, ser
 from harness.clusters.faulty import PICKS, Picks, refusal
 from harness.clusters.kubeconfig import Access, load_access
 from harness.errors import HarnessError
+from scheduler.api.clock import WallClock
 from scheduler.api.transport import Request, Response
 
 LOOPBACK = "127.0.0.1"
@@ -271,7 +272,7 @@ class _Client:
 
 async def _serve(upstream: Path, offered: Path) -> None:
     loop = asyncio.get_running_loop()
-    credentials = make_credentials([LOOPBACK])
+    credentials = make_credentials([LOOPBACK], WallClock(loop).now())
 
     def allowed(authorization: str, certificate: dict[str, object] | None) -> bool:
         return identify(credentials, authorization, certificate) is not None

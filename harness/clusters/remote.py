@@ -111,7 +111,13 @@ class RemoteTransport:
         return stream
 
     def _headers(self, request: Request) -> dict[str, str]:
-        headers = {"accept": "application/json", **self._access.headers, **request.headers}
+        # Without a name of its own: the embedded server spares who has none what costs time and is not read here.
+        headers = {
+            "accept": "application/json",
+            "user-agent": urllib3.util.SKIP_HEADER,
+            **self._access.headers,
+            **request.headers,
+        }
         if request.body:
             headers["content-type"] = request.content_type
         return headers

@@ -23,9 +23,9 @@ import uvloop
 
 from harness.apiserver.access import identify, kubeconfig, make_credentials, server_context, write_private
 from harness.apiserver.assembly import build_server
-from harness.apiserver.http import HttpServer
 from harness.apiserver.identity import Identity
 from harness.apiserver.inprocess import InProcessTransport
+from harness.apiserver.listening import HttpServer
 from harness.apiserver.webhooks.calling import HttpsCaller
 from harness.clusters.local_node import LocalNode, local_agent
 from harness.errors import ClusterError, HarnessError
@@ -73,8 +73,8 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     clock = WallClock(loop)
-    credentials = make_credentials([serving.host])
-    server = build_server(clock, seed=serving.seed, root_ca=credentials.authority.decode())
+    credentials = make_credentials([serving.host], clock.now())
+    server = build_server(clock, seed=serving.seed, authority=credentials.signer)
     server.admission.webhooks.caller = caller = HttpsCaller()
     transport = InProcessTransport(server, clock)
 
@@ -100,7 +100,7 @@ async def _serve(
         with _nodes(serving, entries, transport, clock) as agents:
             server.logs = agents.logs
             if not isinstance(agents, NodeAgents):
-                server.commands = agents.exec
+                server.containers = agents
             said = ready(url)
             if said is not None:
                 await said

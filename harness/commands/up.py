@@ -13,7 +13,8 @@ from harness.clusters import detached
 from harness.clusters.backends import EMBEDDED, LOCAL_DOCKER, backend_named
 from harness.clusters.local_node import LocalNode
 from harness.errors import UsageError
-from harness.subject.protocol import DEPLOYED, IN_PROCESS, NONE, OURS, foreign_command
+from harness.subject.foreign import foreign_command
+from harness.subject.protocol import DEPLOYED, IN_PROCESS, NONE, OURS
 
 Port = Annotated[int, Parameter(validator=validators.Number(gte=0, lte=65535))]
 

@@ -11,9 +11,11 @@ import logging
 import msgspec
 import orjson
 
+from fake_devices.machine import Machine
 from harness.errors import UsageError
+from harness.nodes import topology
 from harness.nodes.faults import FAULTS_ANNOTATION, FaultScript
-from harness.nodes.fleet import ENTRY_ANNOTATION, SIMULATED_LABEL, checked_entry
+from harness.nodes.fleet import ENTRY_ANNOTATION, SIMULATED_LABEL, checked_entry, kubelet_of
 from harness.nodes.follow import Follower, HeadMeta
 from harness.nodes.hardware import NodeHardware, machine_of
 from harness.nodes.leases import Leases
@@ -23,6 +25,7 @@ from harness.nodes.runtimes.simulated import SimulatedRuntime
 from harness.nodes.usage import NodeUse, UsageReports
 from harness.nodes.writer import NODES, PODS, Writer
 from scheduler.api.clock import Clock
+from scheduler.api.numa import NODE_RESERVATION
 from scheduler.api.transport import Transport
 from scheduler.api.wire import Wire
 
@@ -54,10 +57,12 @@ _decode_pod = msgspec.json.Decoder(_PodSeen).decode
 class _Node:
     """A node and what runs beside its agent."""
 
-    __slots__ = ("agent", "entry", "faults")
+    __slots__ = ("agent", "booted", "entry", "faults", "machine", "reserved")
 
-    def __init__(self, agent: NodeAgent, faults: FaultScript, entry: str) -> None:
-        self.agent, self.faults, self.entry = agent, faults, entry
+    def __init__(self, agent: NodeAgent, faults: FaultScript, entry: str, machine: Machine) -> None:
+        self.agent, self.faults, self.entry, self.machine = agent, faults, entry, machine
+        self.booted = False
+        self.reserved: str | None = None  # for processes outside containers, as the NodeResourceTopology says it
 
 
 class NodeAgents:
@@ -72,6 +77,7 @@ class NodeAgents:
         self._nodes: dict[str, _Node] = {}  # by name
         self._refused: dict[str, str] = {}  # node uid → the entry that cannot be built
         self._numbers = itertools.count(1)
+        self._nodes_seen = self._following_pods = False
         self._homes: dict[str, str] = {}  # pod uid → node name
         self._early: dict[str, dict[str, tuple[HeadMeta, bytes]]] = {}  # node name → pod uid → pod bound to it too soon
         self._usage = UsageReports(transport, clock, self._writer, self._device_use)
@@ -85,13 +91,19 @@ class NodeAgents:
             {"labelSelector": SIMULATED_LABEL},
             on_set=self._node_set,
             on_gone=self._node_gone,
-            on_synced=self._pods.start,  # nodes first, so that a restart finds the pods' homes
+            on_synced=self._follow_pods,  # nodes first, so that a restart finds the pods' homes
         )
 
     def start(self) -> None:
         """Begin to watch."""
         self._follow_nodes.start()
         self._usage.start()
+
+    def _follow_pods(self) -> None:
+        """Once there is a node of ours: on a cluster of others' nodes no pod is our affair."""
+        if self._nodes_seen and self._follow_nodes.synced and not self._following_pods:
+            self._following_pods = True
+            self._pods.start()
 
     def stop(self) -> None:
         """Let go of everything; the API keeps what was written, and a new NodeAgents takes it up again."""
@@ -117,6 +129,8 @@ class NodeAgents:
 
     def _node_set(self, _head: HeadMeta, raw: msgspec.Raw) -> None:
         seen = _decode_node(raw).metadata
+        self._nodes_seen = True
+        self._follow_pods()
         known = self._nodes.get(seen.name)
         if known is not None and known.agent.uid != seen.uid:
             self._forget(seen.name)
@@ -124,6 +138,9 @@ class NodeAgents:
         if known is None:
             known = self._boot(seen)
         if known is not None:
+            known.reserved = topology.reservation(known.machine, seen.annotations.get(NODE_RESERVATION, ""))
+            if known.booted:
+                known.agent.keep(known.reserved)
             for problem in known.faults.follow(seen.annotations.get(FAULTS_ANNOTATION, "")):
                 log.warning("fault refused node=%s why=%s", seen.name, problem)
 
@@ -147,6 +164,7 @@ class NodeAgents:
             runtime=self._runtime,
             writer=self._writer,
             clock=self._clock,
+            topology=topology.manifest(seen.name, seen.uid, machine, kubelet_of(entry)),
         )
         faults = FaultScript(
             hardware,
@@ -154,7 +172,7 @@ class NodeAgents:
             on_devices=agent.refresh,
             on_node=lambda verb, on: self._node_fault(agent, verb, on=on),
         )
-        node = self._nodes[seen.name] = _Node(agent, faults, text)
+        node = self._nodes[seen.name] = _Node(agent, faults, text, machine)
         agent.boot(entry.get("labels", {}), entry.get("taints", ()), lambda: self._booted(node))
         return node
 
@@ -162,6 +180,8 @@ class NodeAgents:
         agent = node.agent
         if self._nodes.get(agent.name) is not node:
             return
+        node.booted = True
+        agent.keep(node.reserved)
         self._leases.add(agent.name, agent.uid)
         for head, raw in self._early.pop(agent.name, {}).values():
             self._homes[head.uid] = agent.name

@@ -10,6 +10,7 @@
         pods: 110
         labels: {pool: train}
         taints: [{key: dedicated, value: train, effect: NoSchedule}]
+        kubelet: {topology_policy: SingleNUMANodePodLevel, full_pcpus_only: true, reserved_cpus: 0-1}
 
 An entry, once its range is spelled out, is what `scheduler.api.builders.NodeBuilder.manifest` holds.
 """
@@ -24,6 +25,7 @@ import yaml
 
 from harness.errors import UsageError
 from harness.nodes.hardware import machine_of
+from harness.nodes.topology import PLAIN, Kubelet
 from scheduler.api.core import HOSTNAME_LABEL
 from scheduler.api.extension import BLOCK_LABEL, SPINE_LABEL
 from scheduler.api.wire import to_json
@@ -66,6 +68,10 @@ class NodeEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     pods: int | None = None
     labels: dict[str, str] = {}
     taints: tuple[NodeTaint, ...] = ()
+    kubelet: Kubelet = PLAIN
+
+    def __post_init__(self) -> None:
+        self.kubelet.check()  # ValueError here is a ValidationError to whoever converts
 
 
 class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -152,6 +158,11 @@ def checked_entry(entry: Mapping[str, Any]) -> Entry:
     found = _entry(node, name)
     machine_of(found)
     return found
+
+
+def kubelet_of(entry: Mapping[str, Any]) -> Kubelet:
+    """What an entry that was checked says of its kubelet."""
+    return msgspec.convert(entry.get("kubelet", {}), Kubelet)
 
 
 def node_manifest(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,9 @@ from typing import Any
 import msgspec
 
 from fake_devices import mailbox
+from harness.conversation import Conversation, Pipe, Wanted
 from harness.devices.standin import StandIn
+from harness.errors import ClusterError
 from harness.nodes import local
 from harness.nodes.device_daemon import INFOS_FILE, DeviceDaemon
 from harness.nodes.devices import DAEMON_VENDORS
@@ -26,7 +28,7 @@ from harness.nodes.local import LOOK_EVERY, LocalHardware
 from harness.nodes.local_use import Aside, LocalUse
 from harness.nodes.node import NodeAgent
 from harness.nodes.references import References
-from harness.nodes.runtimes.protocol import Runtime
+from harness.nodes.runtimes.protocol import Runtime, Work
 from harness.nodes.usage import UsageReports
 from harness.nodes.writer import NODES, PODS, Writer, then
 from scheduler.api.clock import Clock, Timer
@@ -141,16 +143,35 @@ class LocalAgent:
             return None
         return self._runtime.logs(work, container or work.pod.spec.containers[0].name)
 
-    async def exec(self, namespace: str, pod: str, container: str, command: list[str]) -> tuple[int, bytes] | None:
-        """Run a command in a container; None if the pod is not here.
+    async def exec(self, namespace: str, pod: str, container: str, command: list[str], wanted: Wanted) -> Conversation:
+        """Run a command in a container; this and the two after it are `Containers`.
 
         Raises:
             ClusterError: the container does not run.
         """
+        return await self._runtime.exec(self._work(namespace, pod), container, command, wanted)
+
+    async def attach(self, namespace: str, pod: str, container: str, wanted: Wanted) -> Conversation:
+        """Listen to a container's own program.
+
+        Raises:
+            ClusterError: the container does not run.
+        """
+        return await self._runtime.attach(self._work(namespace, pod), container, wanted)
+
+    async def dial(self, namespace: str, pod: str, port: int) -> Pipe:
+        """Connect to a pod's port.
+
+        Raises:
+            ClusterError: the pod does not run, or nobody listens there.
+        """
+        return await self._runtime.dial(self._work(namespace, pod), port)
+
+    def _work(self, namespace: str, pod: str) -> Work:
         work = self._agent.work(namespace, pod) if self._agent is not None else None
         if work is None:
-            return None
-        return await self._runtime.exec(work, container or work.pod.spec.containers[0].name, command)
+            raise ClusterError(f"pod {namespace}/{pod} does not run on node {self.name}, the only one with containers")
+        return work
 
     # -- the node -----------------------------------------------------------------------------------------------------
 

@@ -25,11 +25,12 @@ from harness.nodes.runtimes.lifecycle import NO_CONFIG
 from harness.nodes.runtimes.protocol import ContainerState, Runtime, Work
 from harness.nodes.status import granted_before, phase_of, refused_status, running_status, seen_states
 from harness.nodes.usage import NodeUse, scripted_use
-from harness.nodes.writer import DEVICES, NODES, Writer, pod_path, then
+from harness.nodes.writer import DEVICES, NODES, TOPOLOGIES, Writer, pod_path, then
 from harness.nodes.xpu_files import Xpu, read_xpus
 from scheduler.api import device as words
 from scheduler.api.clock import Clock
 from scheduler.api.core import HOSTNAME_LABEL
+from scheduler.api.numa import NODE_RESERVATION
 from scheduler.api.quantity import QuantityError
 from scheduler.api.transport import Response
 
@@ -86,15 +87,19 @@ class NodeAgent:
         facts: Mapping[str, str] | None = None,
         xpu_folder: Path | None = None,
         references: References | None = None,
+        topology: Manifest | None = None,
     ) -> None:
         """`number` makes the node's addresses its own. A real machine has an `address`, which its pods share, and
         `facts` that take the place of what `nodeInfo` says of simulated ones. With `xpu_folder`, what is published of
-        NPUs and MLUs is what koord-device-daemon has written there. `references` reads what real pods are made of."""
+        NPUs and MLUs is what koord-device-daemon has written there. `references` reads what real pods are made of.
+        `topology` is the node's NodeResourceTopology, if it is to have one."""
         self.name, self.uid = name, uid
         self.hardware = hardware
         self._number = number
         self._xpu_folder, self._references = xpu_folder, references
         self._address, self._facts = address, facts or {}
+        self._topology = topology
+        self._kept: str | None = None
         self._runtime, self._writer, self._clock = runtime, writer, clock
         self._books = Books()
         self._runs: dict[str, _PodRun] = {}
@@ -115,7 +120,7 @@ class NodeAgent:
         return self._address or f"172.{16 + (number >> 16) % 16}.{number >> 8 & 255}.{number & 255}"
 
     def boot(self, labels: dict[str, str], taints: Sequence[Manifest], booted: Callable[[], object]) -> None:
-        """Publish the Device object, then labels and taints, then a Ready status: whoever sees Ready sees the rest."""
+        """Publish NUMA nodes and devices, then labels and taints, then a Ready status: whoever sees Ready sees all."""
         self._read_hardware()
         marks = self._labels(labels)
         self._books.hami = self._hami(labels)
@@ -130,7 +135,7 @@ class NodeAgent:
                 patch["spec"] = {"taints": list(taints)}
             self._writer.strategic(f"{NODES}/{self.name}", patch, then(say_ready))
 
-        self._publish(then(mark))
+        self._publish_topology(lambda: self._publish(then(mark)))
 
     def refresh(self) -> None:
         """Look at the hardware again and publish what has changed."""
@@ -220,6 +225,29 @@ class NodeAgent:
         if not driver and any(one.vendor == "nvidia" for one in self._devices):
             driver = self.hardware.driver("nvidia").driver
         return HamiHost(driver, labels.get(VERSION_LABEL, SHIPPED))
+
+    def _publish_topology(self, done: Callable[[], object]) -> None:
+        """Create the NodeResourceTopology or bring our part of it up to date."""
+        manifest, self._topology = self._topology, None  # it is said once, and it is long
+        if manifest is None:
+            done()
+            return
+
+        def created(response: Response) -> None:
+            if response.code == _CONFLICT:
+                patch = {name: value for name, value in manifest.items() if name not in {"apiVersion", "kind"}}
+                self._writer.merge(f"{TOPOLOGIES}/{self.name}", patch, then(done))
+            else:
+                done()
+
+        self._writer.create(TOPOLOGIES, manifest, created)
+
+    def keep(self, reservation: str | None) -> None:
+        """Say in the NodeResourceTopology what is kept for processes outside containers; None: nothing."""
+        if reservation != self._kept:
+            self._kept = reservation
+            patch = {"metadata": {"annotations": {NODE_RESERVATION: reservation}}}
+            self._writer.merge(f"{TOPOLOGIES}/{self.name}", patch)
 
     def _publish(self, done: Callable[[Response], object] | None) -> None:
         """Create the Device object or change our part of it; labels and annotations of others stay."""

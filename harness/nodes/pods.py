@@ -37,6 +37,9 @@ class ContainerPlan(Wire, frozen=True):
     readiness_probe: Probe | None = None
     liveness_probe: Probe | None = None
     lifecycle: Lifecycle | None = None
+    stdin: bool = False
+    stdin_once: bool = False
+    tty: bool = False
 
 
 class SpecPlan(Wire, frozen=True):

@@ -25,6 +25,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
 DEVICES = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
+TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 

@@ -4,7 +4,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -39,18 +39,19 @@ class ProcessSubject(Subject):
         name: str,
         command: Sequence[str],
         *,
-        kubeconfig: Path | None = None,
+        ways: tuple[Path, Callable[[Path], list[str]]] | None = None,
         log_file: Path | None = None,
         services: str = "",
     ) -> None:
-        """`kubeconfig` is the one that `command` names; who wants no trouble on the way need not say it.
+        """`ways` are the kubeconfig that `command` names and how to word the command for another one; who wants no
+        trouble on the way need not say it.
 
         `services` is the address of its debug and services port. `{port}` there and in `command` is a free port,
         another one at every start.
         """
         self.name = name
         self.version = "this checkout" if name == OURS else Path(command[0]).name
-        self._command, self._kubeconfig = list(command), kubeconfig
+        self._command, self._ways = list(command), ways
         self._services, self._port = services, 0
         self._log_file = log_file
         self._own_log: tempfile._TemporaryFileWrapper[bytes] | None = None
@@ -108,17 +109,17 @@ class ProcessSubject(Subject):
 
     @contextmanager
     def troubled(self) -> Iterator[Link]:
-        if self._kubeconfig is None:
+        if self._ways is None:
             raise SubjectError(f"subject {self.name!r}: nobody said which kubeconfig it uses")
-        direct = self._command
-        with TroubledWay(self._kubeconfig) as way:
-            self._command = [word.replace(str(self._kubeconfig), str(way.offered)) for word in direct]
+        kubeconfig, worded = self._ways
+        with TroubledWay(kubeconfig) as way:
+            self._command = worded(way.offered)
             try:
                 self.kill()
                 self.start_again()
                 yield way
             finally:
-                self._command = direct
+                self._command = worded(kubeconfig)
                 self.kill()
                 self.start_again()
 

@@ -3,15 +3,18 @@
 Whatever it is, all that the harness knows of it is that pods get bound.
 """
 
-import shlex
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+import yaml
+
 from harness.clusters.faulty import Link
 from harness.clusters.protocol import Capability, Cluster
 from harness.errors import SubjectError, UsageError
+from harness.subject.foreign import completed, foreign_command
 from harness.subject.services import LOOPBACK, PORT, check_services
 from scheduler.api.transport import Response
 
@@ -72,8 +75,9 @@ def open_subject(
     `name` is `inprocess`, `seatrial`, `deployed`, `none`, or a command line whose first word is a path and in which
     `{kubeconfig}` stands for the cluster's kubeconfig and `{config}` for `config`; without these words
     `--kubeconfig FILE` and, if there is a `config`, `--config FILE` are added. `config` is a KubeSchedulerConfiguration
-    file; one that somebody else started keeps its own. `services` is where a binary answers people (`Subject.ask`), as
-    in `http://127.0.0.1:10251`; `{port}` in it and in the command line is a free port, so that several can run at once.
+    file; a binary gets a copy in which the cluster is named. A scheduler that somebody else started keeps its own.
+    `services` is where a binary answers people (`Subject.ask`), as in `http://127.0.0.1:10251`; `{port}` in it and in
+    the command line is a free port, so that several can run at once.
 
     Raises:
         UsageError: no such subject, or one that cannot work on this cluster.
@@ -102,34 +106,26 @@ def open_subject(
                 f" use --backend embedded, or --subject {IN_PROCESS}"
             )
         kubeconfig = cluster.endpoint.kubeconfig
-        ours = name == OURS
-        command = (
-            [*our_command(kubeconfig, seed, config), "--port", PORT]
-            if ours
-            else foreign_command(name, kubeconfig, config)
-        )
-        where = f"http://{LOOPBACK}:{PORT}" if ours else services
-        with ProcessSubject(name, command, kubeconfig=kubeconfig, log_file=log_file, services=where) as subject:
-            yield subject
+        where = f"http://{LOOPBACK}:{PORT}" if name == OURS else services
+        with tempfile.TemporaryDirectory(prefix="seatrial-subject-") as folder:
+
+            def command(kubeconfig: Path) -> list[str]:
+                if name == OURS:
+                    return [*our_command(kubeconfig, seed, config), "--port", PORT]
+                return foreign_command(name, kubeconfig, _for_this_run(config, kubeconfig, Path(folder)))
+
+            with ProcessSubject(
+                name, command(kubeconfig), ways=(kubeconfig, command), log_file=log_file, services=where
+            ) as process:
+                yield process
 
 
-def foreign_command(text: str, kubeconfig: Path, config: Path | None = None) -> list[str]:
-    """A command line given by the user as a list of words.
-
-    Raises:
-        UsageError: its first word is no executable file.
-    """
-    words = shlex.split(text)
-    if not words or not Path(words[0]).is_file():
-        raise UsageError(
-            f"no subject {text!r}: expected {IN_PROCESS}, {OURS}, {DEPLOYED}, {NONE}, or the path of a binary"
-        )
-    given = {"kubeconfig": kubeconfig} | ({"config": config} if config is not None else {})
-    for flag, path in given.items():
-        if not any(f"{{{flag}}}" in word for word in words):
-            words += [f"--{flag}", f"{{{flag}}}"]
-        words = [word.replace(f"{{{flag}}}", str(path)) for word in words]
-    return words
+def _for_this_run(config: Path | None, kubeconfig: Path, folder: Path) -> Path | None:
+    if config is None:
+        return None
+    written = folder / "scheduler-config.yaml"
+    written.write_text(yaml.safe_dump(completed(config, kubeconfig)))
+    return written
 
 
-__all__ = ["DEPLOYED", "IN_PROCESS", "NONE", "OURS", "Subject", "SubjectError", "foreign_command", "open_subject"]
+__all__ = ["DEPLOYED", "IN_PROCESS", "NONE", "OURS", "Subject", "SubjectError", "open_subject"]

@@ -8,7 +8,8 @@ from typing import Any, Self
 
 import msgspec
 
-from scheduler.api import device, extension
+from scheduler.api import device, extension, numa
+from scheduler.api import reservation as reservation_words
 from scheduler.api.quantity import Quantity
 from scheduler.api.wire import to_json
 
@@ -114,6 +115,41 @@ class PodBuilder(_Object):
         """Ask for HAMi-core around the share."""
         return self.label(device.GPU_ISOLATION_PROVIDER, device.HAMI_CORE)
 
+    def qos(self, qos_class: str) -> Self:
+        """Koordinator's quality of service: LSE, LSR, LS, BE or SYSTEM."""
+        return self.label(numa.QOS_LABEL, qos_class)
+
+    def bind_cpus(self, preferred: str = "", *, required: str = "", exclusive: str = "") -> Self:
+        """How an LSR or LSE pod wants its CPUs: FullPCPUs or SpreadByPCPUs; alone on a PCPULevel or NUMANodeLevel."""
+        said = {
+            "requiredCPUBindPolicy": required,
+            "preferredCPUBindPolicy": preferred,
+            "preferredCPUExclusivePolicy": exclusive,
+        }
+        return self.annotation(
+            numa.RESOURCE_SPEC, to_json({key: value for key, value in said.items() if value}).decode()
+        )
+
+    def align(self, policy: str, *, exclusive: str = "") -> Self:
+        """All resources from the same NUMA nodes: BestEffort, Restricted or SingleNUMANode."""
+        said = {"numaTopologyPolicy": policy, "singleNUMANodeExclusive": exclusive}
+        return self.annotation(
+            numa.NUMA_TOPOLOGY_SPEC, to_json({key: value for key, value in said.items() if value}).decode()
+        )
+
+    def into_reservation(self, **words: Any) -> Self:
+        """Into a reservation or nowhere: `reservation-affinity` by its own field names; without any, whichever."""
+        return self.annotation(reservation_words.RESERVATION_AFFINITY, to_json(words).decode())
+
+    def exactly(self, *resources: str) -> Self:
+        """Only into reservations that have the same amounts of these."""
+        said = to_json({"resourceNames": resources}).decode()
+        return self.annotation(reservation_words.EXACT_MATCH, said)
+
+    def ignores_reservations(self) -> Self:
+        """What is reserved for others is free to this pod."""
+        return self.label(reservation_words.RESERVATION_IGNORED, "true")
+
     def priority(self, value: int) -> Self:
         """A bare priority; real API servers only take it through a class (`priority_class`)."""
         self.manifest["spec"]["priority"] = value
@@ -190,6 +226,20 @@ class NodeBuilder:
     def isolation(self, provider: str = device.HAMI_CORE) -> Self:
         return self.label(device.GPU_ISOLATION_PROVIDER, provider)
 
+    def kubelet(self, *, topology_policy: str = "", full_pcpus_only: bool = False, reserved_cpus: str = "") -> Self:
+        """What its kubelet was told; a topology manager policy comes with its scope: SingleNUMANodePodLevel."""
+        said = {
+            "topology_policy": topology_policy,
+            "full_pcpus_only": full_pcpus_only,
+            "reserved_cpus": reserved_cpus,
+        }
+        self.manifest["kubelet"] = {key: value for key, value in said.items() if value}
+        return self
+
+    def numa_policy(self, policy: str) -> Self:
+        """The node's NUMA topology policy by its label: BestEffort, Restricted or SingleNUMANode."""
+        return self.label(numa.NUMA_TOPOLOGY_POLICY_LABEL, policy)
+
     def label(self, key: str, value: str) -> Self:
         self.manifest.setdefault("labels", {})[key] = value
         return self
@@ -209,6 +259,76 @@ class GangBuilder(_Object):
     def waiting_time(self, seconds: int) -> Self:
         self.manifest["spec"]["scheduleTimeoutSeconds"] = seconds
         return self
+
+
+class ReservationBuilder(_Object):
+    """Resources held for pods to come: `reservation("r").like(pod("p").gpus(1)).for_labels(app="a")`."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__("scheduling.koordinator.sh/v1alpha1", "Reservation", name)
+        self.manifest["spec"] = {"template": {"spec": {"containers": []}}, "owners": [], "ttl": "24h"}
+
+    def like(self, one: PodBuilder) -> Self:
+        """Hold what this pod would get, where it would go."""
+        metadata = {key: value for key, value in one.manifest["metadata"].items() if key != "name"}
+        template = {"spec": one.manifest["spec"]}
+        self.manifest["spec"]["template"] = ({"metadata": metadata} if metadata else {}) | template
+        return self
+
+    def owner(self, **fields: Manifest) -> Self:
+        """One more kind of owner: `object=`, `controller=` or `labelSelector=`, as the API has them."""
+        self.manifest["spec"]["owners"].append(fields)
+        return self
+
+    def for_labels(self, **labels: str) -> Self:
+        """For pods with these labels."""
+        return self.owner(labelSelector={"matchLabels": labels})
+
+    def for_pod(self, name: str, namespace: str = "default") -> Self:
+        """For the one pod of that name."""
+        return self.owner(object={"name": name, "namespace": namespace})
+
+    def many(self) -> Self:
+        """For as many pods as it has room for, one after the other or together; else the first takes all of it."""
+        self.manifest["spec"]["allocateOnce"] = False
+        return self
+
+    def policy(self, policy: str) -> Self:
+        """`Aligned` or `Restricted`."""
+        self.manifest["spec"]["allocatePolicy"] = policy
+        return self
+
+    def closed(self) -> Self:
+        """Nobody new gets in."""
+        self.manifest["spec"]["unschedulable"] = True
+        return self
+
+    def taint(self, key: str, value: str = "", effect: str = "NoSchedule") -> Self:
+        self.manifest["spec"].setdefault("taints", []).append({"key": key, "value": value, "effect": effect})
+        return self
+
+    def ttl(self, duration: str) -> Self:
+        """How long it lives, as Go writes durations; `0s`: for ever."""
+        self.manifest["spec"]["ttl"] = duration
+        return self
+
+    def order(self, number: int) -> Self:
+        """Smaller goes first."""
+        return self.label(reservation_words.RESERVATION_ORDER, str(number))
+
+    def within(self, namespace: str) -> Self:
+        """As a pod of that namespace would be placed."""
+        self.manifest["spec"]["template"].setdefault("metadata", {})["namespace"] = namespace
+        return self
+
+    def select(self, labels: dict[str, str]) -> Self:
+        """Only on nodes with these labels."""
+        self.manifest["spec"]["template"]["spec"].setdefault("nodeSelector", {}).update(labels)
+        return self
+
+
+def reservation(name: str) -> ReservationBuilder:
+    return ReservationBuilder(name)
 
 
 def pod(name: str) -> PodBuilder:

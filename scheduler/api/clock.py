@@ -50,7 +50,8 @@ class Clock(ABC):
 
     def micro_timestamp(self) -> str:
         """Now as Kubernetes writes a MicroTime."""
-        return datetime.fromtimestamp(self.now(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        second, micro = divmod(round(self.now() * 1e6), 1_000_000)
+        return f"{_second(second)[:-1]}.{micro:06d}Z"
 
 
 def rfc3339(seconds: float) -> str:

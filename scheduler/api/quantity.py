@@ -43,6 +43,15 @@ def _parse(quantity: Quantity) -> tuple[Decimal, str]:
     return number.scaleb(int(suffix[1:])), "exponent"
 
 
+def exact(quantity: Quantity) -> Decimal:
+    """The quantity itself, not rounded.
+
+    Raises:
+        QuantityError: not a quantity.
+    """
+    return _parse(quantity)[0]
+
+
 def units(quantity: Quantity) -> int:
     """Whole units, rounded up: bytes, cards, percent.
 

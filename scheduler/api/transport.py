@@ -5,8 +5,9 @@ actions is all there is. A transport never calls back from inside `send` or `str
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Protocol
+
+import msgspec
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -15,24 +16,22 @@ JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """One HTTP request as a client means it; `path` has the query string on it."""
 
     method: str
     path: str
     body: bytes = b""
     content_type: str = JSON
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(msgspec.Struct, frozen=True):
     """The answer; `code` 0 means that no answer came and `body` says why, in plain text."""
 
     code: int
     body: bytes = b""
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def ok(self) -> bool:

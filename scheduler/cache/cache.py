@@ -9,13 +9,16 @@ from collections import Counter
 from collections.abc import Iterator
 
 import msgspec
+from msgspec.structs import replace
 
 from scheduler.api.core import Node, Pod
 from scheduler.api.device import RENAMED
+from scheduler.api.numa import NODE_RESERVATION
 from scheduler.api.quantity import QuantityError
 from scheduler.api.requests import amounts
 from scheduler.cache.classes import ClassBook, renamed
 from scheduler.cache.columns import NodeColumns
+from scheduler.cache.kept import kept_back
 from scheduler.cache.owners import Owners
 from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
 from scheduler.cache.volumes import Volumes
@@ -86,6 +89,12 @@ class Cache:
                 listed.update(amounts({name: quantity}))
             except QuantityError as error:
                 wrong.append(f"node {node.name}: allocatable {name}: {error}")
+        if NODE_RESERVATION in node.metadata.annotations:
+            try:
+                for name, kept in kept_back(node.metadata.annotations).items():
+                    listed[name] = max(listed.get(name, 0) - kept, 0)
+            except ValueError as error:
+                wrong.append(f"node {node.name}: {error}")
         for name, value in renamed(listed).items():
             column = self.columns.resources.column(RENAMED.get(name, name))
             if column >= len(allocatable):
@@ -157,15 +166,16 @@ class Cache:
 
     def set_pod(self, pod: Pod) -> PodInfo:
         """A pod that has a node, as the API server shows it: added, confirmed, or changed."""
-        info = PodInfo(pod, self.classes.of(pod), pod.spec.node_name)
-        found = self._placed.get(info.uid)
-        if found is None:
-            self._place(info, info.node_name, assumed=False)
-            return info
-        if found.info.node_name != info.node_name or not _same_holdings(found.info, info):
-            self._unplace(found)
-            self._place(info, info.node_name, assumed=False)
-            return info
+        found = self._placed.get(pod.metadata.uid)
+        if found is None or not _as_known(found.info, pod):
+            info = PodInfo(pod, self.classes.of(pod), pod.spec.node_name)
+            if found is None:
+                self._place(info, info.node_name, assumed=False)
+                return info
+            if found.info.node_name != info.node_name or not _same_holdings(found.info, info):
+                self._unplace(found)
+                self._place(info, info.node_name, assumed=False)
+                return info
         found.assumed = False
         # The same object everywhere: sums and listeners keep what they have.
         before, found.info.pod = found.info.pod, pod
@@ -176,6 +186,9 @@ class Cache:
         ):
             for listener in self._listeners:
                 listener.pod_changed(found.info, before)
+        if before.status.start_time != pod.status.start_time:
+            for listener in self._listeners:
+                listener.pod_started(found.info)
         return found.info
 
     def remove_pod(self, uid: str) -> PodInfo | None:
@@ -237,6 +250,12 @@ class Cache:
         room, nonzero = columns.room, node.nonzero
         room[0, row] = allocatable[CPU_COLUMN] - nonzero[0]
         room[1, row] = allocatable[MEMORY_COLUMN] - nonzero[1]
+
+
+def _as_known(known: PodInfo, pod: Pod) -> bool:
+    """Whether `pod` asks for what is known of it, on the node where it is: as the API server shows our own binding."""
+    node, spec = pod.spec.node_name, pod.spec
+    return known.node_name == node and (known.pod.spec is spec or replace(known.pod.spec, node_name=node) == spec)
 
 
 def _same_holdings(one: PodInfo, other: PodInfo) -> bool:

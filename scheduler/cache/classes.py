@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from scheduler.api.core import Pod, PodSpec
 from scheduler.api.device import RENAMED
+from scheduler.api.numa import may_bind
 from scheduler.api.ports import host_ports
 from scheduler.api.quantity import QuantityError
 from scheduler.api.requests import Amounts, nonzero_requests, pod_requests
@@ -88,6 +89,7 @@ class ClassBook:
             affinity, spec.tolerations, spec.topology_spread_constraints,
             sorted(host_ports(spec)),
             sorted(container.image for container in (*spec.init_containers, *spec.containers)),
+            *(("prod",) if may_bind(pod.metadata.labels, spec) else ()),  # what NUMA reads of the priority
         ))  # fmt: skip
         found = self._by_content.get(content)
         if found is None:

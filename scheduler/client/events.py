@@ -1,4 +1,4 @@
-"""Events about pods, for people: written when there is time, dropped (and counted) when there is none.
+"""Events about pods and reservations, for people: written when there is time, dropped (and counted) when there is none.
 
 An event is never worth a binding, so at most a few are under way at once and the line of waiting ones is short. The
 same event about the same pod is sent once, and then only counted up when it comes again (a series, as upstream's).
@@ -10,6 +10,8 @@ from typing import Any
 
 from scheduler.api.clock import Clock
 from scheduler.api.core import Pod
+from scheduler.api.device import GROUP_VERSION
+from scheduler.api.reservation import RESERVATION_NAME, is_reserve_pod
 from scheduler.api.transport import Response
 from scheduler.client.rest import Rest
 
@@ -18,6 +20,7 @@ log = logging.getLogger(__name__)
 NOTE_LIMIT = 1024  # bytes that an event's note may have
 QUEUE_LIMIT = 10_000
 AT_ONCE = 2
+NO_NAMESPACE = "default"  # where events about cluster-scoped objects go
 _REMEMBERED = 4096
 
 _Key = tuple[str, str, str]
@@ -48,7 +51,8 @@ class EventRecorder:
         now = self._clock.micro_timestamp()
         note = cut(note)
         key = (pod.metadata.uid, reason, note)
-        namespace = pod.metadata.namespace
+        regarding = _reference(pod)
+        namespace = regarding.get("namespace") or NO_NAMESPACE
         known = self._series.get(key)
         if known is not None:
             _, name, count = known
@@ -60,7 +64,7 @@ class EventRecorder:
             ))  # fmt: skip
         else:
             self._number += 1
-            name = f"{pod.metadata.name}.{int(self._clock.now() * 1e6):x}{self._number:04x}"
+            name = f"{regarding['name']}.{int(self._clock.now() * 1e6):x}{self._number:04x}"
             self._series[key] = (namespace, name, 1)
             if len(self._series) > _REMEMBERED:
                 self._series.popitem(last=False)
@@ -73,7 +77,7 @@ class EventRecorder:
                 "reason": reason,
                 "action": action,
                 "note": note,
-                "regarding": _reference(pod),
+                "regarding": regarding,
                 "reportingController": self._controller,
                 "reportingInstance": self._instance,
             }
@@ -113,6 +117,14 @@ def _path(namespace: str) -> str:
 
 def _reference(pod: Pod) -> dict[str, str]:
     metadata = pod.metadata
+    if is_reserve_pod(pod):  # a stand-in that nobody else knows
+        return {
+            "apiVersion": GROUP_VERSION,
+            "kind": "Reservation",
+            "name": metadata.annotations[RESERVATION_NAME],
+            "uid": metadata.uid,
+            "resourceVersion": metadata.resource_version,
+        }
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -1,14 +1,17 @@
 """HTTP/1.1 to one API server, on an asyncio loop: a few connections kept open for requests, one more for each stream.
 
 Built on httptools' parser because the shell sends thousands of small requests a second; aiohttp costs four times as
-much for each (measured in docs/performance.md).
+much for each (measured in docs/performance.md). Requests of one turn of the loop go out together. Where there are more
+of them than connections, a connection gets several at once (HTTP pipelining): one write, one record of TLS, one wake-up
+of the server for all of them. Answers come one after the other on a connection, so how many it gets follows from how
+fast they have come lately.
 """
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import cast
+from typing import NamedTuple, cast
 
 import httptools
 
@@ -19,22 +22,31 @@ log = logging.getLogger(__name__)
 
 CONNECTIONS = 16
 ANSWER_WITHIN = 30.0  # seconds; after that the connection is given up
+MOST_AT_ONCE = 16  # requests that one connection carries at once
+QUICK = 0.0005  # seconds between two answers on one connection from which on waiting behind another is no matter
 USER_AGENT = "seatrial"
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+
+
+class _Sent(NamedTuple):
+    data: bytes
+    done: Done
 
 
 class _Connection(asyncio.Protocol):
-    """One connection; carries one request at a time, and tells its owner when it is idle or gone."""
+    """One connection; carries some requests at a time, and tells its owner when all are answered or it is gone."""
 
-    def __init__(self, on_idle: Callable[["_Connection"], None], on_lost: Callable[["_Connection"], None]) -> None:
-        self._on_idle, self._on_lost = on_idle, on_lost
+    def __init__(self, owner: "HttpTransport") -> None:
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._parser: httptools.HttpResponseParser | None = None
-        self._done: Done | None = None
-        self._on_line: OnLine | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._awaited: deque[_Sent] = deque()
         self._parts: list[bytes] = []
         self._headers: dict[str, str] = {}
         self._deadline: asyncio.TimerHandle | None = None
-        self._keep = True
+        self._carried = 0
+        self._first_answer = 0.0  # when, of those carried at once, on the loop's clock
 
     # asyncio's side
 
@@ -42,19 +54,18 @@ class _Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's TLS transport does not inherit from it
 
     def data_received(self, data: bytes) -> None:
-        if self._parser is None:
+        if not self._awaited:
             self.close()  # bytes that nobody asked for
             return
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            self._finish(Response(0, f"the answer is not HTTP: {error}".encode()))
-            self.close()
+            self._give_up(f"the answer is not HTTP: {error}")
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
-        self._on_lost(self)
-        self._finish(Response(0, f"connection lost: {error or 'closed by the other side'}".encode()))
+        self._owner.lost(self)
+        self._give_up(f"connection lost: {error or 'closed by the other side'}")
 
     # our side
 
@@ -62,16 +73,13 @@ class _Connection(asyncio.Protocol):
     def open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
-    def carry(self, data: bytes, done: Done, on_line: OnLine | None = None) -> None:
-        """Send one request; its answer goes to `done`, or line by line to `on_line` if it is a success."""
+    def carry(self, requests: list[_Sent]) -> None:
+        """Send requests when none are under way; each is told its answer."""
         assert self._transport is not None  # noqa: S101
-        self._done, self._on_line = done, on_line
-        self._parts, self._headers = [], {}
-        self._parser = httptools.HttpResponseParser(self)
-        if on_line is None:
-            loop = asyncio.get_running_loop()
-            self._deadline = loop.call_later(ANSWER_WITHIN, self._too_late)
-        self._transport.write(data)
+        self._awaited.extend(requests)
+        self._carried = len(requests)
+        self._deadline = self._loop.call_later(ANSWER_WITHIN, self._too_late)
+        self._transport.write(requests[0].data if len(requests) == 1 else b"".join([one.data for one in requests]))
 
     def close(self) -> None:
         if self._transport is not None:
@@ -79,58 +87,136 @@ class _Connection(asyncio.Protocol):
 
     def abandon(self) -> None:
         """Close without telling anybody."""
-        self._done = self._on_line = None
+        self._awaited.clear()
+        self._stop_waiting()
         self.close()
 
     def _too_late(self) -> None:
-        self._finish(Response(0, f"no answer within {ANSWER_WITHIN:.0f} s".encode()))
-        self.close()
+        self._deadline = None
+        self._give_up(f"no answer within {ANSWER_WITHIN:.0f} s")
 
-    def _finish(self, response: Response) -> None:
+    def _give_up(self, why: str) -> None:
+        """Nothing more is to be expected: whoever waits hears so."""
+        self._stop_waiting()
+        self.close()
+        while self._awaited:
+            self._awaited.popleft().done(Response(0, why.encode()))
+
+    def _stop_waiting(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-        done, self._done, self._on_line = self._done, None, None
-        if done is not None:
-            done(response)
 
     # httptools' side
+
+    def on_message_begin(self) -> None:
+        self._parts, self._headers = [], {}
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers[name.decode().lower()] = value.decode()
 
     def on_body(self, body: bytes) -> None:
-        on_line = self._on_line
-        assert self._parser is not None  # noqa: S101
-        if on_line is None or self._parser.get_status_code() != 200:
-            self._parts.append(body)
+        self._parts.append(body)
+
+    def on_message_complete(self) -> None:
+        awaited = self._awaited
+        if not awaited:
+            self.close()  # an answer too many
             return
-        if b"\n" not in body:
+        parts = self._parts
+        response = Response(
+            self._parser.get_status_code(), parts[0] if len(parts) == 1 else b"".join(parts), self._headers
+        )
+        keep = self._parser.should_keep_alive()
+        if self._carried > 1 and len(awaited) == self._carried:
+            self._first_answer = self._loop.time()
+        done = awaited.popleft().done
+        if not keep:
+            # What was sent behind it has not been looked at (RFC 9112, 9.6), and may be sent again.
+            unseen = list(awaited)
+            awaited.clear()
+            self._stop_waiting()
+            self.close()
+            self._owner.send_again(unseen)
+        done(response)
+        if keep and not awaited and self._deadline is not None:
+            self._stop_waiting()
+            if self._carried > 1:
+                self._owner.answered_after((self._loop.time() - self._first_answer) / (self._carried - 1))
+            if self.open:
+                self._owner.idle(self)
+
+
+class _StreamConnection(asyncio.Protocol):
+    """The connection of one stream."""
+
+    def __init__(self, on_gone: Callable[["_StreamConnection"], None]) -> None:
+        self._on_gone = on_gone
+        self._on_line: OnLine = lambda _: None
+        self._on_end: Done | None = None
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._parts: list[bytes] = []
+        self._headers: dict[str, str] = {}
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._on_end is None:
+            self.abandon()
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._end(Response(0, f"the answer is not HTTP: {error}".encode()))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        self._on_gone(self)
+        self._end(Response(0, f"connection lost: {error or 'closed by the other side'}".encode()))
+
+    def begin(self, data: bytes, on_line: OnLine, on_end: Done) -> None:
+        """Send the request of the stream."""
+        self._on_line, self._on_end = on_line, on_end
+        if self._transport is None:
+            self._end(Response(0, b"connection lost: closed by the other side"))
+        else:
+            self._transport.write(data)
+
+    def abandon(self) -> None:
+        """Close without telling anybody."""
+        self._on_end = None
+        if self._transport is not None:
+            self._transport.close()
+
+    def _end(self, response: Response) -> None:
+        on_end = self._on_end
+        self.abandon()
+        if on_end is not None:
+            on_end(response)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.decode().lower()] = value.decode()
+
+    def on_body(self, body: bytes) -> None:
+        if self._parser.get_status_code() != 200 or b"\n" not in body:
             self._parts.append(body)
             return
         *lines, rest = (b"".join(self._parts) + body).split(b"\n")
         self._parts = [rest] if rest else []
         for line in lines:
-            if line and self._on_line is not None:
-                on_line(line)
+            if line and self._on_end is not None:
+                self._on_line(line)
 
     def on_message_complete(self) -> None:
-        assert self._parser is not None  # noqa: S101
         code = self._parser.get_status_code()
-        body = b"".join(self._parts)
-        self._keep = self._parser.should_keep_alive()
-        self._parser = None
-        response = Response(code, b"" if self._on_line is not None and code == 200 else body, self._headers)
-        self._finish(response)
-        if self._keep and self.open:
-            self._on_idle(self)
-        else:
-            self.close()
+        self._end(Response(code, b"" if code == 200 else b"".join(self._parts), self._headers))
 
 
 class _HttpStream(Stream):
     def __init__(self) -> None:
-        self.connection: _Connection | None = None
+        self.connection: _StreamConnection | None = None
         self.closed = False
 
     def close(self) -> None:
@@ -147,24 +233,19 @@ class HttpTransport:
         self._limit = connections
         self._idle: list[_Connection] = []
         self._open: set[_Connection] = set()
+        self._streams: set[_StreamConnection] = set()
         self._connecting = 0
-        self._queue: deque[tuple[bytes, Done]] = deque()
+        self._queue: deque[_Sent] = deque()
+        self._planned = False
+        self._at_once = 1  # requests that a connection gets although another one is idle
         self._tasks: set[asyncio.Task[None]] = set()
         host = f"[{server.host}]" if ":" in server.host else server.host
         head = f"Host: {host}:{server.port}\r\nUser-Agent: {USER_AGENT}\r\nAccept: application/json\r\n"
         self._head = head + (f"Authorization: {server.authorization}\r\n" if server.authorization else "")
 
     def send(self, request: Request, done: Done) -> None:
-        data = self._encode(request)
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.open:
-                connection.carry(data, done)
-                return
-        self._queue.append((data, done))
-        if len(self._open) + self._connecting < self._limit:
-            self._connecting += 1
-            self._spawn(self._connect_for_requests())
+        self._queue.append(_Sent(self._encode(request), done))
+        self._plan()
 
     def stream(self, request: Request, on_line: OnLine, on_end: Done) -> Stream:
         stream = _HttpStream()
@@ -176,56 +257,101 @@ class HttpTransport:
         self._queue.clear()
         for connection in list(self._open):
             connection.abandon()
+        for stream in list(self._streams):
+            stream.abandon()
+
+    # what connections tell
+
+    def idle(self, connection: _Connection) -> None:
+        """All that it carried has been answered."""
+        self._idle.append(connection)
+        if self._queue:
+            self._plan()
+
+    def lost(self, connection: _Connection) -> None:
+        """It is gone."""
+        self._open.discard(connection)
+        if self._queue:
+            self._plan()
+
+    def send_again(self, unseen: list[_Sent]) -> None:
+        """Requests that the server has not looked at, before all others."""
+        if unseen:
+            self._queue.extendleft(reversed(unseen))
+            self._plan()
+
+    def answered_after(self, gap: float) -> None:
+        """How many seconds lay between two answers to requests that went out together."""
+        self._at_once = min(MOST_AT_ONCE, self._at_once * 2) if gap <= QUICK else max(1, self._at_once // 2)
+
+    # requests
+
+    def _plan(self) -> None:
+        if not self._planned:
+            self._planned = True
+            asyncio.get_running_loop().call_soon(self._send_out)
+
+    def _send_out(self) -> None:
+        """Hand what has gathered to the connections that are idle."""
+        self._planned = False
+        queue, idle = self._queue, self._idle
+        while queue and idle:
+            connection = idle.pop()
+            if connection.open:
+                missing = self._limit - len(self._open) - self._connecting
+                fair = -(-len(queue) // (len(idle) + 1 + missing))
+                count = min(MOST_AT_ONCE, max(fair, self._at_once), len(queue))
+                connection.carry([queue.popleft() for _ in range(count)])
+        for _ in range(min(len(queue), self._limit - len(self._open) - self._connecting)):
+            self._connecting += 1
+            self._spawn(self._connect())
 
     def _encode(self, request: Request) -> bytes:
-        lines = [f"{request.method} {self._server.base}{request.path} HTTP/1.1\r\n", self._head]
-        lines += [f"{name}: {value}\r\n" for name, value in request.headers.items()]
-        if request.body or request.method in {"POST", "PUT", "PATCH"}:
-            lines.append(f"Content-Type: {request.content_type}\r\nContent-Length: {len(request.body)}\r\n")
-        return "".join(lines).encode() + b"\r\n" + request.body
+        body, more = request.body, ""
+        if request.headers:
+            more = "".join([f"{name}: {value}\r\n" for name, value in request.headers.items()])
+        if body or request.method in _WITH_BODY:
+            more += f"Content-Type: {request.content_type}\r\nContent-Length: {len(body)}\r\n"
+        head = f"{request.method} {self._server.base}{request.path} HTTP/1.1\r\n{self._head}{more}\r\n"
+        return head.encode() + body
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _connect(self, on_idle: Callable[[_Connection], None]) -> _Connection:
-        loop = asyncio.get_running_loop()
+    async def _connect(self) -> None:
         server = self._server
-        _, connection = await loop.create_connection(
-            lambda: _Connection(on_idle, self._open.discard), server.host, server.port, ssl=server.tls
-        )
-        self._open.add(connection)
-        return connection
-
-    async def _connect_for_requests(self) -> None:
         try:
-            connection = await self._connect(self._on_idle)
+            _, connection = await asyncio.get_running_loop().create_connection(
+                lambda: _Connection(self), server.host, server.port, ssl=server.tls
+            )
         except OSError as error:
             self._connecting -= 1
             failed, self._queue = self._queue, deque()
-            for _, done in failed:
-                done(Response(0, f"{self._server.host}:{self._server.port}: {error}".encode()))
+            for one in failed:
+                one.done(self._unreachable(error))
             return
         self._connecting -= 1
-        self._on_idle(connection)
-
-    def _on_idle(self, connection: _Connection) -> None:
-        if self._queue:
-            data, done = self._queue.popleft()
-            connection.carry(data, done)
-        else:
-            self._idle.append(connection)
+        self._open.add(connection)
+        self.idle(connection)
 
     async def _open_stream(self, stream: _HttpStream, data: bytes, on_line: OnLine, on_end: Done) -> None:
+        server = self._server
         try:
-            connection = await self._connect(lambda connection: connection.close())
+            _, connection = await asyncio.get_running_loop().create_connection(
+                lambda: _StreamConnection(self._streams.discard), server.host, server.port, ssl=server.tls
+            )
         except OSError as error:
             if not stream.closed:
-                on_end(Response(0, f"{self._server.host}:{self._server.port}: {error}".encode()))
+                on_end(self._unreachable(error))
             return
         if stream.closed:
             connection.abandon()
             return
         stream.connection = connection
-        connection.carry(data, on_end, on_line)
+        self._streams.add(connection)
+        connection.begin(data, on_line, on_end)
+
+    def _unreachable(self, error: OSError) -> Response:
+        return Response(0, f"{self._server.host}:{self._server.port}: {error}".encode())

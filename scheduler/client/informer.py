@@ -7,7 +7,7 @@ what was known: what is missing from it has gone.
 
 import logging
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -22,9 +22,18 @@ log = logging.getLogger(__name__)
 PAGE = 5000
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
 _GONE = 410
+_PRESENT = frozenset({"ADDED", "MODIFIED"})
 _NOT_SHOWN = frozenset({403, 404})  # the server has no such kind, or we may not look at it
 
-K = TypeVar("K")
+
+class Following(Protocol):
+    """What can be followed: everything that the API server stores."""
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+
+K = TypeVar("K", bound=Following)
 
 
 class _Head(Wire, frozen=True):
@@ -106,8 +115,8 @@ class Informer(Generic[K]):
             return
         page = _decode_list(response.body)
         for raw in page.items or ():
-            data = bytes(raw)
-            self._listing[_decode_head(data).metadata.uid] = self._decode(data)
+            listed = self._decode(bytes(raw))
+            self._listing[listed.metadata.uid] = listed
         if page.metadata.continue_:
             self._list(page.metadata.continue_)
             return
@@ -154,19 +163,22 @@ class Informer(Generic[K]):
         if event.type == "ERROR":
             self._refused_inside(_decode_status(event.object))
             return
+        self._pause = FIRST_PAUSE
+        if event.type in _PRESENT:
+            found = self._decode(bytes(event.object))
+            metadata = found.metadata
+            self._version = metadata.resource_version
+            self._known[metadata.uid] = found
+            self._on_set(found)
+            self._on_batch()
+            return
         head = _decode_head(event.object).metadata
         self._version = head.resource_version
-        self._pause = FIRST_PAUSE
-        if event.type == "BOOKMARK":
-            return
         if event.type == "DELETED":
             known = self._known.pop(head.uid, None)
             if known is not None:
                 self._on_gone(known)
-        else:
-            found = self._known[head.uid] = self._decode(bytes(event.object))
-            self._on_set(found)
-        self._on_batch()
+            self._on_batch()
 
     def _refused_inside(self, status: ApiStatus) -> None:
         log.info("informer watch-error path=%s code=%d why=%s", self._path, status.code, status.message)

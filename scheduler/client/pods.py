@@ -1,11 +1,17 @@
-"""Pods decoded fast: specs that arrive as the same bytes become the same object, so that a template is read once."""
+"""Pods decoded fast: specs that arrive as the same bytes become the same object, so that a template is read once.
+
+A spec that differs from a known one only by the node it names, as a pod's does that has just been bound, is made of the
+known one.
+"""
 
 import msgspec
+from msgspec.structs import replace
 
 from scheduler.api.core import Pod, PodSpec, PodStatus
 from scheduler.api.wire import ObjectMeta, Wire
 
-_LIMIT = 16384  # specs remembered; each names its node once bound, so they do not repeat for ever
+_LIMIT = 16384  # specs remembered; some name their node, so they do not repeat for ever
+_NODE = b'"nodeName":"'
 
 
 class _RawPod(Wire, frozen=True):
@@ -14,12 +20,17 @@ class _RawPod(Wire, frozen=True):
     status: PodStatus = PodStatus()
 
 
+class _Named(Wire, frozen=True):
+    node_name: str = ""
+
+
 class PodDecoder:
     """Turns encoded pods into `Pod`s."""
 
     def __init__(self) -> None:
         self._raw = msgspec.json.Decoder(_RawPod).decode
         self._spec = msgspec.json.Decoder(PodSpec).decode
+        self._named = msgspec.json.Decoder(_Named).decode
         self._specs: dict[bytes, PodSpec] = {}
 
     def __call__(self, data: bytes) -> Pod:
@@ -32,7 +43,27 @@ class PodDecoder:
         encoded = bytes(raw.spec)
         spec = self._specs.get(encoded)
         if spec is None:
+            spec = self._bound(encoded)
+        if spec is None:
             if len(self._specs) >= _LIMIT:
                 self._specs.clear()
             spec = self._specs[encoded] = self._spec(encoded)
         return Pod(raw.metadata, spec, raw.status)
+
+    def _bound(self, encoded: bytes) -> PodSpec | None:
+        """The spec, if without the name of its node it is a known one."""
+        start = encoded.rfind(_NODE)
+        if start < 0:
+            return None
+        first = start + len(_NODE)
+        last = encoded.find(b'"', first)
+        name = encoded[first:last].decode()
+        if encoded[start - 1 : start] == b",":
+            bare = encoded[: start - 1] + encoded[last + 1 :]
+        else:
+            bare = encoded[:start] + encoded[last + 1 :].removeprefix(b",")
+        template = self._specs.get(bare)
+        # What was taken out may have been another thing of that name, as a label to select by.
+        if template is None or template.node_name or self._named(encoded).node_name != name:
+            return None
+        return replace(template, node_name=name)

@@ -5,6 +5,7 @@ again a few times with growing pauses; everything else goes to the caller at onc
 """
 
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -43,12 +44,20 @@ def refusal(response: Response) -> str:
 
 
 def pod_path(pod: Pod, subresource: str = "") -> str:
-    path = f"/api/v1/namespaces/{quote(pod.metadata.namespace)}/pods/{quote(pod.metadata.name)}"
+    path = f"/api/v1/namespaces/{_quoted(pod.metadata.namespace)}/pods/{_quoted(pod.metadata.name)}"
     return f"{path}/{subresource}" if subresource else path
 
 
 def node_path(name: str) -> str:
-    return f"/api/v1/nodes/{quote(name)}"
+    return f"/api/v1/nodes/{_quoted(name)}"
+
+
+def _quoted(name: str) -> str:
+    """For a path; the names that API servers accept for these kinds stay as they are."""
+    return name if _usual(name) else quote(name)
+
+
+_usual = re.compile(r"[-a-z0-9.]*").fullmatch
 
 
 class Rest:

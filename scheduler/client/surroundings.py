@@ -5,9 +5,12 @@ All are optional: a server that does not have them, or does not show them, is on
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+from scheduler.api.numa import GROUP_VERSION as TOPOLOGY_VERSION
+from scheduler.api.numa import NodeResourceTopology
 from scheduler.api.storage import CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass
-from scheduler.api.wire import LabelSelector, Wire
+from scheduler.api.wire import LabelSelector
 from scheduler.api.workloads import Namespace, ReplicationController, Service, Workload
 from scheduler.cycle import Core
 
@@ -17,7 +20,7 @@ class Kind:
     """Where a kind is served, as what it is read, and what to do when one is there or gone."""
 
     path: str
-    type: type[Wire]
+    type: type[Any]  # has metadata
     note: Callable[..., None]  # core, object, there=
 
 
@@ -61,6 +64,10 @@ def _csi_node(core: Core, found: CsiNode, *, there: bool) -> None:
     core.storage_changed()
 
 
+def _topology(core: Core, found: NodeResourceTopology, *, there: bool) -> None:
+    core.set_topology(found.metadata.name, found if there else None)
+
+
 KINDS = (
     Kind("/api/v1/namespaces", Namespace, _namespace),
     Kind("/api/v1/services", Service, _service),
@@ -71,4 +78,5 @@ KINDS = (
     Kind("/api/v1/persistentvolumes", PersistentVolume, _volume),
     Kind("/apis/storage.k8s.io/v1/storageclasses", StorageClass, _class),
     Kind("/apis/storage.k8s.io/v1/csinodes", CsiNode, _csi_node),
+    Kind(f"/apis/{TOPOLOGY_VERSION}/noderesourcetopologies", NodeResourceTopology, _topology),
 )

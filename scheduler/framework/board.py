@@ -206,9 +206,9 @@ class Board:
         if not plan.bounds:
             self.key[:, row] = total
             return
+        self._bound(plan, row, node, placed)  # moves all lines, and knows nothing of those whose keys are `total`
         lines = plan.faceted_lines
         self.key[lines, row] = total[lines]
-        self._bound(plan, row, node, placed)
 
     def _bound(self, plan: Plan, row: int, node: NodeInfo, placed: PodInfo) -> None:
         """Move the keys of the lines whose scores cannot be looked up."""
@@ -243,6 +243,7 @@ class Board:
             new = change.copy()
             change -= exact
             exact[:] = new
+            change[plan.faceted_lines] = 0  # their keys have been given already; what they were judged by is old
         return change
 
     def _make_plan(self) -> Plan:
@@ -273,7 +274,8 @@ class Board:
         alone = together.lines[0]
         rules = alone.rules
         where = together.start + batch.rows  # [line, row] in the flattened arrays: NumPy is quicker with one index
-        ok = self.node_ok.reshape(-1)[where]
+        # A line that is judged along with others may not know yet that a node is gone.
+        ok = self.node_ok.reshape(-1)[where] & batch.pick(self._columns.known)
         for plugin, stacked in zip(rules.moving_filters, together.filters, strict=True):
             alone.narrow(plugin, stacked, batch, ok)
         total = np.zeros(ok.shape, np.int64)

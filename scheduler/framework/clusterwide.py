@@ -19,6 +19,7 @@ from scheduler.framework.status import SUCCESS, Status
 _INFEASIBLE = -(1 << 62)
 
 WIDE: StateKey[bool] = StateKey("framework/cluster-wide")  # the cycle had plugins of scope CLUSTER in it
+MARK: StateKey[str] = StateKey("framework/mark")  # what tells apart pods that wait, if namespace and labels do not
 
 
 class _Verdict:
@@ -54,6 +55,7 @@ class Cycle:
         self._asked = {plugin.name for plugin in concerned}
         self._verdicts: list[_Verdict] = []
         self.rejected: Status | None = None
+        self._allowed: frozenset[str] | None = None
         state[WIDE] = True
         state[SKIPPED] = state[SKIPPED] - self._asked
         self._pre_filter()
@@ -80,6 +82,7 @@ class Cycle:
                 allowed = status.nodes if allowed is None else allowed & status.nodes
                 allowed_by.append(plugin.name)
         self._state[SKIPPED] = self._state[SKIPPED] | skipped
+        self._allowed = allowed
         if allowed is not None:
             names, left_over = self._columns.names, allowed
             codes = np.fromiter((name not in left_over for name in names), np.int64, self._columns.count)
@@ -99,6 +102,10 @@ class Cycle:
                 codes[row] = len(statuses)
                 statuses.append(status)
         return _Verdict(plugin.name, codes, statuses.__getitem__)
+
+    def allows(self, name: str) -> bool:
+        """Whether the PreFilters left that node over."""
+        return self._allowed is None or name in self._allowed
 
     def narrowed(self, key: Ints) -> Ints:
         """A copy of `key` [row] in which what these plugins reject is no option."""

@@ -11,6 +11,7 @@ import numpy as np
 from scheduler.framework.clusterwide import outside
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import Scope
+from scheduler.framework.restored import as_seen, restore, share
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import SKIPPED, CycleState
 from scheduler.framework.status import Status
@@ -53,6 +54,7 @@ def explain(runner: Runner, info: PodInfo) -> Explanation:
             allowed = status.nodes if allowed is None else allowed & status.nodes
             allowed_by.append(plugin.name)
     state[SKIPPED] = frozenset(skipped)
+    restore(runner.handle, state, info, runner.profile.all)
     feasible: list[NodeInfo] = []
     rejected: dict[str, Status] = {}
     for node in nodes:
@@ -71,7 +73,10 @@ def _scored(runner: Runner, info: PodInfo, state: CycleState, nodes: Sequence[No
         values = np.zeros(len(nodes), np.int64)
         if plugin.pre_score(state, info.pod):
             plugin.survey(state, info.pod, nodes)
-            values = np.array([plugin.score(state, info.pod, node) for node in nodes], np.int64)
+            share(state)
+            wide = plugin.scope is Scope.CLUSTER
+            seen = [(state, node) if wide else as_seen(state, node) for node in nodes]
+            values = np.array([plugin.score(there, info.pod, node) for there, node in seen], np.int64)
             if plugin.scope is Scope.CLUSTER or plugin.normalizer is not None:
                 values = plugin.normalize(state, values)
         for scored, value in zip(found, values.tolist(), strict=True):

@@ -112,18 +112,15 @@ class FitError:
             total -= statuses[int(self._reasons.codes[row])].code is Code.UNSCHEDULABLE
         return total
 
-    def resolvable_rows(self) -> list[int]:
+    def resolvable_rows(self) -> Rows:
         """Rows whose rejection could change if pods went away, ascending (R76)."""
         if self.pre_filter is not None or self._reasons is None:
-            return []
+            return np.zeros(0, np.intp)
         helpful = np.array([status.code is Code.UNSCHEDULABLE for status in self._reasons.statuses], np.bool_)
-        rows: list[int] = np.flatnonzero(helpful[self._reasons.codes]).tolist()
-        if not self.overrides:
-            return rows
-        changed = set(rows)
+        rows = helpful[self._reasons.codes]
         for row, status in self.overrides.items():
-            (changed.add if status.code is Code.UNSCHEDULABLE else changed.discard)(row)
-        return sorted(changed)
+            rows[row] = status.code is Code.UNSCHEDULABLE
+        return np.flatnonzero(rows)
 
     def message(self, post_filter: str = "") -> str:
         """`0/N nodes are available: …`, with what PostFilter had to say behind it (R47)."""

@@ -135,6 +135,44 @@ class FilterColumns(Filter):
         return None
 
 
+class TrialColumns(Filter):
+    """A filter of scope NODE_PODS of which preemption can try many nodes at once, by amounts.
+
+    What it looks at of a node is a line of numbers; each pod there holds some of them, and gives them back if it goes.
+    """
+
+    @abstractmethod
+    def trial_facet(self, node: "NodeInfo", pods: "Sequence[PodInfo]") -> Hashable:
+        """What `filter` depends on there, for any pod, while some of `pods`, which are on it, are imagined gone.
+
+        On nodes with equal facets it says the same when pods at the same places are gone: one is tried for all.
+        """
+
+    @abstractmethod
+    def trial_columnar(self, state: CycleState) -> bool:
+        """Whether amounts decide for this class."""
+
+    @abstractmethod
+    def trial_width(self) -> int:
+        """How many numbers there are at present."""
+
+    @abstractmethod
+    def trial_free(self, node: "NodeInfo") -> Sequence[int] | None:
+        """What of each is free on the node, below 0 where too much is held; None: it has to be tried by itself."""
+
+    @abstractmethod
+    def trial_keys(self, node: "NodeInfo", pods: "Sequence[PodInfo]") -> Sequence[Hashable]:
+        """For each of these pods, which are on `node`, what decides about `trial_held`."""
+
+    @abstractmethod
+    def trial_held(self, node: "NodeInfo", pod: "PodInfo") -> Sequence[int]:
+        """What `pod` holds of each on this node."""
+
+    @abstractmethod
+    def trial_passing(self, state: CycleState, free: Ints) -> Bools:
+        """`filter` for one class where so much would be free [node, number]."""
+
+
 class VictimAware(Plugin):
     """A filter with state of its own about pods on nodes; preemption tells it whom to imagine gone."""
 
@@ -143,6 +181,18 @@ class VictimAware(Plugin):
 
     @abstractmethod
     def victim_returned(self, state: CycleState, victim: "PodInfo", node: "NodeInfo") -> None: ...
+
+
+class Transformer(Plugin):
+    """Shows some pods a node otherwise than it is: upstream's AfterPreFilter, where what is held is handed back."""
+
+    @abstractmethod
+    def overlooked(self, state: CycleState, pod: Pod) -> "Mapping[str, Sequence[PodInfo]]":
+        """By node, pods there that `pod` need take no notice of. Of scope CLUSTER: asked of pods that it `concerns`."""
+
+    @abstractmethod
+    def chosen(self, state: CycleState, pod: Pod, node: "NodeInfo") -> None:
+        """The pod goes to `node`, which it sees like this: settle in `state` what it uses there. Before Reserve."""
 
 
 class PostFilter(Plugin):
@@ -290,6 +340,9 @@ class Listener(ABC):
 
     def pod_changed(self, info: "PodInfo", before: Pod) -> None:  # noqa: B027 likewise
         """Its marks changed while it stayed where it is: labels, annotations, or that it is being deleted."""
+
+    def pod_started(self, info: "PodInfo") -> None:  # noqa: B027 likewise
+        """The API server says when it started; it said nothing, or something else, before."""
 
     def namespace_changed(self, name: str) -> None:  # noqa: B027 likewise
         """A namespace's labels are others than they were."""

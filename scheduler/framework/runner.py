@@ -21,6 +21,7 @@ from scheduler.framework.points import (
     Score,
     VictimAware,
 )
+from scheduler.framework.restored import as_seen
 from scheduler.framework.rules import rules_for
 from scheduler.framework.state import SKIPPED, CycleState
 from scheduler.framework.status import SUCCESS, Status
@@ -108,6 +109,7 @@ class Runner:
 
     def check_with_nominated(self, state: CycleState, info: PodInfo, node: NodeInfo) -> Status:
         """The same, once with the pods nominated to the node that are at least as important, once without (R16)."""
+        state, node = as_seen(state, node)
         others = [
             other
             for other in self.handle.nominator.on(node.name)

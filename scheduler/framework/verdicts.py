@@ -18,7 +18,8 @@ from scheduler.framework.clusterwide import Cycle, outside
 from scheduler.framework.facets import faceted
 from scheduler.framework.failure import FitError, Reasons
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import Filter, FilterColumns, Plugin, Score, ScoreColumns
+from scheduler.framework.points import Filter, FilterColumns, Plugin, Score, ScoreColumns, Transformer
+from scheduler.framework.restored import RESTORED, enter, restore
 from scheduler.framework.rules import ClassRules, Weighted
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Status
@@ -226,9 +227,9 @@ class ClassVerdicts:
 
     def feasible_for(self, info: PodInfo) -> bool:
         """Whether some node would take this very pod, nominated ones aside; call `refresh` first."""
-        if not self.feasible:
-            return False
         concerned, pin = self._concerned(info), self._pin(info)
+        if not self.feasible and not any(isinstance(plugin, Transformer) for plugin in concerned):
+            return False
         if not concerned and pin is None:
             return True
         board = self.board
@@ -241,8 +242,13 @@ class ClassVerdicts:
                 return False
         if not concerned:
             return True
-        cycle = self._cycle(info, self.state.fork(), concerned)
-        return cycle.rejected is None and bool(cycle.narrowed(key).max() >= 0)
+        state = self.state.fork()
+        cycle = self._cycle(info, state, concerned)
+        if cycle.rejected is not None:
+            return False
+        key = cycle.narrowed(self.key)
+        self._see(info, state, cycle, key)
+        return bool((key if pin is None else pinned_key(key, pin)).max() >= 0)
 
     def select(self, info: PodInfo) -> "tuple[int, CycleState] | FitError":
         """The best row for this pod with the state of its cycle, or why there is none."""
@@ -307,7 +313,7 @@ class ClassVerdicts:
         self.board.settle(self)
         key = pinned_key(self.key, pin)
         if key.max() >= 0:
-            self._normalize_anew(key)
+            self._normalize_anew(key, info, state)
         found = self._select_past_nominated(info, state, key)
         return self._failure(self._outside(pin, found.overrides)) if isinstance(found, FitError) else found
 
@@ -335,23 +341,67 @@ class ClassVerdicts:
         if cycle.rejected is not None:
             return FitError(self._handle.cache.known_count, pre_filter=cycle.rejected, state=state)
         key, pin = cycle.narrowed(self.key), self._pin(info)
+        rejected = self._see(info, state, cycle, key)
         if pin is not None:
             key = pinned_key(key, pin)
+        rejected |= self._crowded(info, state, key)
         if key.max() >= 0:
-            self._normalize_anew(key)
+            self._normalize_anew(key, info, state)
             cycle.add_scores(key)
         found = self._select_past_nominated(info, state, key)
         if not isinstance(found, FitError):
-            return found
+            return found[0], enter(self._runner.profile.all, state, info.pod, self._columns.names[found[0]])
         order = {plugin.name: number for number, plugin in enumerate(self._runner.filters)}
-        overrides = {**cycle.overrides(order, found.kept, self._columns.known), **found.overrides}
+        names = self._columns.names
+        crowded = {row: status for row, status in found.overrides.items() if cycle.allows(names[row])}
+        overrides = {**cycle.overrides(order, found.kept, self._columns.known), **rejected, **crowded}
         return self._failure(overrides if pin is None else self._outside(pin, overrides), state)
 
-    def _normalize_anew(self, key: Ints) -> None:
+    def _see(self, info: PodInfo, state: CycleState, cycle: Cycle, key: Ints) -> dict[int, Status]:
+        """Judge the nodes that this pod sees otherwise; their keys, without what is normalised, go into `key`.
+
+        Returns why the others of them are no option, by row.
+        """
+        restore(self._handle, state, info, self._runner.profile.all)
+        restored = state.get(RESTORED)
+        rejected: dict[int, Status] = {}
+        if restored is None:
+            return rejected
+        board, columns = self.board, self._columns
+        assert board is not None  # noqa: S101
+        for name, seen in restored.nodes.items():
+            row = columns.rows[name]
+            if not (self._allowed(row) and cycle.allows(name)):
+                continue
+            status = self._runner.check(restored.state, info.pod, seen)
+            if status.ok:
+                total = int(board.node_total[self.line, row])
+                for score, weight in self.rules.moving_scores:
+                    total += score.score(restored.state, info.pod, seen) * weight
+                key[row] = (max(total, 0) << TIE_BITS) + (int(columns.tie[row]) ^ self.salt)
+            else:
+                key[row] = NOT_FEASIBLE
+                rejected[row] = status
+        return rejected
+
+    def _crowded(self, info: PodInfo, state: CycleState, key: Ints) -> dict[int, Status]:
+        """Take from `key` the nodes that nominated pods fill: what is scored is scored among those that are left."""
+        rows, rejected = self._columns.rows, dict[int, Status]()
+        for row in {rows[node] for node in self._handle.nominator.nodes() if node in rows}:
+            if key[row] >= 0:
+                status = self._check_row(state, info, row)
+                if not status.ok:
+                    key[row] = NOT_FEASIBLE
+                    rejected[row] = status
+        return rejected
+
+    def _normalize_anew(self, key: Ints, info: PodInfo, state: CycleState) -> None:
         """Scores were normalised over nodes some of which are out now: do it again over those that are left."""
         board = self.board
         assert board is not None  # noqa: S101
         rows = np.flatnonzero(key >= 0)
+        restored = state.get(RESTORED)
+        moving = len(self._node_scores)
         scored = [(kept.score, kept.weight, kept.raw, kept.highest) for kept in self._node_scores]
         scored += [
             (score, weight, board.raw[number][self.line], self.highest[order])
@@ -359,14 +409,20 @@ class ClassVerdicts:
                 zip(self.raw_numbers, self.rules.moving_normalized, strict=True)
             )
         ]
-        for score, weight, all_raw, before in scored:
+        for number, (score, weight, all_raw, before) in enumerate(scored):
             if all_raw is None:
                 continue
             raw = all_raw[rows]
+            anew = list[int]()
+            if restored is not None and number >= moving:
+                names = [self._columns.names[row] for row in rows]
+                anew = [place for place, name in enumerate(names) if name in restored.nodes]
+                raw[anew] = [score.score(restored.state, info.pod, restored.nodes[names[place]]) for place in anew]
             highest = int(raw.max())
-            if highest != before:
+            if anew or highest != before:
                 assert score.normalizer is not None  # noqa: S101
                 now, then = (score.normalizer.apply(raw[None], np.full((1, 1), top))[0] for top in (highest, before))
+                then[anew] = 0
                 key[rows] += (now - then) * weight << TIE_BITS
 
     def _allowed(self, row: int) -> bool:

@@ -5,11 +5,14 @@ Plugins in `ON_REQUEST` run only where a profile names them.
 
 from scheduler.framework.points import Plugin
 from scheduler.plugins.binding import DefaultBinder
-from scheduler.plugins.defaultpreemption import DefaultPreemption, DefaultPreemptionArgs
+from scheduler.plugins.defaultpreemption.plugin import DefaultPreemption, DefaultPreemptionArgs
 from scheduler.plugins.deviceshare.args import DeviceShareArgs
 from scheduler.plugins.deviceshare.plugin import DeviceShare
+from scheduler.plugins.fragmentation import DeviceFragmentation, DeviceFragmentationArgs
 from scheduler.plugins.imagelocality import ImageLocality
 from scheduler.plugins.interpodaffinity.plugin import InterPodAffinity, InterPodAffinityArgs
+from scheduler.plugins.nodenuma.args import NodeNUMAResourceArgs
+from scheduler.plugins.nodenuma.plugin import NodeNUMAResource
 from scheduler.plugins.nodeports import NodePorts
 from scheduler.plugins.noderesources.balanced import (
     NodeResourcesBalancedAllocation,
@@ -21,6 +24,8 @@ from scheduler.plugins.noderesources.scarce import ScarceResourceAvoidance, Scar
 from scheduler.plugins.placement import NodeAffinity, NodeAffinityArgs, NodeName, NodeUnschedulable, TaintToleration
 from scheduler.plugins.podtopologyspread.plugin import PodTopologySpread, PodTopologySpreadArgs
 from scheduler.plugins.queueing import PrioritySort, SchedulingGates
+from scheduler.plugins.reservation.args import ReservationArgs
+from scheduler.plugins.reservation.plugin import Reservation
 from scheduler.plugins.volumes.attaching import NodeVolumeLimits, VolumeRestrictions, VolumeZone
 from scheduler.plugins.volumes.binding import VolumeBinding, VolumeBindingArgs
 
@@ -41,27 +46,33 @@ TABLE: dict[str, tuple[type[Plugin], int]] = {
         (VolumeZone, 0),
         (PodTopologySpread, 2),
         (InterPodAffinity, 2),
+        (NodeNUMAResource, 1),
         (DeviceShare, 1),
+        (Reservation, 5000),
         (DefaultPreemption, 0),
         (NodeResourcesBalancedAllocation, 1),
         (ImageLocality, 1),
         (DefaultBinder, 0),
         (NodeResourcesFitPlus, 0),
         (ScarceResourceAvoidance, 0),
+        (DeviceFragmentation, 0),
     )
 }
 
-ON_REQUEST = frozenset({NodeResourcesFitPlus.name, ScarceResourceAvoidance.name})
+ON_REQUEST = frozenset({NodeResourcesFitPlus.name, ScarceResourceAvoidance.name, DeviceFragmentation.name})
 
 ARGS = {
     "DefaultPreemption": DefaultPreemptionArgs,
+    "DeviceFragmentation": DeviceFragmentationArgs,
     "DeviceShare": DeviceShareArgs,
     "InterPodAffinity": InterPodAffinityArgs,
     "NodeAffinity": NodeAffinityArgs,
+    "NodeNUMAResource": NodeNUMAResourceArgs,
     "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocationArgs,
     "NodeResourcesFit": NodeResourcesFitArgs,
     "NodeResourcesFitPlus": NodeResourcesFitPlusArgs,
     "PodTopologySpread": PodTopologySpreadArgs,
+    "Reservation": ReservationArgs,
     "ScarceResourceAvoidance": ScarceResourceAvoidanceArgs,
     "VolumeBinding": VolumeBindingArgs,
 }

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from scheduler.cycle import Core
 from scheduler.framework.events import Bind, Decision, Evict, Reject
 from scheduler.framework.histogram import Histogram
+from scheduler.plugins.reservation.figures import phases, resources
 
 SECONDS = tuple(0.0001 * 2**power for power in range(16))  # 0.1 ms to 3.3 s
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Labels = Mapping[str, str]
+_SETTLED = (Bind, Reject)  # what settles a pod
 
 
 class Metrics:
@@ -27,13 +29,16 @@ class Metrics:
     def decided(self, decisions: Iterable[Decision], seconds: float) -> None:
         """One turn of the core, and how long it took."""
         for decision in decisions:
-            if isinstance(decision, Bind | Reject):
+            if isinstance(decision, _SETTLED):
                 result = "scheduled"
                 if isinstance(decision, Reject):
                     result = "unschedulable" if decision.reason == "Unschedulable" else "error"
                 key = (decision.info.pod.spec.scheduler_name, result)
                 self._attempts[key] += 1
-                self._durations.setdefault(key, Histogram(SECONDS)).observe(seconds)
+                durations = self._durations.get(key)
+                if durations is None:
+                    durations = self._durations[key] = Histogram(SECONDS)
+                durations.observe(seconds)
             elif isinstance(decision, Evict):
                 self._victims += 1
 
@@ -89,6 +94,11 @@ class Metrics:
             "What the cache holds.",
             [_line(name, {"type": kind}, size) for kind, size in sizes.items()],
         )
+        for name, words, samples in (
+            ("scheduler_reservation_status_phase", "Which phase each reservation is in.", phases),
+            ("scheduler_reservation_resource", "How much of each available reservation is used.", resources),
+        ):
+            yield name, "gauge", words, [_line(name, labels, value) for labels, value in samples(core.reservations)]
 
 
 def _histogram(name: str, labels: Labels, histogram: Histogram) -> Iterator[str]:

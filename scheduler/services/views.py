@@ -1,6 +1,6 @@
 """Routes of the scheduler's process: health, metrics, and what it holds of nodes and pods (section 6 of the API).
 
-Koordinator's routes for nodes and for DeviceShare and, of our own, `/apis/v1/explain/:namespace/:name`.
+Koordinator's routes for nodes, DeviceShare and NodeNUMAResource and, of our own, `/apis/v1/explain/:namespace/:name`.
 """
 
 import logging
@@ -20,6 +20,9 @@ from scheduler.framework.nodeinfo import NodeInfo
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.plugin import DeviceShare
 from scheduler.plugins.deviceshare.summary import summaries, summary_of
+from scheduler.plugins.nodenuma.book import NumaBook
+from scheduler.plugins.nodenuma.plugin import NodeNUMAResource
+from scheduler.plugins.nodenuma.summary import summary_of as numa_summary_of
 from scheduler.plugins.nodeports import ports_of
 from scheduler.services.flags import Flags
 from scheduler.services.metrics import CONTENT_TYPE, Metrics
@@ -63,6 +66,8 @@ def routes_of(
     service("nodes/:nodeName", partial(_node, core))
     service(f"plugins/{DeviceShare.name}/nodeDeviceSummaries", partial(_device_summaries, core))
     service(f"plugins/{DeviceShare.name}/nodeDeviceSummaries/:name", partial(_device_summary, core))
+    service(f"plugins/{NodeNUMAResource.name}/nodes/:nodeName", partial(_numa_summary, core))
+    service("plugins/NodeNUMAResources/cpuTopologyOptions/:nodeName", partial(_numa_summary, core))  # v0.7's path
     service("explain/:namespace/:name", partial(_explain, core))
     if configuration.enable_profiling:
         Flags(core.handle.debug, logger).install(routes)
@@ -77,6 +82,15 @@ def _device_summary(core: Core, asked: Asked) -> Answer:
     name = asked.parameters["name"]
     found = summary_of(DeviceCache.of(core.handle), core.cache, name)
     return missing(f"cannot find node {name}") if found is None else json(found)
+
+
+def _numa_summary(core: Core, asked: Asked) -> Answer:
+    numa = NumaBook.of(core.handle).find(asked.parameters["nodeName"])
+    if numa is None:
+        return missing("cannot find target node")
+    if not numa.state.topology.valid:
+        return json({"message": "invalid topology, please check the NodeResourceTopology object"}, 500)
+    return json(numa_summary_of(numa, core.cache))
 
 
 def _node(core: Core, asked: Asked) -> Answer:

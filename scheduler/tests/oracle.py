@@ -15,6 +15,7 @@ from scheduler.cycle import Core
 from scheduler.framework.failure import histogram
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import Scope, Score
+from scheduler.framework.restored import as_seen, restore, share
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import SKIPPED, CycleState
 from scheduler.framework.status import Status
@@ -51,36 +52,44 @@ def judge(core: Core, runner: Runner, info: PodInfo) -> Verdict:
         return _judge(core, runner, info)
 
 
-def _judge(core: Core, runner: Runner, info: PodInfo) -> Verdict:
+def statuses(core: Core, runner: Runner, info: PodInfo) -> tuple[CycleState, list[tuple[NodeInfo, Status]]]:
+    """What the filters say of every node, and the state of the cycle; all nodes alike if a PreFilter says no."""
     nodes = sorted(core.cache, key=lambda node: node.row)
-    if not nodes:
-        return Verdict(message="no nodes available to schedule pods")
     if info.shape.invalid:
-        return Verdict(message=f"0/{len(nodes)} nodes are available: {info.shape.invalid}.")
+        return CycleState(), [(node, Status.unresolvable(info.shape.invalid)) for node in nodes]
     state, skipped, allowed, allowed_by = CycleState(), set[str](), None, list[str]()
     for plugin in runner.pre_filters:
         status = plugin.pre_filter(state, info.pod)
         if status.skipped:
             skipped.add(plugin.name)
         elif not status.ok:
-            return Verdict(message=f"0/{len(nodes)} nodes are available: {status.message}.")
+            # Whatever its code, there is nothing that a pod's going would change about it.
+            return state, [(node, Status.unresolvable(*status.reasons)) for node in nodes]
         elif status.nodes is not None:
             allowed = status.nodes if allowed is None else allowed & status.nodes
             allowed_by.append(plugin.name)
     state[SKIPPED] = frozenset(skipped)
-    feasible, rejected = list[NodeInfo](), list[Status]()
-    for node in nodes:
-        if allowed is not None and node.name not in allowed:
-            status = Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(allowed_by))}]")
-        else:
-            status = runner.check_with_nominated(state, info, node)
-        if status.ok:
-            feasible.append(node)
-        else:
-            rejected.append(status)
+    restore(core.handle, state, info, runner.profile.all)
+    outside = Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(allowed_by))}]")
+    return state, [
+        (
+            node,
+            runner.check_with_nominated(state, info, node) if allowed is None or node.name in allowed else outside,
+        )
+        for node in nodes
+    ]
+
+
+def _judge(core: Core, runner: Runner, info: PodInfo) -> Verdict:
+    state, found = statuses(core, runner, info)
+    if not found:
+        return Verdict(message="no nodes available to schedule pods")
+    if SKIPPED not in state:
+        return Verdict(message=f"0/{len(found)} nodes are available: {found[0][1].message}.")
+    feasible = [node for node, status in found if status.ok]
     if not feasible:
-        reasons = histogram((status, 1) for status in rejected)
-        return Verdict(message=f"0/{len(nodes)} nodes are available: {reasons}.")
+        reasons = histogram((status, 1) for _, status in found)
+        return Verdict(message=f"0/{len(found)} nodes are available: {reasons}.")
     own = core.handle.nominator.node_of(info.uid)
     if own in {node.name for node in feasible}:
         return Verdict(node=own)
@@ -99,7 +108,9 @@ def scores(plugin: Score, state: CycleState, info: PodInfo, nodes: list[NodeInfo
     if plugin.scope is Scope.CLUSTER:
         plugin.survey(state, info.pod, nodes)
         return plugin.normalize(state, np.array([plugin.score(state, info.pod, node) for node in nodes], np.int64))
-    raw = np.array([plugin.score(state, info.pod, node) for node in nodes], np.int64)
+    share(state)
+    seen = [as_seen(state, node) for node in nodes]
+    raw = np.array([plugin.score(there, info.pod, node) for there, node in seen], np.int64)
     if plugin.normalizer is None:
         return raw
     highest = int(raw.max())

@@ -19,11 +19,12 @@ def test_without_plugins_the_defaults_run() -> None:
     assert profile.at["filter"] == [
         "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts",
         "NodeResourcesFit", "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone",
-        "PodTopologySpread", "InterPodAffinity", "DeviceShare",
+        "PodTopologySpread", "InterPodAffinity", "NodeNUMAResource", "DeviceShare", "Reservation",
     ]  # fmt: skip
     assert profile.weights == {
-        "TaintToleration": 3, "NodeAffinity": 2, "NodeResourcesFit": 1, "DeviceShare": 1,
+        "TaintToleration": 3, "NodeAffinity": 2, "NodeResourcesFit": 1, "NodeNUMAResource": 1, "DeviceShare": 1,
         "PodTopologySpread": 2, "InterPodAffinity": 2, "NodeResourcesBalancedAllocation": 1, "ImageLocality": 1,
+        "Reservation": 5000,
     }  # fmt: skip
 
 
@@ -59,7 +60,7 @@ def test_weight_zero_counts_as_one() -> None:
 
 def test_disabled_post_filter_leaves_no_preemption() -> None:
     profile = expanded({"plugins": {"postFilter": {"disabled": [{"name": "DefaultPreemption"}]}}})
-    assert profile.at["postFilter"] == []
+    assert profile.at["postFilter"] == ["Reservation"], "which explains, and preempts only if told to"
 
 
 def test_old_versions_and_published_spellings_are_read() -> None:

@@ -52,6 +52,9 @@ PROFILES: dict[str, dict[str, Any]] = {
             {"name": "DeviceShare", "args": {"scoringStrategy": {"type": "MostAllocated"}}},
         ]
     },
+    "fragments": {
+        "plugins": {"score": {"enabled": [{"name": "DeviceFragmentation", "weight": 3}]}},
+    },
     "cards-weigh": {
         "pluginConfig": [
             {

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from scheduler.api.builders import PodBuilder
+from scheduler.api.device import RDMA
 from scheduler.framework import facets
 from scheduler.framework.verdicts import ClassVerdicts
 from scheduler.plugins.deviceshare import cache
@@ -50,11 +51,30 @@ def test_what_is_looked_up_is_what_would_be_judged(
         rig.submit(pod(number))
         rig.run()
     for verdicts in lines(rig):
-        assert verdicts.faceted
-        assert verdicts.board is not None
-        verdicts.refresh()
-        kept = verdicts.key.copy()
-        verdicts.board.judge(verdicts, None)
-        judged = verdicts.key
-        assert ((kept >= 0) == (judged >= 0)).all()
-        assert (np.where(kept >= 0, kept, 0) == np.where(judged >= 0, judged, 0)).all()
+        assert_key_is_as_judged(verdicts)
+
+
+def test_classes_that_have_bounds_leave_alone_what_was_looked_up_for_others() -> None:
+    """A key that was judged from the columns is replaced by one that is looked up, not moved by what it was."""
+    rig = Rig()
+    for number in range(6):
+        rig.node(f"n{number}", cpu="64" if number % 2 else "32", gpus=8)
+    rig.submit(PodBuilder("bounded").resources({"cpu": "1", RDMA: 50}))
+    rig.run()
+    for number in range(24):
+        rig.submit(pod(number))
+        rig.run()
+        if number >= len(SHAPES):
+            for verdicts in lines(rig):
+                assert_key_is_as_judged(verdicts)
+
+
+def assert_key_is_as_judged(verdicts: ClassVerdicts) -> None:
+    assert verdicts.faceted
+    assert verdicts.board is not None
+    verdicts.refresh()
+    kept = verdicts.key.copy()
+    verdicts.board.judge(verdicts, None)
+    judged = verdicts.key
+    assert ((kept >= 0) == (judged >= 0)).all()
+    assert (np.where(kept >= 0, kept, 0) == np.where(judged >= 0, judged, 0)).all()

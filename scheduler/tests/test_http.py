@@ -5,6 +5,8 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import cast
 
+import pytest
+
 from scheduler.api.transport import Request, Response
 from scheduler.client import http
 from scheduler.client.http import HttpTransport
@@ -185,3 +187,95 @@ def test_silence_is_given_up_after_a_while() -> None:
         run(handler, test)
     finally:
         http.ANSWER_WITHIN = before
+
+
+async def send_together(transport: HttpTransport, count: int) -> list[Response]:
+    return await asyncio.gather(*(send(transport, Request("POST", f"/{n}")) for n in range(count)))
+
+
+async def read_waiting(reader: asyncio.StreamReader) -> list[str]:
+    """The paths of a request and of all that came with it."""
+    data = await reader.read(1 << 16)
+    if not data:
+        raise ConnectionResetError
+    return [line.split()[1].decode() for line in data.split(b"\r\n") if line.startswith(b"POST ")]
+
+
+def test_requests_of_one_turn_share_a_write_where_connections_are_few() -> None:
+    came: list[list[str]] = []
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            came.append(await read_waiting(reader))
+            writer.write(b"".join(answer(path.encode()) for path in came[-1]))
+
+    async def test(transport: HttpTransport) -> None:
+        for _ in range(2):
+            answers = await send_together(transport, 10)
+            assert [one.body for one in answers] == [f"/{n}".encode() for n in range(10)]
+
+    run(handler, test, connections=2)
+    assert [len(paths) for paths in came] == [5, 5, 5, 5]
+
+
+def test_what_a_closing_server_has_not_looked_at_is_sent_again_once() -> None:
+    done: list[str] = []
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        paths = await read_waiting(reader)
+        done.extend(paths[:2])
+        for path in paths[:2]:
+            writer.write(answer(path.encode(), more="Connection: close\r\n" if path == paths[:2][-1] else ""))
+        await writer.drain()
+
+    async def test(transport: HttpTransport) -> None:
+        answers = await send_together(transport, 7)
+        assert [one.body for one in answers] == [f"/{n}".encode() for n in range(7)]
+
+    run(handler, test, connections=1)
+    assert sorted(done) == [f"/{n}" for n in range(7)]
+
+
+def test_a_connection_lost_is_the_answer_to_all_that_it_carried() -> None:
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        paths = await read_waiting(reader)
+        writer.write(answer(paths[0].encode()))
+        await writer.drain()
+
+    async def test(transport: HttpTransport) -> None:
+        answers = await send_together(transport, 4)
+        assert [one.code for one in answers] == [200, 0, 0, 0]
+        assert all(b"connection lost" in one.body for one in answers[1:])
+
+    run(handler, test, connections=1)
+
+
+@pytest.mark.parametrize(
+    ("pause", "together"),
+    [
+        pytest.param(0.0, 4, id="quick-answers-may-wait-for-each-other"),
+        pytest.param(0.01, 1, id="slow-answers-come-over-connections-of-their-own"),
+    ],
+)
+def test_how_many_a_connection_gets_follows_from_how_fast_answers_come(pause: float, together: int) -> None:
+    came: list[list[str]] = []
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            came.append(await read_waiting(reader))
+            if pause:
+                for path in came[-1]:
+                    writer.write(answer(path.encode()))
+                    await writer.drain()
+                    await asyncio.sleep(pause)
+            else:
+                writer.write(b"".join(answer(path.encode()) for path in came[-1]))
+
+    async def test(transport: HttpTransport) -> None:
+        for _ in range(2):  # more than connections: each gets some, and it is seen how that goes
+            await send_together(transport, 16)
+        came.clear()
+        await send_together(transport, 4)
+
+    run(handler, test, connections=4)
+    assert max(len(paths) for paths in came) == together

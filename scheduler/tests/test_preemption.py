@@ -1,5 +1,9 @@
 """Pod-level preemption (PRE-1; spec: framework page, R75 to R81)."""
 
+from collections.abc import Callable
+
+import pytest
+
 from scheduler.api.builders import pod
 from scheduler.framework.events import ClearNomination, Evict
 from scheduler.tests.rig import Rig
@@ -151,3 +155,104 @@ def test_a_whole_card_is_freed_by_the_pod_that_holds_one() -> None:
     rig.submit(pod("p").gpus(1).priority(10))
     rig.run()
     assert rig.victims() == ["whole"], "beside the half card stays a pod that is too important to go"
+
+
+def two_nodes(rig: Rig) -> None:
+    """Two full nodes; of the four pods d started last, and goes first."""
+    for node, names in (("left", "ab"), ("right", "cd")):
+        rig.node(node, cpu="2")
+        for name in names:
+            show(rig, name, node, minute="abcd".index(name))
+
+
+def show(rig: Rig, name: str, node: str, *, minute: int, app: str = "") -> None:
+    labels = {"app": app} if app else {}
+    rig.running(pod(name).request(cpu=1).priority(1), node, started=start(minute), labels=labels)
+
+
+def preempt(rig: Rig, name: str) -> str:
+    """Who has to go for one more important pod, which then thinks better of it."""
+    before = len(rig.victims())
+    rig.submit(pod(name).request(cpu=1).priority(10))
+    rig.run()
+    rig.delete(name)
+    (victim,) = rig.victims()[before:]
+    return victim
+
+
+def starts_later(rig: Rig) -> None:
+    show(rig, "a", "left", minute=9)
+
+
+def is_protected(rig: Rig) -> None:
+    show(rig, "d", "right", minute=3, app="db")
+
+
+def protects(rig: Rig) -> None:
+    rig.budget("db", {"app": "db"}, allowed=0)
+
+
+def may_lose_one(rig: Rig) -> None:
+    rig.budget("db", {"app": "db"}, allowed=1)
+
+
+def covers_others(rig: Rig) -> None:
+    rig.budget("db", {"app": "web"}, allowed=0)
+
+
+def is_gone(rig: Rig) -> None:
+    rig.core.remove_budget("default/db")
+
+
+def grows(rig: Rig) -> None:
+    rig.node("left", cpu="3")
+    show(rig, "e", "left", minute=5)
+
+
+@pytest.mark.parametrize(
+    ("before", "first", "change", "second"),
+    [
+        pytest.param([], "d", starts_later, "a", id="another-starts-later"),
+        pytest.param([], "d", grows, "e", id="a-pod-came"),
+        pytest.param([protects], "d", is_protected, "c", id="the-victim-comes-under-a-budget"),
+        pytest.param([is_protected], "d", protects, "c", id="a-budget-comes"),
+        pytest.param([is_protected, may_lose_one], "d", protects, "c", id="the-budget-is-used-up"),
+        pytest.param([is_protected, protects], "c", may_lose_one, "d", id="the-budget-recovers"),
+        pytest.param([is_protected, protects], "c", covers_others, "d", id="the-budget-covers-others-now"),
+        pytest.param([is_protected, protects], "c", is_gone, "d", id="the-budget-goes"),
+    ],
+)
+def test_what_is_known_of_trials_does_not_outlive_a_change(
+    before: list[Callable[[Rig], None]], first: str, change: Callable[[Rig], None], second: str
+) -> None:
+    rig = Rig()
+    two_nodes(rig)
+    for step in before:
+        step(rig)
+    assert preempt(rig, "p") == first
+    assert preempt(rig, "q") == first, "nothing has changed"
+    change(rig)
+    assert preempt(rig, "r") == second
+
+
+def test_trials_beside_a_nominated_pod_are_true_only_while_it_is_nominated() -> None:
+    rig = Rig()
+    two_nodes(rig)
+    rig.submit(pod("p").request(cpu=1).priority(10))
+    rig.run()
+    assert rig.victims() == ["d"]
+    assert preempt(rig, "q") == "b", "on the other node one pod is enough"
+    rig.delete("p")
+    assert preempt(rig, "r") == "d"
+
+
+def test_where_amounts_decide_the_filters_find_the_words() -> None:
+    """Nobody's going would help: the filters say why, although amounts had decided."""
+    rig = Rig()
+    rig.node("n", cpu="2", gpus=2)
+    rig.running(pod("a").request(cpu=2).priority(1), "n")
+    rig.running(pod("b").request(cpu=1).gpus(2).priority(20), "n")
+    rig.submit(pod("p").request(cpu=1).gpus(1).priority(10))
+    rig.run()
+    assert rig.victims() == []
+    assert "preemption: 0/1 nodes are available: 1 Insufficient" in rig.message("p")

@@ -11,6 +11,7 @@ from scheduler.api.wire import LabelSelector, ObjectMeta, OwnerReference
 from scheduler.app import build_core, default_configuration
 from scheduler.client.surroundings import KINDS
 from scheduler.cycle import Core
+from scheduler.plugins.nodenuma.book import NumaBook
 from scheduler.shell import Shell
 from scheduler.tests.scripted import Scripted, ok
 
@@ -33,6 +34,9 @@ OBJECTS: dict[str, dict[str, Any]] = {
     "/apis/storage.k8s.io/v1/storageclasses": {"metadata": {"name": "k", "uid": "8"}},
     "/apis/storage.k8s.io/v1/csinodes": {
         "metadata": {"name": "m", "uid": "9"}, "spec": {"drivers": [{"name": "d", "allocatable": {"count": 3}}]},
+    },
+    "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies": {
+        "metadata": {"name": "m", "uid": "10"}, "topologyPolicies": ["Restricted"], "zones": [],
     },
 }  # fmt: skip
 
@@ -71,6 +75,9 @@ def test_objects_reach_the_plugins() -> None:
     assert set(core.cache.volumes.volumes) == {"v"}
     assert set(core.cache.volumes.classes) == {"k"}
     assert core.cache.volumes.limits("m") == {"d": 3}
+    numa = NumaBook.of(core.handle).find("m")
+    assert numa is not None
+    assert numa.state.options.kubelet_policy == "Restricted"
 
 
 @pytest.mark.parametrize(
@@ -103,3 +110,5 @@ def test_objects_that_go_are_forgotten() -> None:
     left = [core.cache.namespaces, core.cache.owners, volumes.claims, volumes.volumes, volumes.classes]
     assert not any(left)
     assert not volumes.limits("m")
+    numa = NumaBook.of(core.handle).find("m")
+    assert numa is None or not numa.state.options.steers

@@ -3,11 +3,12 @@
 import pytest
 
 from fixtures.expect import Expect
+from fixtures.promises import devices_of, first_of
 from fixtures.trial import Trial
 from harness.clusters.protocol import Capability
 from scheduler.api.builders import node, pod
 from scheduler.api.core import Pod
-from scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED, device_allocations
+from scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED
 from scheduler.api.quantity import units
 
 pytestmark = [pytest.mark.feature("DEV-1", "DEV-3"), pytest.mark.needs(Capability.NODES)]
@@ -16,11 +17,11 @@ A10_MEMORY = 23028 << 20  # bytes that an A10 reports, as the catalogue has it
 
 
 def minors(one: Pod) -> list[int]:
-    return sorted(part.minor for part in device_allocations(one)["gpu"])
+    return sorted(part.minor for part in devices_of(one))
 
 
 def given(one: Pod, resource: str) -> list[int]:
-    return [units(part.resources[resource]) for part in device_allocations(one)["gpu"]]
+    return [units(part.resources[resource]) for part in devices_of(one)]
 
 
 @pytest.mark.case("DS-001", severity="blocker")
@@ -34,7 +35,7 @@ def test_whole_gpu(cluster: Trial, expect: Expect) -> None:
     assert given(a, GPU_CORE) == [100]
     assert given(a, GPU_MEMORY_RATIO) == [100]
     assert given(a, GPU_MEMORY) == [A10_MEMORY]
-    assert cluster.visible_devices(a) == (f"/dev/nvidia{minors(a)[0]}",)
+    assert cluster.visible_devices(a) == (f"/dev/nvidia{first_of(a)}",)
 
 
 @pytest.mark.case("DS-002", severity="blocker")

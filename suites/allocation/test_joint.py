@@ -8,7 +8,7 @@ import random
 import pytest
 
 from fixtures.expect import Expect
-from fixtures.promises import amounts, check_arrival, functions, minors, parts, switches
+from fixtures.promises import amounts, check_arrival, first_of, functions, minors, parts, switches
 from fixtures.trial import Trial
 from harness.clusters.protocol import Capability
 from scheduler.api.builders import PodBuilder, node, pod, pods
@@ -145,7 +145,7 @@ def test_when_the_near_nic_is_taken(cluster: Trial, expect: Expect, same: bool) 
     holders = [one.rdma(100) for one in pods("holder", 8)]
     cluster.submit(*holders)
     names = [one.name for one in holders]
-    by_nic = {minors(one, "rdma")[0]: one.metadata.name for one in expect.running(names[0], names[1], *names[2:])}
+    by_nic = {first_of(one, "rdma"): one.metadata.name for one in expect.running(names[0], names[1], *names[2:])}
     kept = by_nic.pop(near[0])
     cluster.delete(*by_nic.values())
 

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from fixtures.expect import Expect
-from fixtures.promises import amounts, check_arrival, minors, numa_nodes
+from fixtures.promises import amounts, check_arrival, devices_of, first_of, minors, numa_nodes
 from fixtures.trial import Trial
 from harness.clusters.protocol import Capability
 from scheduler.api.builders import PodBuilder, node, pod, pods
@@ -87,7 +87,7 @@ def test_dynamic_slices(cluster: Trial, expect: Expect, core: int, memory: int, 
     assert amounts(a, GPU_CORE) == [core]
     assert amounts(a, GPU_MEMORY) == [memory]
     assert amounts(a, GPU_MEMORY_RATIO) == [memory * 100 // CARD_MEMORY]
-    assert a.metadata.annotations[PROFILE] == f"{minors(a)[0]}_{profile}"
+    assert a.metadata.annotations[PROFILE] == f"{first_of(a)}_{profile}"
     check_arrival(cluster, a)
 
     def answered() -> bool:
@@ -165,7 +165,8 @@ def test_churn_never_gives_out_more_than_a_card(cluster: Trial, seed: int) -> No
         memory: dict[int, int] = {}
         for one in cluster.pods():
             if one.spec.node_name and not one.terminated:
-                (card,) = minors(one)
+                assert len(devices_of(one)) == 1
+                card = first_of(one)
                 cores[card] = cores.get(card, 0) + amounts(one, GPU_CORE)[0]
                 memory[card] = memory.get(card, 0) + amounts(one, GPU_MEMORY)[0]
                 judged += 1

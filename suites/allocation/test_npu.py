@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from fixtures.expect import Expect
-from fixtures.promises import amounts, check_arrival, minors, numa_nodes, parts, switches
+from fixtures.promises import amounts, check_arrival, devices_of, first_of, minors, numa_nodes, switches
 from fixtures.trial import Trial
 from harness.clusters.protocol import Capability
 from scheduler.api.builders import PodBuilder, node, pod, pods
@@ -110,7 +110,7 @@ def test_four_npus_are_a_ring(cluster: Trial, expect: Expect) -> None:
     cluster.add(node("n1").server(SERVER))
     cluster.submit(whole("single", 1))
     single = expect.running("single")
-    ring = next(one for one in RINGS if minors(single)[0] in one)
+    ring = next(one for one in RINGS if first_of(single) in one)
     other = next(one for one in RINGS if one != ring)
 
     cluster.submit(whole("first", 4).partition("Restricted"))
@@ -160,7 +160,8 @@ def test_virtual_npus(
 
     seen = []
     for one in bound:
-        (part,) = parts(one)
+        part = devices_of(one)[0]
+        assert len(devices_of(one)) == 1
         assert part.extension is not None
         assert part.extension.gpu_shared_resource_template == template
         assert units(part.resources[NPU_CORE]) == size[0]
@@ -206,7 +207,7 @@ def test_what_huaweis_plugin_reads(templates: Trial, expect: Expect) -> None:
     two, part = expect.running("two", "slice")
 
     assert two.metadata.annotations["huawei.com/npu-core"] == ",".join(map(str, minors(two)))
-    assert part.metadata.annotations["huawei.com/npu-core"] == f"{minors(part)[0]}-vir05_1c_16g"
+    assert part.metadata.annotations["huawei.com/npu-core"] == f"{first_of(part)}-vir05_1c_16g"
     for one in (two, part):
         assert int(one.metadata.annotations["predicate-time"]) > 0
         assert one.metadata.annotations["scheduling.koordinator.sh/gpu-minors"] == ",".join(map(str, minors(one)))

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from fixtures.expect import Expect
+from fixtures.promises import devices_of
 from fixtures.trial import Trial
 from harness.clusters.protocol import Capability
 from harness.errors import ApiRefused, ClusterError
@@ -24,7 +25,6 @@ from scheduler.api.device import (
     GPU_MEMORY_RATIO,
     GPU_SHARED,
     NVIDIA_GPU,
-    device_allocations,
 )
 from scheduler.api.quantity import units
 
@@ -74,7 +74,7 @@ def test_gpus_become_cores_and_memory(cluster: Trial, expect: Expect) -> None:
     a = expect.running("a")
 
     assert asked(a) == {GPU_CORE: 200, GPU_MEMORY_RATIO: 200, GPU_SHARED: 2}
-    assert len({part.minor for part in device_allocations(a)["gpu"]}) == 2
+    assert len({part.minor for part in devices_of(a)}) == 2
 
 
 @pytest.mark.case("DS-091", severity="normal")
@@ -86,7 +86,7 @@ def test_a_share_says_that_it_is_one(cluster: Trial, expect: Expect) -> None:
     a = expect.running("a")
 
     assert asked(a) == {GPU_CORE: 50, GPU_MEMORY_RATIO: 50, GPU_SHARED: 1}
-    assert [units(part.resources[GPU_CORE]) for part in device_allocations(a)["gpu"]] == [50]
+    assert [units(part.resources[GPU_CORE]) for part in devices_of(a)] == [50]
 
 
 @pytest.mark.case("DS-092", severity="normal")

@@ -11,11 +11,12 @@ import orjson
 import pytest
 
 from fixtures.expect import Expect
+from fixtures.promises import devices_of
 from fixtures.trial import Trial
 from harness.clusters.protocol import Capability
 from harness.nodes.faults import FAULTS_ANNOTATION
 from scheduler.api.builders import PodBuilder, pod
-from scheduler.api.device import GPU_CORE, GPU_MEMORY_RATIO, GPU_VENDOR_LABEL, RDMA, device_allocations
+from scheduler.api.device import GPU_CORE, GPU_MEMORY_RATIO, GPU_VENDOR_LABEL, RDMA
 
 pytestmark = [pytest.mark.needs(Capability.CONTAINERS, Capability.DEVICE_FAULTS)]
 
@@ -112,14 +113,14 @@ def test_a_card_that_fails_leaves_the_pool_and_comes_back(  # noqa: PLR0917
         return [one.metadata.name for one in cluster.pods() if one.spec.node_name]
 
     assert cluster.cluster.wait(lambda: len(bound()) == len(names) - 1, within=30.0), cluster.timeline()
-    given = {part.minor for name in bound() for part in device_allocations(cluster.pod(name))["gpu"]}
+    given = {part.minor for name in bound() for part in devices_of(cluster.pod(name))}
     assert broken not in given
     assert len(given) == len(names) - 1
 
     heal(cluster, machine)
     becomes(cluster, machine, broken, well=True)
     for name in names:
-        given |= {part.minor for part in device_allocations(expect.running(name))["gpu"]}
+        given |= {part.minor for part in devices_of(expect.running(name))}
     assert broken in given
 
 

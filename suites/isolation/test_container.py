@@ -5,6 +5,7 @@ import random
 import pytest
 
 from fixtures.expect import Expect
+from fixtures.promises import devices_of
 from fixtures.trial import Trial
 from harness.clusters.protocol import Capability
 from scheduler.api.builders import node, pod
@@ -49,7 +50,7 @@ def test_hami_limits_a_share(cluster: Trial, expect: Expect, percent: int) -> No
     a = expect.running("a")
 
     inside = cluster.container("a")
-    part = device_allocations(a)["gpu"][0]
+    part = devices_of(a)[0]
     assert units(inside.env["CUDA_DEVICE_MEMORY_LIMIT"]) == units(part.resources[GPU_MEMORY])
     assert units(inside.env["CUDA_DEVICE_SM_LIMIT"]) == units(part.resources[GPU_CORE]) == percent
     assert inside.env["LD_PRELOAD"] == LIBRARY
@@ -133,7 +134,7 @@ def test_other_vendors_cards_arrive_as_promised(  # noqa: PLR0917
 
     a = expect.running("a")
 
-    minors = [part.minor for part in device_allocations(a)["gpu"]]
+    minors = [part.minor for part in devices_of(a)]
     inside = cluster.container("a")
     assert sorted(inside.env[variable].split(",")) == sorted(map(str, minors))
     assert {one for one in inside.devices if one.removeprefix(prefix).isdigit()} == {f"{prefix}{m}" for m in minors}

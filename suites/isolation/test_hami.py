@@ -15,6 +15,7 @@ import pytest
 
 from fake_devices.hami.region import CardLimits, ProcessBooks, new_region, write_region
 from fixtures.expect import Expect
+from fixtures.promises import devices_of, first_of
 from fixtures.trial import Container, Trial
 from harness.clusters.protocol import Capability
 from harness.devices.grants import MONITOR_ANNOTATION
@@ -28,7 +29,6 @@ from scheduler.api.device import (
     GPU_DRIVER_LABEL,
     GPU_ISOLATION_PROVIDER,
     GPU_MEMORY,
-    device_allocations,
 )
 from scheduler.api.quantity import units
 
@@ -71,7 +71,7 @@ def test_a_share_in_bytes_is_limited_to_its_bytes(cluster: Trial, expect: Expect
     a = expect.running("a")
 
     inside = cluster.container("a")
-    part = device_allocations(a)["gpu"][0]
+    part = devices_of(a)[0]
     assert units(inside.env["CUDA_DEVICE_MEMORY_LIMIT"]) == units(part.resources[GPU_MEMORY])
     assert inside.env["CUDA_DEVICE_SM_LIMIT"] == "30"
     assert inside.env["NVIDIA_VISIBLE_DEVICES"] == str(part.minor)
@@ -182,7 +182,7 @@ def books(host: Path, one: Pod, inside: Container, *, used: int, core: int) -> N
 
 def uuid_of(one: Pod) -> str:
     """A UUID of NVML's form for the card that the pod was promised; the monitor only passes it on."""
-    return f"GPU-00000000-0000-0000-0000-{device_allocations(one)['gpu'][0].minor:012}"
+    return f"GPU-00000000-0000-0000-0000-{first_of(one):012}"
 
 
 @contextmanager
@@ -225,7 +225,7 @@ def test_the_monitor_shows_each_tenant_s_part(cluster: Trial, expect: Expect, tm
 
     for number, one in enumerate(pods):
         name = one.metadata.name
-        promised = units(device_allocations(one)["gpu"][0].resources[GPU_MEMORY])
+        promised = units(devices_of(one)[0].resources[GPU_MEMORY])
         assert found["vGPU_device_memory_limit_in_bytes", name] == promised
         assert found["vGPU_device_memory_usage_in_bytes", name] == (number + 1) << 30
         assert found["Device_memory_desc_of_container", name] == (number + 1) << 30

@@ -6,11 +6,12 @@ import orjson
 import pytest
 
 from fixtures.expect import Expect
+from fixtures.promises import devices_of, first_of
 from fixtures.trial import Trial
 from harness.clusters.protocol import Capability
 from harness.nodes.usage import NODE_METRICS, USAGE_ANNOTATION
 from scheduler.api.builders import PodBuilder, node, pod
-from scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_VENDOR_LABEL, device_allocations
+from scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_VENDOR_LABEL
 from scheduler.api.quantity import units
 
 INTERVAL = 30  # seconds, the shortest there is
@@ -80,7 +81,7 @@ def test_use_is_reported_by_node_and_pod(cluster: Trial, expect: Expect) -> None
         pod("plain").request(cpu=1),
     )
     pods = {one.metadata.name: one for one in expect.running("a", "b", "c", "plain")}
-    minor = {name: device_allocations(pods[name])["gpu"][0].minor for name in "abc"}
+    minor = {name: first_of(pods[name]) for name in "abc"}
     assert minor["a"] == minor["b"] != minor["c"]
     card = units(cluster.device("n1")["spec"]["devices"][0]["resources"][GPU_MEMORY])
 
@@ -142,7 +143,7 @@ def test_use_of_this_machine_s_stand_in(cluster: Trial, expect: Expect) -> None:
     if only["metadata"]["labels"].get(GPU_VENDOR_LABEL) != "nvidia":
         pytest.skip("needs NVIDIA cards, as koordlet counts no others; --fake a10:2 stands in for two")
     cluster.submit(busy("a", 70, "6Gi").gpus(1))
-    (part,) = device_allocations(expect.running("a"))["gpu"]
+    (part,) = devices_of(expect.running("a"))
     ask(cluster, name)
 
     found = next_report(cluster, name)

@@ -7,6 +7,7 @@ skipped, so that the report counts its features as not verified.
 import shutil
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,14 @@ import pytest
 import yaml
 
 from fixtures.expect import Expect
-from fixtures.promises import amounts, minors
+from fixtures.promises import amounts, minors, reservation_of
 from fixtures.trial import Trial
 from harness.clusters.protocol import Capability, Cluster
 from scheduler.api.builders import NodeBuilder, node, pod
 from scheduler.api.core import Pod
 from scheduler.api.device import GPU_MEMORY
 from scheduler.api.extension import KOORD_SCHEDULER
+from scheduler.api.reservation import Reservation
 from scheduler.api.transport import Request
 
 HERE = Path(__file__).parent
@@ -51,7 +53,7 @@ def kubectl(whole_cluster: Cluster) -> list[str]:
 
 @pytest.mark.case("RM-001", severity="critical")
 @pytest.mark.parametrize("row", list(entries()))
-def test_a_released_manifest(cluster: Trial, kubectl: list[str], row: dict[str, Any]) -> None:
+def test_a_released_manifest(cluster: Trial, expect: Expect, kubectl: list[str], row: dict[str, Any]) -> None:
     """kubectl applies the manifest, and its pods fare as the release post says."""
     path = HERE / row["file"]
     cluster.add(*standing(), *map(server, row.get("servers", ())))
@@ -62,6 +64,12 @@ def test_a_released_manifest(cluster: Trial, kubectl: list[str], row: dict[str, 
             pytest.skip("accepted by the API server; what the post promises of it is not verified yet")
         for name, fate in row["expect"]["pods"].items():
             check(cluster, name, fate)
+        for name, phase in row["expect"].get("reservations", {}).items():
+            expect.reservation(name, partial(in_phase, phase), f"to be {phase}")
+        for name, reservation in row["expect"].get("inside", {}).items():
+            placed = found(cluster, name)
+            assert placed is not None
+            assert reservation_of(placed) == reservation
     finally:
         run([*kubectl, "delete", "-f", str(path), "--ignore-not-found", "--grace-period=0", "--force"])
 
@@ -113,6 +121,10 @@ def check(cluster: Trial, name: str, fate: str) -> None:
 
     held = cluster.cluster.wait(holds, within=WITHIN)
     assert held, f"expected pod {name!r} to be {fate} within {WITHIN:g} s; it is {found(cluster, name)}"
+
+
+def in_phase(phase: str, one: Reservation) -> bool:
+    return one.status.phase == phase
 
 
 def found(cluster: Trial, name: str) -> Pod | None:

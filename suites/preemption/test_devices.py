@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fixtures.expect import Expect
-from fixtures.promises import check_arrival, functions, minors, switches
+from fixtures.promises import check_arrival, first_of, functions, minors, switches
 from fixtures.trial import Trial
 from harness.clusters.protocol import Capability
 from scheduler.api.builders import PodBuilder, node, pod, pods, priority_class
@@ -105,7 +105,7 @@ def test_victims_are_one_partition(classes: Trial, expect: Expect) -> None:
     classes.submit(pod("witness").gpus(1).partition())  # once it runs the scheduler has seen the table
     expect.running("witness")
     classes.delete("witness")
-    before = {one.metadata.name: minors(one)[0] for one in fill(classes, expect, 8)}
+    before = {one.metadata.name: first_of(one) for one in fill(classes, expect, 8)}
 
     classes.submit(high(pod("high").gpus(4).partition("Restricted")))
 

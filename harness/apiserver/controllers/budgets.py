@@ -20,20 +20,19 @@ class Budgets:
     """Follows pods and budgets of a namespace together."""
 
     def __init__(self, objects: Objects) -> None:
-        self._objects = objects
+        self._objects, self._budgets = objects, objects.store.collection(BUDGETS)
         self._turns: Turns[str] = Turns(objects.clock, self._recount)
-        objects.store.listeners.append(self._changed)
+        self._budgets.listen(self._budget_changed)
+        objects.store.collection(PODS).listen(self._pod_changed)
 
-    def _changed(self, collection: CollectionKey, change: Change) -> None:
-        if collection == BUDGETS:
-            old, new = change.old, change.new
-            if new is not None and (old is None or old.obj.get("spec") != new.obj.get("spec")):
-                self._turns.add(change.key[0])
-        elif collection == PODS and self._concerns(change.key[0]):
+    def _budget_changed(self, change: Change) -> None:
+        old, new = change.old, change.new
+        if new is not None and (old is None or old.obj.get("spec") != new.obj.get("spec")):
             self._turns.add(change.key[0])
 
-    def _concerns(self, namespace: str) -> bool:
-        return next(iter(self._objects.store.collection(BUDGETS).each(namespace)), None) is not None
+    def _pod_changed(self, change: Change) -> None:
+        if len(self._budgets) and next(self._budgets.each(change.key[0]), None) is not None:
+            self._turns.add(change.key[0])
 
     def _recount(self, namespace: str) -> None:
         budgets = self._objects.store.collection(BUDGETS)

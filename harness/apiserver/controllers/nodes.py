@@ -44,11 +44,9 @@ class Nodes:
         # By node: the time in its lease, and when that was first seen here. Only the latter is measured by, as
         # upstream does: clocks of nodes may be off, and ours may be set.
         self._renewals: dict[str, tuple[str, float]] = {}
-        objects.store.listeners.append(self._changed)
+        objects.store.collection(NODES).listen(self._changed)
 
-    def _changed(self, collection: CollectionKey, change: Change) -> None:
-        if collection != NODES:
-            return
+    def _changed(self, change: Change) -> None:
         name = change.key[1]
         if change.new is None:
             self._renewals.pop(name, None)

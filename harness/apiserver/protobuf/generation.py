@@ -26,7 +26,9 @@ _PACKAGE = re.compile(r"^package ([\w.]+);", re.MULTILINE)
 _MESSAGE = re.compile(r"^message (\w+) \{$(.*?)^\}$", re.MULTILINE | re.DOTALL)
 _FIELD = re.compile(r"^  (?:(optional|repeated) ([\w.]+)|map<string, ?([\w.]+)>) (\w+) = (\d+);", re.MULTILINE)
 _STRUCT = re.compile(r"^type (\w+) struct \{$(.*?)^\}$", re.MULTILINE | re.DOTALL)
-_MEMBER = re.compile(r'^\t(?:\w+\s+)?([*\[\]\w.]+)\s+`json:"([^"]*)"\s+protobuf:"\w+,(\d+),[^"]*"`', re.MULTILINE)
+_MEMBER = re.compile(  # tags of others, as patchStrategy, may stand between the two
+    r'^\t(?:\w+\s+)?([*\[\]\w.]+)\s+`json:"([^"]*)"(?:\s+\w+:"[^"]*")*?\s+protobuf:"\w+,(\d+),[^"]*"`', re.MULTILINE
+)
 _GROUP = re.compile(r'GroupName\s*=\s*"([^"]*)"')
 
 

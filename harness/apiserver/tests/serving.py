@@ -15,7 +15,7 @@ import uvloop
 
 from harness.apiserver.access import Credentials, identify, make_credentials, server_context
 from harness.apiserver.assembly import build_server
-from harness.apiserver.http import HttpServer
+from harness.apiserver.listening import HttpServer
 from harness.apiserver.server import ApiServer
 from scheduler.api.clock import Clock, WallClock
 
@@ -129,15 +129,16 @@ class Wire:
 
 
 @contextmanager
-def served(make: Callable[[Clock], ApiServer] = build_server) -> Iterator[Served]:
+def served(make: Callable[[Clock], ApiServer] | None = None) -> Iterator[Served]:
     """A server in a thread of its own."""
     ready = threading.Event()
     box: list[Served] = []
 
     async def run() -> None:
         loop = asyncio.get_running_loop()
-        credentials = make_credentials(["127.0.0.1"])
-        api = make(WallClock(loop))
+        clock = WallClock(loop)
+        credentials = make_credentials(["127.0.0.1"], clock.now())
+        api = make(clock) if make is not None else build_server(clock, authority=credentials.signer)
         http = HttpServer(api, lambda header, certificate: identify(credentials, header, certificate))
         with tempfile.TemporaryDirectory() as folder:
             port = await http.listen("127.0.0.1", 0, server_context(credentials, Path(folder)))

@@ -11,8 +11,9 @@ import yaml
 from harness.apiserver.access import identify, kubeconfig, make_credentials, server_context, write_private
 from harness.apiserver.identity import ADMIN
 from harness.apiserver.tests.serving import Served, served
+from scheduler.api.clock import WallClock
 
-CREDENTIALS = make_credentials(["127.0.0.1"])
+CREDENTIALS = make_credentials(["127.0.0.1"], WallClock().now())
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,7 @@ def test_a_certificate_says_who_it_is() -> None:
 
 
 def test_no_two_servers_share_anything() -> None:
-    other = make_credentials(["127.0.0.1"])
+    other = make_credentials(["127.0.0.1"], WallClock().now())
     assert other.token != CREDENTIALS.token
     assert other.authority != CREDENTIALS.authority
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import orjson
 import pytest
+import yaml
 
 from harness.apiserver.assembly import build_server
 from harness.apiserver.server import ApiServer
@@ -128,3 +129,59 @@ def test_applying_the_same_again_writes_nothing(server: ApiServer) -> None:
 def test_what_the_server_adds_to_a_node_has_no_owner(server: ApiServer) -> None:
     ask(server, "POST", f"{NODE}?fieldManager=kubelet", {"metadata": {"name": "n"}, "spec": {"podCIDR": "10.0.0.0/24"}})
     assert owners(server, f"{NODE}/n") == {("kubelet", "Update", ""): {"f:spec": {"f:podCIDR": {}}}}
+
+
+LISTS = {
+    "json": {},
+    "yaml": {"accept": "application/yaml"},
+    "metadata-alone": {"accept": "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"},
+}
+
+
+def listed(server: ApiServer, path: str, headers: dict[str, str]) -> list[dict[str, Any]]:
+    answer = server.handle(Request("GET", path, headers=headers))
+    assert isinstance(answer, Response)
+    items: list[dict[str, Any]] = yaml.safe_load(answer.body)["items"]  # JSON is YAML
+    return items
+
+
+@pytest.mark.parametrize("shape", [pytest.param(shape, id=name) for name, shape in LISTS.items()])
+def test_lists_say_it_too(server: ApiServer, shape: dict[str, str]) -> None:
+    create(server, manager="one")
+    ask(server, "PATCH", f"{PODS}/p?fieldManager=two", {"metadata": {"labels": {"a": "b"}}}, MERGE_PATCH)
+    alone = ask(server, "GET", f"{PODS}/p")
+    for _ in range(2):  # worked out, then remembered
+        found = listed(server, PODS, {"user-agent": "kubectl/v1", **shape})
+        assert [one["metadata"]["managedFields"] for one in found] == [alone["metadata"]["managedFields"]]
+        assert found[0].get("spec", alone["spec"]) == alone["spec"]
+
+
+def test_who_has_no_name_is_spared_them(server: ApiServer) -> None:
+    create(server, manager="one")
+    assert "managedFields" not in listed(server, PODS, {})[0]["metadata"]
+
+
+def test_a_list_with_an_object_that_quotes_its_own_uid(server: ApiServer) -> None:
+    uid = create(server, manager="one")["metadata"]["uid"]
+    ref = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid}
+    ask(server, "PATCH", f"{PODS}/p?fieldManager=two", {"metadata": {"ownerReferences": [ref]}}, MERGE_PATCH)
+    alone = ask(server, "GET", f"{PODS}/p")
+    assert listed(server, PODS, {"user-agent": "kubectl/v1"}) == [alone]
+
+
+def test_lists_of_an_old_revision_have_the_owners_of_then(server: ApiServer) -> None:
+    create(server, manager="one")
+    first = ask(server, "GET", f"{PODS}/p")
+    token = listed_page(server)
+    ask(server, "PATCH", f"{PODS}/p?fieldManager=two", {"metadata": {"labels": {"a": "b"}}}, MERGE_PATCH)
+    found = listed(server, f"{PODS}?limit=1&continue={token}", {"user-agent": "kubectl/v1"})
+    assert found[0]["metadata"]["name"] == "p"
+    assert found[0]["metadata"]["managedFields"] == first["metadata"]["managedFields"]
+
+
+def listed_page(server: ApiServer) -> str:
+    """The token for the page that begins with the pod p."""
+    other = {"metadata": {"name": "a"}, "spec": {"containers": [dict(CONTAINER)]}}
+    ask(server, "POST", PODS, other)
+    token: str = ask(server, "GET", f"{PODS}?limit=1")["metadata"]["continue"]
+    return token

@@ -1,145 +1,410 @@
-"""Commands in containers, over a WebSocket."""
+"""Commands, attaching and ports, byte by byte: over WebSocket and SPDY, with processes of this machine behind them."""
 
-import base64
+import socket
+import threading
+import time
+import uuid
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 
+from harness.apiserver.streams import spdy
 from harness.apiserver.tests.asking import PODS, Api, pod
-from harness.apiserver.tests.serving import Served, Wire, served
+from harness.apiserver.tests.serving import Served
+from harness.apiserver.tests.sockets import (
+    SPDY,
+    UPGRADE,
+    Ending,
+    channel,
+    frames,
+    masked,
+    pieces,
+    upgraded,
+    with_processes,
+)
 from harness.apiserver.webhooks.tests.answering import CONFIGURATIONS, Witness, webhook
-from harness.errors import ClusterError
+from harness.nodes.runtimes.tests.rig import WITHIN, with_mark
 
-UPGRADE = {
-    "connection": "Upgrade", "upgrade": "websocket", "sec_websocket_version": "13",
-    "sec_websocket_key": base64.b64encode(b"0123456789abcdef").decode(),
-    "sec_websocket_protocol": "v5.channel.k8s.io, v4.channel.k8s.io",
-}  # fmt: skip
-ANSWERS = {"hello": (0, b"hello\n"), "false": (1, b""), "much": (0, b"x" * 200_000)}
+SUCCESS = {"metadata": {}, "status": "Success"}
+END_OF_INPUT = masked(b"\xff\x00")
+BOTH = "stdout=true&stderr=true"
 
 
-async def run(namespace: str, name: str, container: str, command: list[str]) -> tuple[int, bytes] | None:
-    """A runner for tests: knows a few words."""
-    if container == "gone":
-        raise ClusterError("container 'gone' is not running")
-    return ANSWERS[command[0]]
-
-
-@pytest.fixture
-def api() -> Iterator[Served]:
-    with served() as found:
-        found.api.commands = run
-        with found.connect() as wire:
-            assert wire.ask("POST", PODS, pod("p"))[0] == 201
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with with_processes(tmp_path_factory.mktemp("pods"), "echo early; exec cat") as found:
         yield found
 
 
-def frames(wire: Wire) -> list[tuple[int, bytes]]:
-    """Opcode and content of everything until the server closes."""
-    data = wire._left
-    while more := wire._receive():
-        data += more
-    found = []
-    while data:
-        size, at = data[1], 2
-        if size >= 126:
-            width = 2 if size == 126 else 8
-            size, at = int.from_bytes(data[2 : 2 + width], "big"), 2 + width
-        found.append((data[0] & 0x0F, data[at : at + size]))
-        data = data[at + size :]
-    return found
+def soon(holds: Any, within: float = WITHIN) -> bool:
+    deadline = time.monotonic() + within
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
 
 
-def spoken(api: Served, query: str) -> tuple[bytes, bytes, list[tuple[int, bytes]]]:
-    """The answer's head, the output channel, and the other frames."""
+def shell(script: str) -> str:
+    return "command=sh&command=-c&command=" + "".join(f"%{byte:02x}" for byte in script.encode())
+
+
+def failure(code: int) -> dict[str, object]:
+    return {
+        "metadata": {}, "status": "Failure", "reason": "NonZeroExitCode",
+        "message": f"command terminated with non-zero exit code: exit status {code}",
+        "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("protocol", ["v4.channel.k8s.io", "v5.channel.k8s.io"])
+@pytest.mark.parametrize(
+    ("script", "query", "sent", "out", "err", "status"),
+    [
+        pytest.param("echo a; echo b >&2", BOTH, b"", b"a\n", b"b\n", SUCCESS, id="both-outputs-apart"),
+        pytest.param("exit 3", BOTH, b"", b"", b"", failure(3), id="an-exit-code"),
+        pytest.param("head -c 300000 /dev/zero", BOTH, b"", bytes(300000), b"", SUCCESS, id="many-frames"),
+        pytest.param("echo a; echo b >&2", "stderr=true", b"", b"", b"b\n", SUCCESS, id="only-what-was-asked-for"),
+        pytest.param("read x; echo got $x", f"{BOTH}&stdin=true", masked(b"\0word\n"), b"got word\n", b"", SUCCESS,
+                     id="input-right-behind-the-request"),
+        pytest.param("read x; echo got $x", f"{BOTH}&stdin=true", masked(b"\0wo", last=False) + masked(b"rd\n", 0),
+                     b"got word\n", b"", SUCCESS, id="input-in-fragments"),
+        pytest.param("read x; echo got $x", f"{BOTH}&stdin=true", masked(b"\0wo", 1) + masked(b"\0rd\n"),
+                     b"got word\n", b"", SUCCESS, id="input-as-text"),
+        pytest.param("cat", BOTH, masked(b"\0nobody asked for input"), b"", b"", SUCCESS, id="no-input-unless-asked"),
+        pytest.param("stty size; exit 5", f"{BOTH}&stdin=true&tty=true", b"", b"0 0\r\n", b"", failure(5),
+                     id="a-terminal"),
+    ],
+)  # fmt: skip
+def test_what_a_command_says(
+    api: Served,
+    *,
+    protocol: str,
+    script: str,
+    query: str,
+    sent: bytes,
+    out: bytes,
+    err: bytes,
+    status: dict[str, object],
+) -> None:
     with api.connect() as wire:
-        wire.send(wire.request("GET", f"{PODS}/p/exec?{query}", b"", **UPGRADE))
-        head = wire._until(b"\r\n\r\n")
-        found = frames(wire)
-    output = b"".join(content[1:] for opcode, content in found if opcode == 2 and content[0] == 1)
-    return head, output, [one for one in found if one[0] != 2 or one[1][0] != 1]
+        head = upgraded(wire, "exec", f"{shell(script)}&{query}", sent, sec_websocket_protocol=protocol)
+        found = Ending(wire)
 
-
-@pytest.mark.parametrize(
-    ("query", "output", "status"),
-    [
-        pytest.param("command=hello&stdout=true", b"hello\n", {"status": "Success"}, id="a-word"),
-        pytest.param("command=much&stdout=true", b"x" * 200_000, {"status": "Success"}, id="many-frames"),
-        pytest.param(
-            "command=false", b"",
-            {
-                "status": "Failure", "reason": "NonZeroExitCode",
-                "message": "command terminated with non-zero exit code: exit status 1",
-                "details": {"causes": [{"reason": "ExitCode", "message": "1"}]},
-            },
-            id="a-failure",
-        ),
-        pytest.param(
-            "command=hello&container=gone", b"",
-            {
-                "status": "Failure", "reason": "InternalError", "code": 500,
-                "message": "container 'gone' is not running",
-            },
-            id="a-container-that-is-gone",
-        ),
-    ],
-)  # fmt: skip
-def test_what_a_command_says(api: Served, query: str, output: bytes, status: dict[str, object]) -> None:
-    head, said, rest = spoken(api, query)
-
-    assert head.startswith(b"HTTP/1.1 101 Switching Protocols")
     assert b"sec-websocket-accept: BACScCJPNqyz+UBoqMH89VmURoA=" in head  # by RFC 6455 from the key
-    assert b"sec-websocket-protocol: v5.channel.k8s.io" in head
-    assert said == output
-    (error, close) = rest
-    assert (error[1][:1], orjson.loads(error[1][1:])) == (b"\x03", {"metadata": {}, **status})
-    assert close == (8, (1000).to_bytes(2, "big"))
+    assert f"sec-websocket-protocol: {protocol}".encode() in head
+    assert (found.channels.get(1, b""), found.channels.get(2, b"")) == (out, err)
+    assert orjson.loads(found.channels[3]) == status
+    assert found.close == 1000
+
+
+def test_the_end_of_input_is_told_in_version_5(api: Served) -> None:
+    with api.connect() as wire:
+        upgraded(wire, "exec", f"command=wc&command=-c&{BOTH}&stdin=true", masked(bytes(100_001)) + END_OF_INPUT)
+        found = Ending(wire)
+
+    assert (found.channels[1].split(), orjson.loads(found.channels[3])) == ([b"100000"], SUCCESS)
+
+
+def test_a_terminal_gets_its_size(api: Served) -> None:
+    size = masked(b'\x04{"Width":132,"Height":43}')
+    with api.connect() as wire:
+        upgraded(wire, "exec", f"{shell('read x; stty size')}&stdout=true&stdin=true&tty=true", size)
+        wire.send(masked(b'\x04{"Width":133,"Hei') + masked(b'\x04ght":44}\n{"Width":-1}') + masked(b"\0\n"))
+        found = Ending(wire)
+
+    assert found.channels[1].split(b"\r\n")[-2] == b"44 133"
+
+
+def test_attaching(api: Served) -> None:
+    with api.connect() as wire:
+        upgraded(wire, "attach", f"container=main&stdin=true&{BOTH}", masked(b"\0typed\n"))
+        assert channel(wire, 1, 6) == b"typed\n"  # from now on: not what was printed before
+    with api.connect() as again:  # the first client's going has ended nothing
+        upgraded(again, "attach", f"stdin=true&{BOTH}", masked(b"\0once more\n"))
+        assert channel(again, 1, 10) == b"once more\n"
+
+
+def test_commands_by_spdy(api: Served) -> None:
+    writer, reader = spdy.Writer(), spdy.Reader()
+    names = {1: "error", 3: "stdin", 5: "stdout", 7: "stderr"}
+    with api.connect() as wire:
+        upgraded(wire, "exec", f"{shell('cat; echo b >&2; exit 4')}&{BOTH}&stdin=true", b"", **SPDY)
+        wire.send(b"".join(writer.stream(at, {"streamType": name}) for at, name in names.items()) + spdy.ping(1))
+        wire.send(spdy.data(3, b"a") + spdy.data(3, b"a", fin=True))
+        told = [one for piece in pieces(wire) for one in reader.feed(piece)]
+
+    assert [one.stream for one in told if one.kind == spdy.SYN_REPLY] == [1, 3, 5, 7]
+    assert [one.number for one in told if one.kind == spdy.PING] == [1]
+    said = {
+        name: b"".join(one.data for one in told if one.kind == spdy.DATA and one.stream == at)
+        for at, name in names.items()
+    }
+    assert (said["stdout"], said["stderr"]) == (b"aa", b"b\n")
+    assert orjson.loads(said["error"]) == failure(4)
+    assert {one.stream for one in told if one.fin} == {1, 5, 7}
+
+
+@pytest.fixture
+def echo() -> Iterator[int]:
+    """A port on which everything comes back."""
+
+    def answer(plug: socket.socket) -> None:
+        with plug:
+            while data := plug.recv(1 << 16):
+                plug.sendall(data)
+
+    def accept() -> None:
+        while True:
+            try:
+                plug, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=answer, args=(plug,), daemon=True).start()
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=accept, daemon=True)
+    thread.start()
+    yield listener.getsockname()[1]
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    thread.join(WITHIN)
+
+
+def test_ports_by_channels(api: Served, echo: int) -> None:
+    with closing(socket.socket()) as unheard, api.connect() as wire:
+        unheard.bind(("127.0.0.1", 0))  # bound, and nobody listens
+        closed = unheard.getsockname()[1]
+        upgraded(
+            wire, "portforward", f"ports={echo}&ports={closed}", masked(b"\0there and back") + END_OF_INPUT,
+            sec_websocket_protocol="v4.channel.k8s.io",
+        )  # fmt: skip
+        found = Ending(wire)
+
+    assert found.channels[0] == echo.to_bytes(2, "little") + b"there and back"
+    assert found.channels[1] == echo.to_bytes(2, "little")
+    assert found.channels[2] == closed.to_bytes(2, "little")
+    assert f"nobody listens on port {closed}".encode() in found.channels[3]
+
+
+@pytest.mark.parametrize("tunnelled", [pytest.param(True, id="within-a-websocket"), pytest.param(False, id="bare")])
+def test_ports_by_spdy(api: Served, echo: int, *, tunnelled: bool) -> None:
+    writer, reader = spdy.Writer(), spdy.Reader()
+    asked = b""
+    for at, request in enumerate(("0", "1", "2")):
+        for number, kind in enumerate(("error", "data")):
+            headers = {"streamType": kind, "port": str(echo), "requestID": request}
+            asked += writer.stream(4 * at + 2 * number + 1, headers)
+        asked += spdy.data(4 * at + 3, f"hello {request}".encode(), fin=True)
+    told: list[spdy.Frame] = []
+    with api.connect() as wire:
+        if tunnelled:
+            headers = {"sec_websocket_protocol": "SPDY/3.1+portforward.k8s.io"}
+            half = len(asked) // 2
+            asked = masked(asked[:half]) + masked(asked[half:])
+        else:
+            headers = {**SPDY, "x_stream_protocol_version": "portforward.k8s.io"}
+        upgraded(wire, "portforward", "", asked, **headers)
+        received = (content for _, content in frames(wire)) if tunnelled else pieces(wire)
+        while len([one for one in told if one.fin]) < 6:
+            told += reader.feed(next(received))
+
+    for at in range(3):
+        said = b"".join(one.data for one in told if one.kind == spdy.DATA and one.stream == 4 * at + 3)
+        assert said == f"hello {at}".encode()
+        assert not any(one.data for one in told if one.kind == spdy.DATA and one.stream == 4 * at + 1)
+
+
+GARBAGE = b"".join(masked(bytes((5 + at % 249, at % 251))) for at in range(10_000))
 
 
 @pytest.mark.parametrize(
-    ("verb", "query", "more", "said"),
+    ("sent", "close"),
     [
-        pytest.param("exec", "command=hello", {"upgrade": "SPDY/3.1"}, "Upgrade request required", id="spdy"),
-        pytest.param(
-            "exec", "command=hello", {"sec_websocket_protocol": "chat"}, "expected one of v5.channel.k8s.io",
-            id="another-protocol",
-        ),
-        pytest.param("exec", "stdout=true", {}, "you must specify at least one command", id="no-command"),
-        pytest.param("exec", "command=hello&stdin=true", {}, "commands get no input on this node", id="input"),
-        pytest.param("attach", "", {}, "attach is not supported", id="attach"),
-        pytest.param("portforward", "ports=80", {}, "portforward is not supported", id="portforward"),
+        pytest.param(GARBAGE + masked(b"\0a") + END_OF_INPUT, 1000, id="ten-thousand-unknown-channels"),
+        pytest.param(masked(b"", 9) * 10_000 + masked(b"\0a") + END_OF_INPUT, 1000, id="ten-thousand-pings"),
+        pytest.param(masked(b"\xff\x63\xff") + masked(b"\0a"), 1002, id="an-end-of-two-channels"),
+        pytest.param(masked(b"\xff\x63") + masked(b"\0a") + END_OF_INPUT, 1000, id="the-end-of-no-channel"),
+        pytest.param(b"\x82\xff" + (33 << 20).to_bytes(8, "big") + b"mask", 1009, id="an-oversized-frame"),
+        pytest.param(b"\x82\xff" + b"\xff" * 8 + b"mask", 1009, id="a-frame-without-end"),
+        pytest.param(b"\x82\x01\x00", 1002, id="no-mask"),
+        pytest.param(b"\xf2\x81mask\x00", 1002, id="reserved-bits"),
+        pytest.param(masked(b"x", 0), 1002, id="a-message-without-beginning"),
+        pytest.param(masked(b"\0a", last=False) + masked(b"\0a"), 1002, id="a-message-within-another"),
+        pytest.param(masked(b"x", 9, last=False), 1002, id="a-ping-in-parts"),
+        pytest.param(masked(b"x" * 126, 9), 1002, id="a-long-ping"),
+        pytest.param(masked(b"x", 11), 1002, id="an-unknown-opcode"),
+        pytest.param(masked(b"\x03\xe8", 8), 1000, id="goodbye"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_done(api: Served, verb: str, query: str, more: dict[str, str], said: str) -> None:
+def test_nonsense_ends_the_command_and_nothing_else(api: Served, sent: bytes, close: int) -> None:
+    mark = f"nonsense-{uuid.uuid4().hex}"
+    with api.connect() as wire:
+        upgraded(wire, "exec", f"{shell(f'MARK={mark} exec cat')}&stdout=true&stdin=true", sent)
+        found = Ending(wire)
+
+    assert found.close == close
+    if close == 1000 and sent.endswith(END_OF_INPUT):
+        assert (found.channels[1], orjson.loads(found.channels[3])) == (b"a", SUCCESS)
+    assert soon(lambda: not with_mark(mark))
+    with api.connect() as wire:
+        assert wire.ask("GET", f"{PODS}/p")[0] == 200
+
+
+HEADERS = spdy.Writer().stream(1, {"streamType": "error"})
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(b"\x80\x02" + HEADERS[2:], id="another-version"),
+        pytest.param(HEADERS[:18] + b"\0" * (len(HEADERS) - 18), id="headers-that-are-none"),
+        pytest.param(b"\x80\x03\x00\x01\x00\xff\xff\xff", id="a-control-frame-of-16-MiB"),
+        pytest.param(spdy.Writer().stream(1, {"streamType": "x" * 70_000}), id="headers-of-70-kB-packed-small"),
+        pytest.param(spdy.Writer().stream(2, {}), id="a-stream-of-the-server"),
+        pytest.param(b"\x80\x03\x00\x06\x00\x00\x00\x01\x00", id="a-ping-cut-short"),
+    ],
+)
+def test_broken_spdy_ends_its_connection(api: Served, sent: bytes) -> None:
+    with api.connect() as wire:
+        upgraded(wire, "exec", f"command=cat&{BOTH}", sent, **SPDY)
+        assert wire.closed()
+    with api.connect() as wire:
+        assert wire.ask("GET", f"{PODS}/p")[0] == 200
+
+
+def test_ten_thousand_streams_are_not_kept(api: Served) -> None:
+    writer, reader = spdy.Writer(), spdy.Reader()
+    asked = b"".join(writer.stream(at, {"streamtype": "data", "port": "9"}) for at in range(1, 20_001, 2))
+    with api.connect() as wire:
+        upgraded(wire, "portforward", "", asked, **{**SPDY, "x_stream_protocol_version": "portforward.k8s.io"})
+        told: list[spdy.Frame] = []
+        received = pieces(wire)
+        while len(told) < 10_000:
+            told += reader.feed(next(received))
+
+    assert len([one for one in told if one.kind == spdy.SYN_REPLY]) == 1024
+    assert {one.number for one in told if one.kind == spdy.RST_STREAM} == {spdy.REFUSED_STREAM}
+
+
+def written(pid: int) -> int:
+    """How many bytes a process has written."""
+    rows = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+    return int(rows["wchar"])
+
+
+def test_who_does_not_read_stops_the_program_and_nobody_else(api: Served) -> None:
+    mark = f"flood-{uuid.uuid4().hex}"
+    with api.connect() as wire, api.connect() as other:
+        upgraded(wire, "exec", f"{shell(f'MARK={mark} exec yes')}&stdout=true")
+        assert soon(lambda: with_mark(mark))
+        (pid,) = with_mark(mark)
+
+        def still() -> bool:
+            before = written(pid)
+            time.sleep(0.2)
+            return written(pid) == before
+
+        assert soon(still)
+        assert written(pid) < 32 << 20  # what the kernel's and our buffers took
+        upgraded(other, "exec", "command=echo&command=mine&stdout=true")
+        assert Ending(other).channels[1] == b"mine\n"
+        before = written(pid)
+        said = channel(wire, 1, before + 1)  # and it goes on when it is read
+        assert said == (b"y\n" * (len(said) // 2 + 1))[: len(said)]
+        assert written(pid) > before
+    assert soon(lambda: not with_mark(mark))
+
+
+@pytest.mark.parametrize("held", [pytest.param(False, id="idle"), pytest.param(True, id="while-its-input-waits")])
+def test_a_client_that_vanishes_takes_its_command_along(api: Served, *, held: bool) -> None:
+    mark = f"vanish-{uuid.uuid4().hex}"
+    wire = api.connect()
+    upgraded(wire, "exec", f"{shell(f'MARK={mark} exec sleep 600')}&stdout=true&stdin=true")
+    assert soon(lambda: with_mark(mark))
+    if held:
+        wire.plug.settimeout(0.5)
+        with pytest.raises(TimeoutError):  # nobody takes it, so we are not read any more
+            wire.send(masked(bytes(1 << 16)) * 500)
+    wire.plug.close()
+    assert soon(lambda: not with_mark(mark))
+
+
+@pytest.mark.parametrize(
+    ("verb", "query", "more", "code", "said"),
+    [
+        pytest.param("exec", f"command=true&{BOTH}", {"upgrade": "h2c"}, 400, "expected a WebSocket or SPDY/3.1",
+                     id="another-upgrade"),
+        pytest.param("exec", f"command=true&{BOTH}", {"sec_websocket_protocol": "chat"}, 400,
+                     "expected one of v5.channel.k8s.io", id="another-protocol"),
+        pytest.param("exec", f"command=true&{BOTH}", {"sec_websocket_version": "8"}, 400, "expected 13, found '8'",
+                     id="another-version"),
+        pytest.param("exec", f"command=true&{BOTH}", {**SPDY, "x_stream_protocol_version": "v1"}, 403,
+                     "expected protocol v4.channel.k8s.io, found ['v1']", id="an-old-spdy-protocol"),
+        pytest.param("exec", BOTH, {}, 400, "you must specify at least one command", id="no-command"),
+        pytest.param("exec", "command=true", {}, 400, "at least 1 of stdin, stdout, stderr", id="no-ends"),
+        pytest.param("exec", f"command=true&{BOTH}&container=other", {}, 400, "container other is not valid for pod p",
+                     id="no-such-container"),
+        pytest.param("attach", f"{BOTH}&tty=true", {}, 400, "was not started with a terminal", id="no-terminal"),
+        pytest.param("portforward", "ports=0", {}, 400, "found '0'", id="no-port"),
+        pytest.param("portforward", "ports=80,web", {}, 400, "found '80,web'", id="a-port-by-name"),
+        pytest.param("portforward", "ports=" + ",".join("9" * 128), {}, 400, "between 1 and 127 numbers",
+                     id="more-ports-than-channels"),
+        pytest.param("portforward", "", {"sec_websocket_protocol": "v5.channel.k8s.io"}, 400,
+                     "SPDY/3.1+portforward.k8s.io, v4.channel.k8s.io", id="ports-by-another-protocol"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done(api: Served, *, verb: str, query: str, more: dict[str, str], code: int, said: str) -> None:
     with api.connect() as wire:
         wire.send(wire.request("GET", f"{PODS}/p/{verb}?{query}", b"", **{**UPGRADE, **more}))
-        code, answer = wire.answer()
+        found, answer = wire.answer()
+        assert wire.closed()
 
-    assert code == 400
+    assert found == code
     assert said in answer["message"]
+
+
+def test_a_pod_without_a_node_runs_nothing(api: Served) -> None:
+    with api.connect() as wire:
+        assert wire.ask("POST", PODS, pod("nowhere"))[0] == 201
+        code, answer = wire.ask("GET", f"{PODS}/nowhere/exec?command=ls&{BOTH}", **UPGRADE)
+
+    assert (code, answer["message"]) == (400, "pod nowhere does not have a host assigned")
 
 
 def test_webhooks_have_a_word_in_it(api: Served) -> None:
     seen = Witness()
     api.api.admission.webhooks.local["https://a.test/"] = seen
-    connecting = {"operations": ["CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/exec"]}
-    body = {"metadata": {"name": "a"}, "webhooks": [webhook("a", rules=[connecting])]}
+    rule = {"operations": ["CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/*"]}
+    body = {"metadata": {"name": "a"}, "webhooks": [webhook("a", rules=[rule])]}
     with api.connect() as wire:
         assert wire.ask("POST", f"{CONFIGURATIONS}/validatingwebhookconfigurations", body)[0] == 201
+        upgraded(wire, "exec", f"command=echo&command=hello&{BOTH}", masked(b""))
+        assert Ending(wire).channels[1] == b"hello\n"
+    with api.connect() as wire:
+        upgraded(wire, "portforward", "ports=9,10", sec_websocket_protocol="v4.channel.k8s.io")
+        Ending(wire)
+        wire.plug.close()
+    with api.connect() as wire:
+        assert wire.ask("DELETE", f"{CONFIGURATIONS}/validatingwebhookconfigurations/a")[0] == 200
 
-    spoken(api, "command=hello&stdout=true")
+    command, ports = seen.requests
+    found = [command[name] for name in ("operation", "subResource", "name", "options")]
+    assert found == ["CONNECT", "exec", "p", None]
+    assert (command["object"]["kind"], command["object"]["command"]) == ("PodExecOptions", ["echo", "hello"])
+    assert (ports["object"]["kind"], ports["object"]["ports"]) == ("PodPortForwardOptions", [9, 10])
 
-    (asked,) = seen.requests
-    assert (asked["operation"], asked["subResource"], asked["name"], asked["options"]) == ("CONNECT", "exec", "p", None)
-    assert asked["object"]["command"] == ["hello"]
 
-
-def test_simulated_containers_run_no_commands() -> None:
+@pytest.mark.parametrize("verb", ["exec", "attach", "portforward"])
+def test_simulated_containers_run_no_commands(verb: str) -> None:
     api = Api()
     api.do("POST", PODS, pod("p"))
 
-    code, answer = api.ask("GET", f"{PODS}/p/exec?command=ls")
+    code, answer = api.ask("GET", f"{PODS}/p/{verb}?command=ls&stdout=true")
 
     assert (code, answer["reason"]) == (400, "BadRequest")
     assert "its node simulates its containers" in answer["message"]

@@ -19,6 +19,7 @@ def spec(rule: str, *, more: Object | None = None, **properties: Any) -> Object:
 
 
 INTEGER, TEXT = {"type": "integer"}, {"type": "string"}
+TIME, DURATION = {"type": "string", "format": "date-time"}, {"type": "string", "format": "duration"}
 WORDS = {"type": "array", "items": TEXT}
 
 
@@ -53,7 +54,28 @@ WORDS = {"type": "array", "items": TEXT}
         ),
         pytest.param(spec("!has(self.a) || self.a > 1", a=INTEGER), {}, None, [], id="a-field-that-is-not-there"),
         pytest.param(spec("self.a < 1.5", a={"type": "number"}), {"a": 1}, None, [], id="a-whole-number-as-a-fraction"),
-        pytest.param(spec("quantity(self.a) > 1", a=TEXT), {"a": "1"}, None, [], id="what-only-upstream-has"),
+        pytest.param(
+            spec("quantity(self.a).isGreaterThan(quantity('1Gi'))", a=TEXT), {"a": "1G"}, None,
+            ['spec: Invalid value: "object": failed rule: quantity(self.a).isGreaterThan(quantity(\'1Gi\'))'],
+            id="a-quantity",
+        ),
+        pytest.param(
+            spec("!oldSelf.hasValue() || oldSelf.value().a <= self.a", more={"optionalOldSelf": True}, a=INTEGER),
+            {"a": 1}, None, [], id="an-optional-before-that-is-not-there",
+        ),
+        pytest.param(
+            spec("oldSelf.?a.orValue(0) <= self.a", more={"optionalOldSelf": True, "message": "less"}, a=INTEGER),
+            {"a": 1}, {"a": 2}, ['spec: Invalid value: "object": less'], id="an-optional-before-that-is",
+        ),
+        pytest.param(
+            spec("self.__namespace__ == 'x' && self.a__dash__b > 0", **{"namespace": TEXT, "a-b": INTEGER}),
+            {"namespace": "x", "a-b": 1}, None, [], id="names-that-cel-does-not-allow",
+        ),
+        pytest.param(
+            spec("self.until > self.from_ && self.until - self.from_ == self.d", until=TIME, from_=TIME, d=DURATION),
+            {"from_": "2026-01-01T00:00:00Z", "until": "2026-01-01T01:30:00Z", "d": "1h30m"}, None, [],
+            id="times-and-durations",
+        ),
     ],
 )  # fmt: skip
 def test_rules(schema: Object, value: Any, old: Any, expected: list[str]) -> None:
@@ -106,6 +128,67 @@ def test_the_server_holds_objects_against_them() -> None:
     assert code == 422
     assert found["message"] == 'Boat.sea.dev "x" is invalid: spec: Invalid value: "object": a is immutable'
     api.do("PATCH", f"{boats}/x", {"spec": {"b": "2"}}, MERGE_PATCH)
+
+
+def definition(schema: Object, **more: Object) -> Object:
+    """A CRD with this schema, and further versions with theirs."""
+    versions = [
+        {"name": name, "served": True, "storage": name == "v1", "schema": {"openAPIV3Schema": one}}
+        for name, one in {"v1": schema, **more}.items()
+    ]
+    names = {"plural": "boats", "singular": "boat", "kind": "Boat"}
+    return {
+        "metadata": {"name": "boats.sea.dev"},
+        "spec": {"group": "sea.dev", "scope": "Namespaced", "names": names, "versions": versions},
+    }
+
+
+SHARED = "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0]"
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "why"),
+    [
+        pytest.param(
+            definition(spec("self.b > 1", a=INTEGER)), f"{SHARED}.rule",
+            "compilation failed: ERROR: <input>:1:5: undefined field 'b'\n | self.b > 1\n | ....^", id="unknown-field",
+        ),
+        pytest.param(
+            definition(spec("sel.a > 1", a=INTEGER)), f"{SHARED}.rule",
+            "ERROR: <input>:1:1: undeclared reference to 'sel' (in container '')\n | sel.a > 1\n | ^",
+            id="unknown-name",
+        ),
+        pytest.param(
+            definition(spec("sail(self.a)", a=INTEGER)), f"{SHARED}.rule",
+            "ERROR: <input>:1:5: undeclared reference to 'sail' (in container '')\n | sail(self.a)\n | ....^",
+            id="unknown-function",
+        ),
+        pytest.param(
+            definition(spec("self.a.sail()", a=INTEGER)), f"{SHARED}.rule", "undeclared reference to 'sail'",
+            id="unknown-method",
+        ),
+        pytest.param(definition(spec("self.a >", a=INTEGER)), f"{SHARED}.rule", "Syntax error", id="half-of-one"),
+        pytest.param(
+            definition(spec("self.a > 1", more={"messageExpression": "'x' +"}, a=INTEGER)),
+            f"{SHARED}.messageExpression", "Syntax error", id="half-of-a-message",
+        ),
+        pytest.param(
+            definition(spec("", a=INTEGER)), f"{SHARED}.rule", "Required value: rule is not specified", id="none"
+        ),
+        pytest.param(
+            definition(spec("true", a=INTEGER), v2=spec("self.b > 1", a=INTEGER)),
+            "spec.versions[1].schema.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule",
+            "undefined field 'b'", id="in-the-second-version",
+        ),
+    ],
+)  # fmt: skip
+def test_a_rule_that_cannot_be_compiled_is_refused_with_its_definition(body: Object, field: str, why: str) -> None:
+    api = Api(bare=True)
+    code, found = api.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
+    assert code == 422, found
+    (cause,) = found["details"]["causes"]
+    assert cause["field"] == field
+    assert why in cause["message"]
 
 
 @pytest.mark.parametrize(

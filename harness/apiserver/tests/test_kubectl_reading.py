@@ -34,6 +34,7 @@ GET = [
     step("get po/web -o name", "^pod/web$"),
     step("get pod web -o jsonpath={.spec.containers[0].image}", "^nginx:1$"),
     step("get pod web -o yaml", "^kind: Pod$", lacks=["managedFields"]),
+    step("get pods -o yaml --show-managed-fields", "^ +manager: kubectl-create$", "^ +f:containers:$"),
     step("get pod web -o json --show-managed-fields", '"manager": "kubectl-create"'),
     step("get pods -o custom-columns=N:.metadata.name,Q:.status.qosClass", r"^web +Burstable$"),
     step("get pods --sort-by={.metadata.name} -o name", "pod/web\npod/web2\n"),

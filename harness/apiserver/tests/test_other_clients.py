@@ -1,31 +1,21 @@
-"""kr8s, lightkube and an operator of kopf, unchanged. They are not among our dependencies: each test is skipped without
-its package."""
+"""kr8s, lightkube and an operator of kopf, unchanged."""
 
-import importlib.util
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import orjson
 import pytest
 import yaml
 
+from harness.apiserver.tests.foreign import WITHIN, wait_until
 from harness.apiserver.tests.kubectl import MANIFESTS
 from harness.clusters.embedded import EmbeddedCluster
 from scheduler.api.transport import MERGE_PATCH, Request
 
-WITHIN = 20.0  # seconds
 OPERATOR = Path(__file__).with_name("operator_boats.py")
-
-
-def needs(package: str) -> pytest.MarkDecorator:
-    missing = importlib.util.find_spec(package) is None
-    return pytest.mark.skipif(missing, reason=f"{package}: expected the package, found none; pip install {package}")
 
 
 def kubeconfig(embedded: EmbeddedCluster) -> str:
@@ -38,14 +28,6 @@ def pod(name: str, namespace: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
 
 
-def wait_until(done: Callable[[], bool], what: str) -> None:
-    end, tick = monotonic() + WITHIN, threading.Event()
-    while not done():
-        assert monotonic() < end, f"{what}: expected within {WITHIN:.0f} s, not seen"
-        tick.wait(0.05)
-
-
-@needs("kr8s")
 @pytest.mark.filterwarnings("ignore")  # of its own dependencies
 def test_kr8s(embedded: EmbeddedCluster, namespace: str) -> None:
     import kr8s
@@ -64,7 +46,6 @@ def test_kr8s(embedded: EmbeddedCluster, namespace: str) -> None:
     wait_until(lambda: not made.exists(), "the pod's end")
 
 
-@needs("lightkube")
 @pytest.mark.filterwarnings("ignore")
 def test_lightkube(embedded: EmbeddedCluster, namespace: str) -> None:
     from lightkube import Client, KubeConfig, codecs
@@ -90,7 +71,6 @@ def test_lightkube(embedded: EmbeddedCluster, namespace: str) -> None:
     assert [one.metadata.name for one in client.list(ConfigMap) if one.metadata.name == "c"] == []
 
 
-@needs("kopf")
 def test_kopf(embedded: EmbeddedCluster, namespace: str, tmp_path: Path) -> None:
     definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     definition = yaml.safe_load((MANIFESTS / "cluster_crd.yaml").read_text())

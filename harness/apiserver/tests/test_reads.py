@@ -103,7 +103,7 @@ def test_what_is_kept_for_pages_is_bounded(api: Api) -> None:
         pytest.param("resourceVersion=1", 200, "", id="not-older-than-long-ago"),
         pytest.param("resourceVersion=1&resourceVersionMatch=NotOlderThan", 200, "", id="said-so"),
         pytest.param("resourceVersion={now}&resourceVersionMatch=Exact", 200, "", id="exactly-now"),
-        pytest.param("resourceVersion=1&resourceVersionMatch=Exact", 410, "too old", id="exactly-long-ago"),
+        pytest.param("resourceVersion=1&resourceVersionMatch=Exact", 200, "", id="exactly-long-ago"),
         pytest.param("resourceVersion=9999", 504, "Too large resource version: 9999", id="the-future"),
         pytest.param("resourceVersion=x", 422, "invalid syntax", id="no-revision"),
         pytest.param("resourceVersionMatch=Exact", 422, "forbidden unless resourceVersion", id="nothing-to-match"),
@@ -132,6 +132,36 @@ def test_an_exact_list_of_what_has_not_changed_since_has_that_revision(api: Api)
     api.do("POST", PODS, pod("p"))
     found = api.do("GET", f"{CONFIGS}?resourceVersion={then}&resourceVersionMatch=Exact")
     assert found["metadata"]["resourceVersion"] == then
+
+
+def test_an_exact_list_shows_what_there_was_then(api: Api) -> None:
+    api.do("POST", CONFIGS, config("a", labels={"app": "x"}, k="1"))
+    first = api.do("GET", CONFIGS)
+    api.do("PUT", f"{CONFIGS}/a", config("a", labels={"app": "y"}, k="2"))
+    api.do("POST", CONFIGS, config("b"))
+    api.do("DELETE", f"{CONFIGS}/a")
+    then = first["metadata"]["resourceVersion"]
+    exact = f"resourceVersion={then}&resourceVersionMatch=Exact"
+    assert api.do("GET", f"{CONFIGS}?{exact}") == first
+    assert names(api.do("GET", f"{CONFIGS}?{exact}&labelSelector=app%3Dy")) == []
+    assert names(api.do("GET", f"{CONFIGS}?{exact}&labelSelector=app%3Dx")) == ["a"]
+    page = api.do("GET", f"{CONFIGS}?resourceVersion={then}&limit=1")  # with a limit the old way to say exactly
+    assert page["metadata"]["resourceVersion"] == then
+    rest = page["metadata"].get("continue")
+    while rest:
+        more = api.do("GET", f"{CONFIGS}?limit=1&continue={rest}")
+        page["items"] += more["items"]
+        rest = more["metadata"].get("continue")
+    assert page["items"] == first["items"]
+
+
+def test_an_exact_list_from_before_the_history_is_refused() -> None:
+    api = Api(history=2, bare=True)
+    for name in ("a", "b", "c", "d"):
+        api.do("POST", CONFIGS, config(name))
+    code, found = api.ask("GET", f"{CONFIGS}?resourceVersion=1&resourceVersionMatch=Exact")
+    assert (code, found["reason"]) == (410, "Expired")
+    assert "too old resource version: 1" in found["message"]
 
 
 def test_field_and_label_selectors_both_hold(api: Api) -> None:

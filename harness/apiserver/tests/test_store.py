@@ -76,12 +76,11 @@ class Against(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.api = Api(history=64, bare=True)
+        self.api = Api(history=16, bare=True)
         self.model: dict[str, Object] = {}  # name → labels, data, finalizers, going
         self.last = self.api.version
         self.watches: list[tuple[Watch, dict[str, str], str]] = []  # what each has seen so far, name → revision
-        self.changes: list[tuple[int, str]] = []
-        self.held: list[tuple[Any, bytes]] = []
+        self.past: dict[int, list[Object]] = {}  # revision → the list as it was then
 
     def _moved(self, changed: bool) -> None:
         assert (self.api.version > self.last) is changed
@@ -188,6 +187,22 @@ class Against(RuleBasedStateMachine):
             one["metadata"]["name"]: (one["metadata"].get("labels", {}), one.get("data", {})) for one in listed["items"]
         } == {name: (known["labels"], known["data"]) for name, known in self.model.items()}
         assert int(listed["metadata"]["resourceVersion"]) == self.api.version
+        self.past[self.api.version] = listed["items"]
+
+    @precondition(lambda self: self.past)
+    @rule(data=st.data(), selector=st.sampled_from(["", "in=1"]))
+    def look_back(self, data: Any, selector: str) -> None:
+        version = data.draw(st.sampled_from(sorted(self.past)))
+        query = f"resourceVersion={version}&resourceVersionMatch=Exact&labelSelector={quote(selector)}"
+        code, listed = self.api.ask("GET", f"{CONFIGS}?{query}")
+        if version < self.api.server.store.collection(CONFIG_MAPS).forgotten:
+            assert (code, listed["reason"]) == (410, "Expired")
+            return
+        then = self.past[version]
+        if selector:
+            then = [one for one in then if one["metadata"].get("labels", {}).get("in") == "1"]
+        assert listed["items"] == then
+        assert listed["metadata"]["resourceVersion"] == str(version)
 
     @invariant()
     def list_and_watch_are_the_state(self) -> None:

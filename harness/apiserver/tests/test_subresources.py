@@ -1,10 +1,13 @@
-"""Bindings and evictions (A14, A15)."""
+"""Bindings, evictions and scales (A14, A15)."""
+
+from typing import Any
 
 import pytest
 
 from harness.apiserver.tests.asking import PODS, Api, Object, pod
 from harness.apiserver.tests.bound import bound
 from harness.apiserver.tests.test_shapes import at
+from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 
@@ -107,3 +110,36 @@ def test_two_budgets_for_one_pod_are_an_error(api: Api) -> None:
     code, status = api.ask("POST", f"{PODS}/p/eviction", {"metadata": {"name": "p"}})
     assert code == 500
     assert "more than one PodDisruptionBudget" in status["message"]
+
+
+SETS = "/apis/apps/v1/namespaces/default/replicasets"
+
+
+@pytest.mark.parametrize(
+    ("patch", "kind", "code", "replicas"),
+    [
+        pytest.param({"spec": {"replicas": 2}}, MERGE_PATCH, 200, 2, id="merge"),
+        pytest.param({"spec": {"replicas": 2}}, STRATEGIC_MERGE_PATCH, 200, 2, id="strategic"),
+        pytest.param([{"op": "replace", "path": "/spec/replicas", "value": 2}], JSON_PATCH, 200, 2, id="json"),
+        pytest.param(
+            [{"op": "test", "path": "/spec/replicas", "value": 9}], JSON_PATCH, 422, 1, id="a-test-that-fails"
+        ),
+        pytest.param({"spec": {"replicas": -1}}, MERGE_PATCH, 422, 1, id="fewer-than-none"),
+        pytest.param({"metadata": {"resourceVersion": "1"}}, MERGE_PATCH, 409, 1, id="of-another-revision"),
+        pytest.param({"spec": {"replicas": 2}}, APPLY_PATCH, 415, 1, id="apply"),
+        pytest.param([], MERGE_PATCH, 400, 1, id="a-list"),
+        pytest.param({"spec": 7}, MERGE_PATCH, 400, 1, id="a-spec-that-is-none"),
+    ],
+)
+def test_patches_of_a_scale(patch: Any, kind: str, code: int, replicas: int) -> None:
+    api = Api(bare=True)
+    labels = {"a": "b"}
+    template = {"metadata": {"labels": labels}, "spec": pod("p")["spec"]}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    api.do("POST", SETS, {"metadata": {"name": "s"}, "spec": spec})
+    assert api.ask("PATCH", f"{SETS}/s/scale?fieldManager=me", patch, kind)[0] == code
+    found = api.do("GET", f"{SETS}/s")
+    assert found["spec"]["replicas"] == replicas
+    mine = [one for one in found["metadata"]["managedFields"] if one["manager"] == "me"]
+    want: list[tuple[str, Object]] = [("scale", {"f:spec": {"f:replicas": {}}})] if code == 200 else []
+    assert [(one["subresource"], one["fieldsV1"]) for one in mine] == want

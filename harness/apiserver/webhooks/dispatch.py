@@ -5,7 +5,7 @@ once. Where nobody is configured, the only cost is a look at `active`.
 """
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Protocol
@@ -15,6 +15,7 @@ import orjson
 from harness.apiserver import errors
 from harness.apiserver.identity import Identity
 from harness.apiserver.patch import PatchError, json_patch
+from harness.apiserver.policies import BINDINGS, POLICIES, Policies
 from harness.apiserver.resources import Registry, Resource
 from harness.apiserver.store import Change, Object, Store
 from harness.apiserver.webhooks.addresses import authorities, find_address, url_of
@@ -26,6 +27,7 @@ from harness.apiserver.webhooks.verdicts import Failed, Verdict, denied, failed,
 CONTROLLERS: Final = Identity("system:kube-controller-manager", ("system:authenticated",))
 _NEW: Final = ("uid", "creationTimestamp", "generation")  # what an object has only once it is about to be stored
 Handler = Callable[[Object], Object]  # an AdmissionReview in, one out
+Convert = Callable[[Object, Resource, "Attempt | None"], Object]  # an object, in the version of the resource
 Complete = Callable[[Object], Object]  # an object as a webhook left it → conformed, with defaults
 
 
@@ -61,12 +63,16 @@ class Webhooks:
         self._store, self._registry = store, registry
         self._mutating: tuple[Webhook, ...] = ()
         self._validating: tuple[Webhook, ...] = ()
-        self.active = False  # whether there is any webhook at all
+        self.policies = Policies(store, registry)
+        self.active = False  # whether there is any webhook or policy at all
         self.local: dict[str, Handler] = {}  # URL → who answers in this process, at once
         self.caller: Caller | None = None  # for those who can wait
+        self.convert: Convert | None = None  # None: versions differ in their names alone
         self.at_once: Callable[[Call], Answer] | None = None  # for a cluster whose time stands still meanwhile
         for key in (MUTATING, VALIDATING):
             store.collection(key).listen(partial(self._changed, key))
+        for key in (POLICIES, BINDINGS):  # after the policies have heard of it
+            store.collection(key).listen(self._policies_changed)
 
     def _changed(self, key: tuple[str, str], _: Change) -> None:
         found = [one for item in self._store.collection(key).items() for one in read_webhooks(item)]
@@ -74,13 +80,16 @@ class Webhooks:
             self._mutating = tuple(found)
         else:
             self._validating = tuple(found)
-        self.active = bool(self._mutating or self._validating)
+        self.active = bool(self._mutating or self._validating or self.policies.active)
+
+    def _policies_changed(self, _: Change) -> None:
+        self.active = bool(self._mutating or self._validating or self.policies.active)
 
     def concern(self, operation: str, resource: Resource, subresource: str = "") -> bool:
-        """Whether a webhook may have a word, by its rules alone."""
+        """Whether a webhook or a policy may have a word, by its rules alone."""
         if not self.active or resource.group == GROUP:
             return False
-        return any(
+        return self.policies.concern(operation, resource, subresource) or any(
             one.wants(operation, resource, subresource, self._registry) is not None
             for one in (*self._mutating, *self._validating)
         )
@@ -127,13 +136,15 @@ class Webhooks:
         if not verdict.patch or shown is None or body is None:
             return True, body, False
         try:
-            patched = json_patch(_in_version(shown, version), verdict.patch)
+            patched = json_patch(self._in_version(shown, version, write), verdict.patch)
         except PatchError as error:
             raise errors.internal(str(error)) from error
         if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
             raise errors.internal(f'admission webhook "{webhook.name}": its patch leaves no object with metadata')
-        patched["apiVersion"], patched["kind"] = body["apiVersion"], body["kind"]
-        if patched == _in_version(shown, write.resource):
+        if version.conversion is not None and write.kind is None:
+            patched = self._in_version(patched, write.resource, write)
+        patched = {**patched, "apiVersion": body["apiVersion"], "kind": body["kind"]}
+        if patched == shown:
             return True, body, False
         metadata = patched["metadata"]
         for field in ("name", "namespace", *_NEW):
@@ -146,11 +157,13 @@ class Webhooks:
     def validate(self, write: Write, body: Object | None, old: Object | None) -> None:
         """
         Raises:
-            Refused: a webhook said no, or could not be asked.
+            Refused: a policy or a webhook said no, or a webhook could not be asked.
             Pending: answers are missing.
         """
         if write.resource.group == GROUP:
             return
+        if self.policies.active:
+            self.policies.check(write, self._request(write, write.resource, body, old), body, old)
         asked = []
         for webhook in self._validating:
             version = self._wanting(webhook, write, body, old)
@@ -199,8 +212,8 @@ class Webhooks:
             "name": "" if write.generated and body is not None and "uid" not in body["metadata"] else write.name,
             "operation": write.operation,
             "userInfo": {"username": write.by.name, "groups": list(write.by.groups)},
-            "object": _in_version(body, version) if body is not None else None,
-            "oldObject": _in_version(old, version) if old is not None else None,
+            "object": self._in_version(body, version, write) if body is not None else None,
+            "oldObject": self._in_version(old, version, write) if old is not None else None,
             "dryRun": write.dry_run,
             "options": write.options or None,
         }  # fmt: skip
@@ -209,6 +222,19 @@ class Webhooks:
         if write.subresource:
             request["subResource"] = request["requestSubResource"] = write.subresource
         return request
+
+    def _in_version(self, obj: Object, version: Resource, write: Write) -> Object:
+        """The object as a webhook sees it that asked for `version`.
+
+        Raises:
+            Refused: it cannot be converted.
+            Pending: it has to be converted first.
+        """
+        if version.custom is None or write.kind is not None or obj.get("apiVersion") == version.api_version:
+            return obj
+        if version.conversion is not None and self.convert is not None:
+            return self.convert(obj, version, write.attempt)
+        return {**obj, "apiVersion": version.api_version}
 
     def _verdicts(
         self,
@@ -228,31 +254,41 @@ class Webhooks:
             try:
                 call = _call(webhook, mark, request)
                 answer = write.attempt.answers.get(mark) if write.attempt is not None else None
-                answer = answer or self._answer_now(webhook, call)
+                answer = answer or self.answer_now(webhook.client, call)
                 if answer is None:
-                    missing[mark] = self._addressed(webhook, call)
+                    missing[mark] = self.addressed(webhook.client, call)
                 else:
                     found.append(read_verdict(answer, _uid(mark), call.url, mutating=mutating))
             except Failed as why:
                 found.append(why)
         if missing:
-            raise self._pending(write.attempt, missing)
+            raise self.pending(write.attempt, missing)
         return found
 
-    def _answer_now(self, webhook: Webhook, call: Call) -> Answer | None:
+    def answer_now(self, client: Mapping[str, Any], call: Call) -> Answer | None:
         """The answer of a webhook that can be had at once; None: it has to be fetched."""
-        handler = self.local.get(url_of(webhook.client))
+        handler = self.local.get(url_of(client))
         if handler is not None:
             return Answer(200, orjson.dumps(handler(orjson.loads(call.body))))
         if self.at_once is not None:
-            return self.at_once(self._addressed(webhook, call))
+            return self.at_once(self.addressed(client, call))
         return None if self.caller is not None else Answer(0, why="this cluster makes no calls over the network")
 
-    def _addressed(self, webhook: Webhook, call: Call) -> Call:
-        place = find_address(webhook.client, self._store)
+    def addressed(self, client: Mapping[str, Any], call: Call) -> Call:
+        """The call with the place where to connect.
+
+        Raises:
+            Failed: there is none.
+        """
+        place = find_address(client, self._store)
         return replace(call, host=place.host, port=place.port)
 
-    def _pending(self, attempt: Attempt | None, missing: dict[tuple[str, bytes], Call]) -> Pending:
+    def pending(self, attempt: Attempt | None, missing: dict[tuple[str, bytes], Call]) -> Pending:
+        """What to raise where answers are missing.
+
+        Raises:
+            Refused: too often already.
+        """
         if attempt is None or attempt is FIRST:
             attempt = Attempt()
         if attempt.tries >= TRIES:
@@ -307,9 +343,3 @@ def _unborn(body: Object, *, generated: bool) -> Object:
     if generated:
         metadata.pop("name", None)
     return {**body, "metadata": metadata}
-
-
-def _in_version(obj: Object, version: Resource) -> Object:
-    if version.custom is None or obj.get("apiVersion") == version.api_version:
-        return obj
-    return {**obj, "apiVersion": version.api_version}

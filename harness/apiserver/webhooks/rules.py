@@ -41,6 +41,17 @@ class Rule:
         return any(_names(one, resource.plural, subresource) for one in self.resources)
 
 
+def read_rule(rule: Mapping[str, Any]) -> Rule:
+    """One entry of `rules`, or of a policy's `resourceRules`."""
+    return Rule(
+        frozenset(rule.get("operations") or ()),
+        frozenset(rule.get("apiGroups") or ()),
+        frozenset(rule.get("apiVersions") or ()),
+        tuple(rule.get("resources") or ()),
+        rule.get("scope") or "*",
+    )
+
+
 def _names(pattern: str, plural: str, subresource: str) -> bool:
     left, slash, right = pattern.partition("/")
     if left not in {"*", plural}:
@@ -81,16 +92,28 @@ class Webhook:
 
     def selects(self, resource: Resource, namespace: str, objects: tuple[Object | None, ...], store: Store) -> bool:
         """Whether the labels of the object (as it was or as it will be) and of its namespace are chosen."""
-        if self.objects != _EVERYTHING and not any(self.objects.matches(_labels(one)) for one in objects if one):
-            return False
-        if self.namespaces == _EVERYTHING:
-            return True
-        if resource.key == _NAMESPACES:
-            return self.namespaces.matches(_labels(next(one for one in objects if one)))
-        if not resource.namespaced:
-            return True
-        found = store.collection(_NAMESPACES).get(("", namespace))
-        return found is not None and self.namespaces.matches(_labels(found.obj))
+        return chosen(self.namespaces, self.objects, resource, namespace, objects, store)
+
+
+def chosen(  # noqa: PLR0917
+    namespaces: LabelSelector,
+    labelled: LabelSelector,
+    resource: Resource,
+    namespace: str,
+    objects: tuple[Object | None, ...],
+    store: Store,
+) -> bool:
+    """Whether one of the objects is `labelled` so, and lies in one of the `namespaces`."""
+    if labelled != _EVERYTHING and not any(labelled.matches(_labels(one)) for one in objects if one):
+        return False
+    if namespaces == _EVERYTHING:
+        return True
+    if resource.key == _NAMESPACES:
+        return namespaces.matches(_labels(next(one for one in objects if one)))
+    if not resource.namespaced:
+        return True
+    found = store.collection(_NAMESPACES).get(("", namespace))
+    return found is not None and namespaces.matches(_labels(found.obj))
 
 
 def _labels(obj: Object) -> dict[str, str]:
@@ -106,16 +129,7 @@ def _webhook(configuration: str, given: Object) -> Webhook:
     return Webhook(
         configuration=configuration,
         name=given["name"],
-        rules=tuple(
-            Rule(
-                frozenset(rule.get("operations") or ()),
-                frozenset(rule.get("apiGroups") or ()),
-                frozenset(rule.get("apiVersions") or ()),
-                tuple(rule.get("resources") or ()),
-                rule.get("scope") or "*",
-            )
-            for rule in given.get("rules") or ()
-        ),
+        rules=tuple(read_rule(rule) for rule in given.get("rules") or ()),
         equivalent=given.get("matchPolicy", "Equivalent") == "Equivalent",
         namespaces=msgspec.convert(given.get("namespaceSelector") or {}, LabelSelector),
         objects=msgspec.convert(given.get("objectSelector") or {}, LabelSelector),

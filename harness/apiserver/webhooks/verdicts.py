@@ -34,10 +34,9 @@ def read_verdict(answer: Answer, uid: str, url: str, *, mutating: bool) -> Verdi
     Raises:
         Failed: the answer is none; its text is the sentence after `failed calling webhook "x": `.
     """
-    if answer.code == 0:
-        raise Failed(f'failed to call webhook: Post "{url}": {answer.why}')
-    if not 200 <= answer.code < 300:
-        raise Failed(f"failed to call webhook: {_rejected(answer)}")
+    why = refusal_of(answer, url)
+    if why:
+        raise Failed(f"failed to call webhook: {why}")
     try:
         review = orjson.loads(answer.body)
     except ValueError as error:
@@ -60,6 +59,13 @@ def read_verdict(answer: Answer, uid: str, url: str, *, mutating: bool) -> Verdi
         patch=_patch(response, mutating=mutating),
         warnings=tuple(str(one) for one in response.get("warnings") or ()),
     )
+
+
+def refusal_of(answer: Answer, url: str) -> str:
+    """Why nothing came back that could be read; empty if something did."""
+    if answer.code == 0:
+        return f'Post "{url}": {answer.why}'
+    return "" if 200 <= answer.code < 300 else _rejected(answer)
 
 
 def _rejected(answer: Answer) -> str:

@@ -15,7 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -25,9 +25,12 @@ from typing import Any
 import docker
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
+from harness.conversation import Conversation, Wanted
 from harness.errors import ClusterError
+from harness.nodes.pods import ContainerPlan
 from harness.nodes.runtimes.commands import environment, limits_of, words
 from harness.nodes.runtimes.docker_run import DockerRun
+from harness.nodes.runtimes.docker_speaking import Engine, HostedCommand, HostedProgram
 from harness.nodes.runtimes.lifecycle import (
     NO_CONFIG,
     NO_IMAGE,
@@ -100,6 +103,7 @@ class DockerRuntime(LifecycleRuntime):
             self.version = str(self._client.version()["Version"])
             self._known_runtimes = set(self._client.info().get("Runtimes") or ())
             self._clear_leftovers()
+            self._engine = Engine(self._client, self._beside, clock)
             self._sweeper = _sweeper(url, self._owner) if not owner else None
         except DockerException as error:
             raise ClusterError(f"no Docker engine answers: {error}") from error
@@ -142,21 +146,30 @@ class DockerRuntime(LifecycleRuntime):
         runs = [one.run for one in pod.every] if pod is not None else []
         return tuple(one.status.pid for one in runs if isinstance(one, DockerRun) and one.status.running)
 
-    async def exec(self, work: Work, container: str, command: Sequence[str]) -> tuple[int, bytes]:
+    async def exec(self, work: Work, container: str, command: Sequence[str], wanted: Wanted) -> Conversation:
+        _, run = self._living(work, container)
+        with _in_words(work, container):
+            return await HostedCommand.begin(self._engine, run.id, command, wanted)
+
+    async def attach(self, work: Work, container: str, wanted: Wanted) -> Conversation:
+        plan, run = self._living(work, container)
+        with _in_words(work, container):
+            asked = replace(wanted, stdin=wanted.stdin and plan.stdin)
+            return await HostedProgram.begin(self._engine, run.id, asked, tty=plan.tty)
+
+    def _living(self, work: Work, container: str) -> tuple[ContainerPlan, DockerRun]:
+        """
+        Raises:
+            ClusterError: it does not run.
+        """
         found = self._found(work, container)
         run = found[1].run if found else None
-        if not isinstance(run, DockerRun) or not run.status.running:
+        if found is None or not isinstance(run, DockerRun) or not run.status.running:
             raise ClusterError(f"container {container!r} of pod {work.pod.key} is not running")
+        return found[1].plan, run
 
-        def ask() -> tuple[int, bytes]:
-            made = self._client.api.exec_create(run.id, list(command))
-            output = self._client.api.exec_start(made["Id"])
-            return int(self._client.api.exec_inspect(made["Id"])["ExitCode"]), bytes(output)
-
-        try:
-            return await self._loop.run_in_executor(self._pool, ask)
-        except DockerException as error:
-            raise ClusterError(f"container {container!r} of pod {work.pod.key}: {error}") from error
+    async def _beside(self, ask: Callable[[], Any]) -> Any:
+        return await self._loop.run_in_executor(self._pool, ask)
 
     def close(self) -> None:
         if self._timer is not None:
@@ -242,7 +255,11 @@ class DockerRuntime(LifecycleRuntime):
             "labels": {OWNER: self._owner, UID: pod.work.uid, CONTAINER: plan.name, COUNT: str(one.state.restarts)},
             "environment": {key: value for key, value in env.items() if key in own or key not in _SET_BY_IMAGE},
             "network_mode": "host",
+            "tty": plan.tty,
         }
+        if plan.stdin:
+            asked["stdin_open"] = True
+            asked["detach"] = not plan.stdin_once  # the library's word for an input that outlives its first client
         if command:
             asked["entrypoint"] = command
         if args:
@@ -406,6 +423,14 @@ def _client(url: str) -> docker.DockerClient:
                 raise DockerException(f"{url}: {error.strerror}") from error
         return docker.DockerClient(base_url=url, timeout=ANSWER_WITHIN)
     return docker.from_env(timeout=ANSWER_WITHIN, environment={**os.environ, "DOCKER_HOST": url})
+
+
+@contextlib.contextmanager
+def _in_words(work: Work, container: str) -> Iterator[None]:
+    try:
+        yield
+    except DockerException as error:
+        raise ClusterError(f"container {container!r} of pod {work.pod.key}: {_said(error)}") from error
 
 
 def _remove(client: docker.DockerClient, id_: str) -> None:

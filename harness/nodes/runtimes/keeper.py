@@ -4,7 +4,8 @@ Run as a script by a bare interpreter (standard library only, it has to start fa
 the agent writes orders to and holds open: when the agent is gone, however that happened, the FIFO says so, and the
 keeper ends the container. Its standard output is a FIFO that gets one byte whenever `status.json` has changed; it
 closes when the keeper is gone. The keeper is the reaper of all that the container starts, so that a process which left
-the process group is found as well.
+the process group is found as well. A container with a terminal has the keeper as its other end: what is printed goes
+to the log, and what comes through the FIFO `input` is typed.
 
     keeper.py FOLDER        FOLDER/plan.json says what to run; see `Plan` in kept.py
 """
@@ -23,6 +24,7 @@ from typing import Any, NoReturn
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 CANNOT_START = 128  # the exit code that Kubernetes shows for it
 ROUND = 0.05  # seconds between two kills of what is left
+END_OF_FILE = b"\x04"  # typed by whoever has no more to type
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -40,6 +42,8 @@ class Keeper:
         self.kill_at: float | None = None  # moment of time.monotonic()
         self.alone_since: float | None = None
         self.orders = b""
+        self.input = -1  # the writing end of the program's input, which keeps it open between two clients
+        self.terminal: Terminal | None = None
 
     def run(self) -> None:
         """Start the program, see it to its end, and leave nothing of it."""
@@ -54,15 +58,21 @@ class Keeper:
         poller.register(wake, select.POLLIN)
         poller.register(0, select.POLLIN)
         while self.main:
+            if self.terminal is not None:
+                self.terminal.watch(poller)
             seen = dict(poller.poll(self._patience()))
             if wake in seen:
                 os.read(wake, 4096)
+            if self.terminal is not None:
+                self.terminal.move(poller, seen)
             self._listen(poller, seen.get(0, 0))
             self._reap()
             if self.main and self.kill_at is not None and time.monotonic() >= self.kill_at:
                 self._kill()
                 self.kill_at = time.monotonic() + ROUND
         self._end_the_rest()
+        if self.terminal is not None:
+            self.terminal.drain()
         self.status["oom"] = self._out_of_memory()
         self.status["finished"] = time.time()
         self._tell()
@@ -80,14 +90,14 @@ class Keeper:
     # -- start --------------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        out = os.open(self.plan["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        ends, opened = self._ends()
         said, say = os.pipe2(os.O_CLOEXEC)
         own = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._become(own, out, say)  # does not come back
-        os.close(say)
-        os.close(out)
+            self._become(own, ends, say)  # does not come back
+        for descriptor in (say, *opened):
+            os.close(descriptor)
         self.main = pid
         self.status["main"] = [pid, started_at(pid)]
         self.status["started"] = time.time()
@@ -101,7 +111,27 @@ class Keeper:
             self.status["running"] = True
         self._tell()
 
-    def _become(self, keeper: int, out: int, say: int) -> NoReturn:
+    def _ends(self) -> tuple[list[int], list[int]]:
+        """What becomes the program's input and outputs, and what of it is not ours once the program has it."""
+        given = self.plan["ends"]
+        if given:  # the agent's own, for a command that it speaks with
+            for descriptor in set(given):
+                os.set_inheritable(descriptor, False)
+            return given, list(set(given))
+        out = os.open(self.plan["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        source = f"{self.folder}/input" if self.plan["stdin"] else os.devnull
+        if self.plan["tty"]:
+            # For writing, too: clients come and go, and the pipe shall not seem closed in between.
+            incoming = os.open(source, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            self.terminal = Terminal(out, incoming, listens=self.plan["stdin"])
+            return [self.terminal.other] * 3, [self.terminal.other]
+        incoming = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        os.set_blocking(incoming, True)
+        if self.plan["stdin"]:
+            self.input = os.open(source, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return [incoming, out, out], [incoming, out]
+
+    def _become(self, keeper: int, ends: list[int], say: int) -> NoReturn:
         try:
             os.setsid()
             _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -111,16 +141,22 @@ class Keeper:
                 with open(f"{path}/cgroup.procs", "w", encoding="ascii") as file:
                     file.write(str(os.getpid()))
             self._limit()
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            os.dup2(out, 1)
-            os.dup2(out, 2)
+            for number, descriptor in enumerate(ends):
+                os.dup2(descriptor, number)
+            if self.plan["tty"]:
+                import fcntl
+                import termios
+
+                fcntl.ioctl(0, termios.TIOCSCTTY, 0)
             os.chdir(self.plan["folder"])
             for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_DFL)
             os.umask(0o022)
             os.execvpe(self.plan["argv"][0], self.plan["argv"], self.plan["env"])  # noqa: S606 that is the task
         except OSError as error:
-            os.write(say, f"{error.filename or self.plan['argv'][0]}: {error.strerror}".encode())
+            name = self.plan["argv"][0]  # of a program that was looked for, the last place says nothing
+            where = os.fsdecode(error.filename) if error.filename and "/" in name else name
+            os.write(say, f"{where}: {error.strerror}".encode())
         finally:
             os._exit(CANNOT_START)
 
@@ -157,15 +193,26 @@ class Keeper:
             return
         *lines, self.orders = (self.orders + data).split(b"\n")
         for line in lines:
-            verb, _, seconds = line.decode().partition(" ")
+            verb, *numbers = line.decode().split(" ")
             if verb == "stop":
-                self._stop(float(seconds))
+                self._stop(float(numbers[0]))
+            elif verb == "size" and self.terminal is not None:
+                self.terminal.resize(int(numbers[0]), int(numbers[1]))
+            elif verb == "eof":
+                self._end_input()
 
     def _stop(self, grace: float) -> None:
         if grace > 0 and self.kill_at is None:
             self._signal_main(signal.SIGTERM)
         until = time.monotonic() + max(0.0, grace)
         self.kill_at = until if self.kill_at is None else min(self.kill_at, until)
+
+    def _end_input(self) -> None:
+        if self.terminal is not None:
+            self.terminal.typed += END_OF_FILE
+        elif self.input >= 0:
+            os.close(self.input)
+            self.input = -1
 
     def _signal_main(self, number: int) -> None:
         try:
@@ -235,6 +282,63 @@ class Keeper:
             os.write(1, b"\n")
         except (BrokenPipeError, BlockingIOError):
             pass  # nobody listens now, or somebody who has not read yet and will
+
+
+class Terminal:
+    """A container's terminal: shows what is printed in the log, types what comes in."""
+
+    def __init__(self, log: int, incoming: int, *, listens: bool) -> None:
+        self.log, self.incoming, self.listens = log, incoming, listens
+        self.own, self.other = os.openpty()
+        os.set_blocking(self.own, False)
+        self.typed = b""  # what has come in and was not taken yet
+        self.shows = True
+
+    def watch(self, poller: select.poll) -> None:
+        """Say what to wait for: no more input while some is left."""
+        if self.shows:
+            poller.register(self.own, select.POLLIN | (select.POLLOUT if self.typed else 0))
+        if self.listens:
+            poller.register(self.incoming, 0 if self.typed else select.POLLIN)
+
+    def move(self, poller: select.poll, seen: "dict[int, int]") -> None:
+        """One piece each way."""
+        if seen.get(self.incoming, 0) & select.POLLIN:
+            self.typed += os.read(self.incoming, 1 << 12)
+        if self.typed and self.shows:
+            try:
+                self.typed = self.typed[os.write(self.own, self.typed) :]
+            except BlockingIOError:
+                pass  # the program does not read; what it prints goes on
+            except OSError:
+                self.typed = b""
+        if self.own in seen and self.shows and self._show() is None:
+            poller.unregister(self.own)
+            self.shows = False
+
+    def drain(self) -> None:
+        """Write down the last of it."""
+        while self.shows and self._show():
+            pass
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Another size; the program gets SIGWINCH of it."""
+        import fcntl
+        import struct
+        import termios
+
+        fcntl.ioctl(self.own, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def _show(self) -> int | None:
+        """How much it was; None if nobody has the terminal any more."""
+        try:
+            data = os.read(self.own, 1 << 16)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            return None
+        os.write(self.log, data)
+        return len(data)
 
 
 def children(parent: int) -> list[int]:

@@ -1,7 +1,8 @@
 """The agent's side of a keeper (keeper.py): one run of a program that ends when the agent does.
 
 Everything about a run is in one folder: `plan.json` on the way in, `status.json` on the way out, the FIFOs `control`
-and `events`, and `log`. So an agent that comes back finds runs whose keepers were told to wait for it.
+and `events` (and `input`, where the program listens), and `log`. So an agent that comes back finds runs whose keepers
+were told to wait for it.
 """
 
 import asyncio
@@ -37,6 +38,9 @@ class Plan(msgspec.Struct, frozen=True):
     memory: int = 0  # bytes that each process may have of its own, where no group counts them together; 0: any
     cores: int = 0  # processors that the run may use, likewise
     linger: float = 0.0  # seconds that the run outlives its agent, so that another can take it up
+    ends: list[int] = []  # descriptors to be the program's input and outputs, handed to the keeper; else the log is it
+    stdin: bool = False  # the program's input is the FIFO `input` in the folder
+    tty: bool = False  # the ends are a terminal; without `ends`, one that the keeper holds
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -76,7 +80,7 @@ class Kept:
         descriptor = os.open(folder / "plan.json", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(msgspec.json.encode(plan))
-        for name in ("control", "events"):
+        for name in ("control", "events", *(("input",) if plan.stdin else ())):
             os.mkfifo(folder / name, 0o600)
         self = cls(folder, clock, changed)
         # The reading ends are open before the writing ones: a writer that goes is then always noticed.
@@ -88,7 +92,7 @@ class Kept:
         try:
             self._process = subprocess.Popen(  # noqa: S603 our own interpreter and script
                 [sys.executable, "-I", "-S", str(KEEPER), str(folder)],
-                stdin=listening, stdout=telling, stderr=words,
+                stdin=listening, stdout=telling, stderr=words, pass_fds=sorted(set(plan.ends)),
             )  # fmt: skip
         except BaseException:
             self._let_go()
@@ -134,9 +138,20 @@ class Kept:
 
     def stop(self, grace: float) -> None:
         """Ask the program to end, and kill all of it after `grace` seconds; at once if that is 0."""
+        self._order(f"stop {grace}")
+
+    def resize(self, columns: int, rows: int) -> None:
+        """The terminal that the keeper holds has another size."""
+        self._order(f"size {columns} {rows}")
+
+    def end_input(self) -> None:
+        """Nobody will write to the program's input any more."""
+        self._order("eof")
+
+    def _order(self, line: str) -> None:
         if self._control >= 0:
             with contextlib.suppress(OSError):  # the keeper has just ended by itself
-                os.write(self._control, f"stop {grace}\n".encode())
+                os.write(self._control, f"{line}\n".encode())
 
     def close(self) -> None:
         """End it at once and wait for that; `changed` is not called any more."""

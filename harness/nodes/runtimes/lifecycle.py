@@ -13,9 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from harness.conversation import OUTPUTS, STDERR, STDOUT, Pipe, everything
+from harness.errors import ClusterError
 from harness.nodes.pod_parts import Handler, Probe
 from harness.nodes.pods import ContainerPlan
 from harness.nodes.runtimes import restarts
+from harness.nodes.runtimes.dialling import LOOPBACKS, dial
 from harness.nodes.runtimes.handlers import Place, Unwell, perform
 from harness.nodes.runtimes.probing import Probing
 from harness.nodes.runtimes.protocol import ContainerState, Report, Runtime, Work
@@ -189,6 +192,13 @@ class LifecycleRuntime(Runtime):
             self._cleared(pod)
         self._pods.clear()
 
+    async def dial(self, work: Work, port: int) -> Pipe:
+        pod = self._pods.get(work.uid)
+        if pod is None or not pod.lives:
+            raise ClusterError(f"pod {work.pod.key} is not running")
+        # Pods here share the machine's network: their own address first, then `localhost`, where kubelet would look.
+        return await dial(dict.fromkeys((work.ip, *LOOPBACKS)), port)
+
     def _found(self, work: Work, container: str) -> tuple[RealPod, RealContainer] | None:
         pod = self._pods.get(work.uid)
         one = next((each for each in pod.every if each.plan.name == container), None) if pod else None
@@ -320,7 +330,13 @@ class LifecycleRuntime(Runtime):
 
     def _place(self, pod: RealPod, one: RealContainer) -> Place:
         async def execute(command: Sequence[str]) -> tuple[int, bytes]:
-            return await self.exec(pod.work, one.plan.name, list(command))
+            conversation = await self.exec(pod.work, one.plan.name, list(command), OUTPUTS)
+            try:
+                said = b"".join(await asyncio.gather(*(everything(conversation, each) for each in (STDOUT, STDERR))))
+                ended = await conversation.outcome()
+            finally:
+                conversation.close()
+            return (KILLED if ended.code is None else ended.code), said or ended.error.encode()
 
         return Place(pod.work.ip, one.plan, execute)
 

@@ -7,14 +7,15 @@ vendors' own variables (`CUDA_VISIBLE_DEVICES` and its kin) keep it to the cards
 control groups can be made; `limits` says whether they can.
 """
 
-import asyncio
 import logging
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 
+from harness.conversation import Conversation, Wanted
 from harness.devices.provider import Device
 from harness.errors import ClusterError
 from harness.nodes.pods import ContainerPlan
@@ -32,7 +33,8 @@ from harness.nodes.runtimes.lifecycle import (
     Run,
 )
 from harness.nodes.runtimes.protocol import ContainerState, Report, Work
-from harness.nodes.runtimes.simulated import KILLED, Stages
+from harness.nodes.runtimes.simulated import Stages
+from harness.nodes.runtimes.speaking import Attached, Command, Ends
 from harness.nodes.runtimes.volumes import CannotMount, Mounted, mounts, prepare
 from harness.nodes.variables import Unresolved
 from scheduler.api.clock import Clock
@@ -41,6 +43,7 @@ log = logging.getLogger(__name__)
 
 SANDBOX = "CONTAINER_SANDBOX_MOUNT_POINT"  # the name that Windows' host-process containers have for it
 MOUNTS, VOLUMES = ".mounts", ".volumes"  # in a pod's folder; no container has such a name
+TERMINAL = "xterm"  # what a container with a terminal is told that it is
 MOST_LOG = 64 << 20  # bytes of a log that are read back, the last ones
 
 
@@ -76,6 +79,7 @@ class ProcessRuntime(LifecycleRuntime):
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._groups = cgroups.find(cgroups.name_for(root)) if groups is None else groups
         self._said_unlimited = False
+        self._commands = count()
 
     @property
     def limits(self) -> str:
@@ -115,30 +119,55 @@ class ProcessRuntime(LifecycleRuntime):
         kept = [one.status for one in runs if isinstance(one, Kept) and one.status.running and not one.gone]
         return (*(one.main[0] for one in kept), *(one.keeper[0] for one in kept))
 
-    async def exec(self, work: Work, container: str, command: Sequence[str]) -> tuple[int, bytes]:
-        found = self._found(work, container)
-        if found is None or not found[1].lives or not command:
-            raise ClusterError(f"container {container!r} of pod {work.pod.key} is not running")
-        pod, one = found
+    async def exec(self, work: Work, container: str, command: Sequence[str], wanted: Wanted) -> Conversation:
+        pod, one, _ = self._living(work, container)
         run = self._run_folder(pod, one, one.state.restarts)
-        folder = run / f"exec-{len(one.side)}"
-        plan = Plan(
-            list(command), self._environment(pod, one.plan), self._working_folder(one.plan, run), str(folder / "log"),
-            [str(group) for group in one.groups], owner=False,
-        )  # fmt: skip
-        over = asyncio.Event()
-        kept = Kept.launch(folder, plan, self._clock, lambda: over.set() if kept.gone else None)
-        one.side.append(kept)
-        output = b""
+        folder = run / f"exec-{next(self._commands)}"
+        env = self._environment(pod, one.plan)
+        if wanted.tty:
+            env.setdefault("TERM", TERMINAL)
+
+        def launch(told: Callable[[], None]) -> Kept:
+            def changed() -> None:
+                told()
+                if kept.gone:
+                    one.side.remove(kept)
+                    shutil.rmtree(folder, ignore_errors=True)
+                    self._stopped(pod)
+
+            groups = [str(group) for group in one.groups]
+            plan = Plan(
+                list(command), env, self._working_folder(one.plan, run), "", groups, owner=False, ends=ends.program,
+                tty=wanted.tty,
+            )  # fmt: skip
+            kept = Kept.launch(folder, plan, self._clock, changed)
+            one.side.append(kept)
+            return kept
+
         try:
-            await over.wait()
-            status = kept.status
-            if (folder / "log").exists():
-                output = (folder / "log").read_bytes()
-        finally:
-            kept.stop(0.0)
-            self._stopped(pod)
-        return KILLED if status.code is None else status.code, output + status.error.encode()
+            ends = Ends(wanted)
+            return Command(ends, wanted, launch)
+        except OSError as error:
+            raise ClusterError(f"container {container!r} of pod {work.pod.key}: {error.strerror}") from error
+
+    async def attach(self, work: Work, container: str, wanted: Wanted) -> Conversation:
+        pod, one, kept = self._living(work, container)
+        log_file = self._run_folder(pod, one, one.state.restarts) / "log"
+        plan = one.plan
+        try:
+            return Attached(kept, log_file, wanted, self._clock, stdin=plan.stdin, once=plan.stdin_once)
+        except OSError as error:
+            raise ClusterError(f"container {container!r} of pod {work.pod.key}: {error.strerror}") from error
+
+    def _living(self, work: Work, container: str) -> tuple[RealPod, RealContainer, Kept]:
+        """
+        Raises:
+            ClusterError: it does not run.
+        """
+        found = self._found(work, container)
+        if found is None or not found[1].lives or not isinstance(found[1].run, Kept):
+            raise ClusterError(f"container {container!r} of pod {work.pod.key} is not running")
+        return *found, found[1].run
 
     def close(self) -> None:
         super().close()
@@ -149,8 +178,8 @@ class ProcessRuntime(LifecycleRuntime):
     def _begin(self, pod: RealPod, one: RealContainer, changed: Callable[[], object]) -> Run:
         env = self._surroundings(pod, one)
         command, args = words(one.plan, env)
-        count = one.state.restarts
-        folder = self._run_folder(pod, one, count)
+        number = one.state.restarts
+        folder = self._run_folder(pod, one, number)
         working = self._working_folder(one.plan, folder)
         _check(one.plan, command, env, working)
         limits = limits_of(one.plan)
@@ -158,14 +187,15 @@ class ProcessRuntime(LifecycleRuntime):
             self._said_unlimited = True
             log.warning("limits by-process pod=%s why=%s", pod.work.pod.key, self._groups.why)
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.rmtree(self._run_folder(pod, one, count - 2), ignore_errors=True)  # the last two are kept
+        shutil.rmtree(self._run_folder(pod, one, number - 2), ignore_errors=True)  # the last two are kept
         try:
-            one.groups = self._groups.make(f"{pod.work.uid}-{one.plan.name}-{count}", limits)
+            one.groups = self._groups.make(f"{pod.work.uid}-{one.plan.name}-{number}", limits)
             groups = [str(group) for group in one.groups]
             alone = limits if not self._groups else Limits()
             plan = Plan(
                 [*command, *args], env, working, str(folder / "log"), groups,
                 memory=alone.memory or 0, cores=-(-(alone.cpu or 0) // 1000), linger=self._linger,
+                stdin=one.plan.stdin, tty=one.plan.tty,
             )  # fmt: skip
             _link(self._sandbox(pod, one), mounts(pod.work, one.plan, self._volumes(pod)))
             return Kept.launch(folder, plan, self._clock, changed)
@@ -196,7 +226,8 @@ class ProcessRuntime(LifecycleRuntime):
     def _environment(self, pod: RealPod, plan: ContainerPlan) -> dict[str, str]:
         grant = pod.work.grants.get(plan.name)
         cards = visible_cards(grant.nodes if grant else (), self._cards())
-        env = {**self._env, **environment(pod.work, plan), **cards}
+        terminal = {"TERM": TERMINAL} if plan.tty else {}
+        env = {**terminal, **self._env, **environment(pod.work, plan), **cards}
         return {SANDBOX: str(self._folder(pod) / MOUNTS / plan.name), **env} if plan.volume_mounts else env
 
     def _surroundings(self, pod: RealPod, one: RealContainer) -> dict[str, str]:
@@ -221,8 +252,8 @@ class ProcessRuntime(LifecycleRuntime):
     def _folder(self, pod: RealPod) -> Path:
         return self._root / pod.work.uid
 
-    def _run_folder(self, pod: RealPod, one: RealContainer, count: int) -> Path:
-        return self._folder(pod) / one.plan.name / str(count)
+    def _run_folder(self, pod: RealPod, one: RealContainer, number: int) -> Path:
+        return self._folder(pod) / one.plan.name / str(number)
 
     def _working_folder(self, plan: ContainerPlan, run: Path) -> str:
         """`workingDir` where it is one of this machine's, or below a mount."""

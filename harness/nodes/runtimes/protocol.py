@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from harness.conversation import Conversation, Pipe, Wanted
 from harness.devices.provider import ContainerGrant
 from harness.errors import ClusterError
 from harness.nodes.pods import BoundPod, ContainerPlan
@@ -84,8 +85,14 @@ class Runtime(ABC):
     def logs(self, work: Work, container: str) -> bytes | None:
         """What the container has printed; None if there is no such container or none of its output."""
 
-    async def exec(self, work: Work, container: str, command: Sequence[str]) -> tuple[int, bytes]:
-        """Run a command inside a container that runs: its exit code, and what it printed on both outputs.
+    async def exec(
+        self,
+        work: Work,
+        container: str,
+        command: Sequence[str],
+        wanted: Wanted,  # noqa: ARG002 for runtimes that can
+    ) -> Conversation:
+        """Run a command inside a container that runs.
 
         Raises:
             ClusterError: there is no such container, it does not run, or this runtime runs no commands.
@@ -99,6 +106,27 @@ class Runtime(ABC):
         """The first processes of the pod's running containers, then whatever their orphans become children of; none
         where containers are no processes of this machine."""
         return ()
+
+    async def attach(
+        self,
+        work: Work,
+        container: str,
+        wanted: Wanted,  # noqa: ARG002 for runtimes that can
+    ) -> Conversation:
+        """Listen to a container's own program, and speak to it if it listens.
+
+        Raises:
+            ClusterError: there is no such container, it does not run, or this runtime runs no programs.
+        """
+        raise ClusterError(f"runtime {self.name!r} runs no programs: asked for {container!r} of {work.pod.key}")
+
+    async def dial(self, work: Work, port: int) -> Pipe:
+        """Connect to a port of a pod.
+
+        Raises:
+            ClusterError: the pod does not run, or nobody listens there.
+        """
+        raise ClusterError(f"runtime {self.name!r} runs no programs: asked for port {port} of {work.pod.key}")
 
     @abstractmethod
     def close(self) -> None:

@@ -34,6 +34,18 @@ def allocate(
     return found
 
 
+def allocate_preferring(
+    state: DeviceState, request: DeviceRequest, policy: Policy, preferred: frozenset[tuple[str, int]]
+) -> Choice | Status:
+    """`allocate`, where a plain list decides, with these devices (type and minor) before all others (R47)."""
+    key = (request, preferred)
+    found = state.choices.get(key)
+    if found is None:
+        inclined = request.preferring(preferred)
+        found = state.choices[key] = _allocate(state, inclined, inclined.types, policy)
+    return found
+
+
 def trial(
     state: DeviceState, request: DeviceRequest, policy: Policy, numa: frozenset[int] | None = None
 ) -> Choice | Status:
@@ -133,7 +145,7 @@ def _of_type(
 
 
 def _share(state: DeviceState, request: TypeRequest, picked: Pick) -> Share:
-    simple = request.numa is None and picked.function is None and not picked.template
+    simple = request.numa is None and not request.preferred and picked.function is None and not picked.template
     given = state.template.given
     found = given.get((request, picked.number)) if simple else None
     if found is not None:

@@ -31,7 +31,7 @@ from scheduler.framework.points import Listener
 from scheduler.plugins.deviceshare.partitions import TableError, known_machine, parse_table
 from scheduler.plugins.deviceshare.scoring import ColumnScorer, Scorer
 from scheduler.plugins.deviceshare.shares import Holding, Shares, quoted, shares_of
-from scheduler.plugins.deviceshare.states import NO_TRAITS, SHARES, Choice, DeviceState, StateBook, Traits
+from scheduler.plugins.deviceshare.states import NO_TRAITS, SHARES, Choice, DeviceState, StateBook, Template, Traits
 
 SHOWN = "DeviceShare/shown"  # one column for all that is shown of a node's GPUs, so that it is read and written at once
 LISTED, FLAGS, FREE, TOTAL, DIVISOR, WEIGHTS = 0, 1, slice(2, 5), slice(5, 8), slice(8, 11), 11  # then [share, card]
@@ -76,12 +76,12 @@ class NodeDevices:
         self.state = self.state.moved(holding.shares, -1)
         return True
 
-    def copy(self) -> "NodeDevices":
-        """An independent copy for trying things out."""
-        copy = NodeDevices(self.name, self.state)
-        copy.device, copy.listed, copy.labels = self.device, self.listed, self.labels
-        copy.ids, copy.held = self.ids, self.held.copy()
-        return copy
+    def imagined(self, state: DeviceState, held: dict[str, Holding]) -> "NodeDevices":
+        """The same node with its devices in another state, and in other hands."""
+        found = NodeDevices(self.name, state)
+        found.device, found.listed, found.labels = self.device, self.listed, self.labels
+        found.ids, found.held = self.ids, held
+        return found
 
 
 def traits_of(device: Device | None, labels: Mapping[str, str]) -> tuple[Traits, list[str]]:
@@ -121,6 +121,7 @@ class DeviceCache(Listener):
         self._promised: dict[str, str] = {}  # pod uid → the annotation that was decided on and is being written
         self._cards = _FIRST_CARDS
         self._blank = self._vector(NO_ENTRY, 0, {}, {}, [])
+        self._trial_places: dict[Template, dict[int, tuple[int, int, int]]] = {}
         self._unwritten: dict[int, Ints] = {}  # by row: what the column `SHOWN` is to have there
         self._columns.add_column(SHOWN, self._blank, self._catch_up)
 
@@ -268,6 +269,55 @@ class DeviceCache(Listener):
         if len(self._unwritten) >= MOST_UNWRITTEN:
             self._columns.column(SHOWN)
 
+    # -- amounts for trials of preemption: whether nothing is listed, then [share, card] -------------------------------
+
+    @property
+    def trial_width(self) -> int:
+        return 1 + len(SHARES) * self._cards
+
+    def trial_free(self, node: NodeDevices | None) -> list[int]:
+        """What is free of a node's GPUs; below 0 where more is held than there is."""
+        numbers = [0] * self.trial_width
+        if node is None or not node.listed:
+            numbers[0] = 1
+            return numbers
+        used = node.state.used
+        for where, (number, place, total) in self._places(node.state.template).items():
+            numbers[where] = total - used[number][place]
+        return numbers
+
+    def trial_held(self, node: NodeDevices | None, uid: str) -> list[int]:
+        """What a pod holds of them."""
+        numbers = [0] * self.trial_width
+        holding = node.held.get(uid) if node is not None and node.listed else None
+        if node is None or holding is None:
+            return numbers
+        places, template = self._places(node.state.template), node.state.template
+        cards = {template.slots[number].minor: card for card, number in enumerate(node.state.slots("gpu"))}
+        for share in holding.shares:
+            if share.type == "gpu" and share.minor in cards:
+                for name, value in share.amounts:
+                    where = self._place(name, cards[share.minor])
+                    if where in places:
+                        numbers[where] += value
+        return numbers
+
+    def _place(self, name: str, card: int) -> int:
+        """Where a share of a card is among the numbers; nowhere (-1) if it is no share that columns show."""
+        return 1 + SHARES.index(name) * self._cards + card if name in SHARES else -1
+
+    def _places(self, template: Template) -> dict[int, tuple[int, int, int]]:
+        """By place among the numbers: the slot, the place in what is used of it, and its total."""
+        found = self._trial_places.get(template)
+        if found is None:
+            found = self._trial_places[template] = {
+                where: (number, place, total)
+                for card, number in enumerate(template.by_type.get("gpu", []))
+                for place, (name, total) in enumerate(template.totals[number].items())
+                if (where := self._place(name, card)) > 0
+            }
+        return found
+
     def _catch_up(self, array: Ints) -> None:
         if self._unwritten:
             rows = np.fromiter(self._unwritten, np.intp, len(self._unwritten))
@@ -314,6 +364,7 @@ class DeviceCache(Listener):
     def _renew(self, cards: int) -> None:
         """Make room for more cards than any node had so far, or for a new scorer's weights."""
         self._cards = cards
+        self._trial_places.clear()
         self._blank = self._vector(NO_ENTRY, 0, {}, {}, [])
         self._unwritten.clear()
         self._columns.add_column(SHOWN, self._blank, self._catch_up)

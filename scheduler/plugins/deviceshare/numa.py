@@ -1,7 +1,6 @@
 """Which NUMA nodes would do for a pod's devices, for whoever aligns devices, CPUs and memory (R55 to R58)."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 from scheduler.framework.status import Status
@@ -11,22 +10,12 @@ from scheduler.plugins.deviceshare.gpus import Policy
 from scheduler.plugins.deviceshare.request import DeviceRequest
 from scheduler.plugins.deviceshare.shares import Shares
 from scheduler.plugins.deviceshare.states import Choice, DeviceState, Template
+from scheduler.plugins.numahints import Hint, Mask
 
 SAME_CARDS_SCORE = 500  # above all that CPUs can score: the cards come first
 
 TOO_FEW_THERE = Status.unresolvable("Insufficient NUMA Scoped Devices")
 NOWHERE = Status.unschedulable("Designated Allocation Lack NUMA Node ID")
-
-Mask = frozenset[int]  # of NUMA node ids
-
-
-@dataclass(frozen=True, slots=True)
-class Hint:
-    """These NUMA nodes would do; preferred are the smallest sets."""
-
-    mask: Mask
-    preferred: bool
-    score: int
 
 
 def hints(state: DeviceState, request: DeviceRequest, policy: Policy) -> Mapping[str, Sequence[Hint]] | Status:
@@ -34,7 +23,7 @@ def hints(state: DeviceState, request: DeviceRequest, policy: Policy) -> Mapping
 
     Or why all of them together do not.
     """
-    ids = sorted({slot.place.numa for slot in state.template.slots if slot.place is not None and slot.place.numa >= 0})
+    ids = sorted(numa_nodes(state.template))
     if not ids:
         return {}
     everywhere = _try(state, request, frozenset(ids), policy)
@@ -50,6 +39,16 @@ def hints(state: DeviceState, request: DeviceRequest, policy: Policy) -> Mapping
     least = len(feasible[0][0])
     listed = [Hint(mask, len(mask) == least, score) for mask, score in feasible]
     return {one.type: listed for one in weighed(state.template, request)}
+
+
+def numa_nodes(template: Template) -> Mask:
+    """Where the devices are, as far as it is known."""
+    return frozenset(slot.place.numa for slot in template.slots if slot.place is not None and slot.place.numa >= 0)
+
+
+def held_to(template: Template, mask: Mask | None) -> Mask | None:
+    """The NUMA nodes that devices must be on, given those that the pod is held to; none if theirs are not known."""
+    return mask if mask is not None and numa_nodes(template) else None
 
 
 def _try(state: DeviceState, request: DeviceRequest, mask: Mask, policy: Policy) -> Choice | Status:

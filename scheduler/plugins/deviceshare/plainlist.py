@@ -7,6 +7,7 @@ from scheduler.plugins.deviceshare.request import TypeRequest
 from scheduler.plugins.deviceshare.scoring import Scorer
 from scheduler.plugins.deviceshare.states import DeviceState, Scores
 
+FIRST = 1 << 32  # above every score
 Ranked = tuple[int, int]  # the score, negative, and the number of a slot; slots are in the order of their minors
 
 
@@ -23,8 +24,9 @@ def take(
 
     Devices on those switches come first, by turns.
     """
-    # Devices alike score alike. A request that names NUMA nodes is made anew each time: nothing is kept about it.
-    scores: Scores = state.template.scores((request, scorer)) if request.numa is None else {}
+    # Devices alike score alike. A request that names NUMA nodes or devices is made anew each time: it leaves nothing.
+    passing = request.numa is not None or request.preferred
+    scores: Scores = {} if passing else state.template.scores((request, scorer))
     ranked: list[Ranked] = []
     functions = request.hint.vf_selector is not None
     totals, frees = state.template.totals, state.frees  # the same of two devices is one object
@@ -38,7 +40,8 @@ def take(
         else:
             score = known[0]
         if score >= 0 and (not functions or free_function(state, number, request) is not None):
-            ranked.append((-score, number))
+            first = FIRST if request.preferred and state.template.slots[number].minor in request.preferred else 0
+            ranked.append((-score - first, number))
     if len(ranked) < desired:
         return None
     ranked.sort()

@@ -27,12 +27,24 @@ from scheduler.framework.points import (
     Reserve,
     Scope,
     ScoreColumns,
+    TrialColumns,
     VictimAware,
+)
+from scheduler.framework.reserved import (
+    IGNORED,
+    MATCHED,
+    NOMINATE,
+    NOMINATED,
+    REQUIRED,
+    ReservationAware,
+    Reserved,
+    matched_on,
 )
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
+from scheduler.plugins.deviceshare import inside
 from scheduler.plugins.deviceshare.adaption import Adaption
-from scheduler.plugins.deviceshare.allocator import allocate, verdict, weighed
+from scheduler.plugins.deviceshare.allocator import allocate, trial, verdict, weighed
 from scheduler.plugins.deviceshare.args import DeviceShareArgs
 from scheduler.plugins.deviceshare.cache import (
     DIVISOR,
@@ -49,12 +61,16 @@ from scheduler.plugins.deviceshare.cache import (
     NodeDevices,
 )
 from scheduler.plugins.deviceshare.candidates import selected, sums
+from scheduler.plugins.deviceshare.gpus import Policy
 from scheduler.plugins.deviceshare.hints import ANNOTATIONS, InvalidHintError, read
+from scheduler.plugins.deviceshare.numa import held_to, hints
 from scheduler.plugins.deviceshare.request import DeviceRequest, InvalidRequestError
 from scheduler.plugins.deviceshare.shares import Holding
 from scheduler.plugins.deviceshare.slices import NOT_A_SIZE, SliceBook
 from scheduler.plugins.deviceshare.states import SHARES, DeviceState
 from scheduler.plugins.deviceshare.topology import NO_CARDS
+from scheduler.plugins.numahints import AFFINITY, ALIGNER, PROVIDER, Hints, Mask
+from scheduler.plugins.reservation.book import ReservationBook
 
 WRONG_ISOLATION = Status.unresolvable("GPUIsolationProviderHAMICore not found on the node")
 
@@ -68,9 +84,11 @@ class _Wanted:
 
 
 WANTED: StateKey[_Wanted] = StateKey("DeviceShare/wanted")
+SETTLING: StateKey[Policy] = StateKey("DeviceShare/policy")  # by which the profile chooses cards
 GRANTED: StateKey[Holding] = StateKey("DeviceShare/granted")
 ADAPTED: StateKey[Marks] = StateKey("DeviceShare/adapted")  # for the vendor's device plugin
-TRIAL: StateKey[dict[str, NodeDevices]] = StateKey("DeviceShare/trial")
+# By node, as preemption imagines it: the devices' state, and the uids of who is gone.
+TRIAL: StateKey[dict[str, tuple[DeviceState, frozenset[str]]]] = StateKey("DeviceShare/trial")
 
 
 class _Stacked(NamedTuple):
@@ -81,7 +99,9 @@ class _Stacked(NamedTuple):
     requests: list[DeviceRequest]
 
 
-class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, VictimAware):
+class DeviceShare(
+    PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve, PreBind, VictimAware, ReservationAware
+):
     name = "DeviceShare"
     scope = Scope.NODE_PODS
     reads_labels = (GPU_ISOLATION_PROVIDER,)
@@ -94,6 +114,7 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         self._policy = args.policy()
         self._unshareable = {(one.vendor, one.model) for one in args.gpu_share_unsupported_models}
         self._handle = handle
+        self._aligned = not args.disable_numa_alignment
         self._adaption = Adaption(handle) if args.device_plugin_adaption else None
         templates = args.gpu_shared_resource_templates_config
         self._sized = frozenset(templates.matched_resources)
@@ -101,6 +122,7 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         self._slices = handle.shared(SliceBook, SliceBook)
         self._slices.read.add(self._sizes_from)
         self.devices = DeviceCache.of(handle)
+        self._book = ReservationBook.of(handle)
         self._number, self._column_scorer = self.devices.weigh(self._policy.scorer)
         self._requests: dict[Hashable, DeviceRequest] = {}
 
@@ -128,6 +150,9 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
             and all(name in SHARES for name, _ in gpu.each)
         ):
             simple = tuple(gpu.amounts.get(name, 0) for name in SHARES)
+        state[SETTLING] = self._policy
+        if self._aligned:
+            state[PROVIDER] = self
         state[WANTED] = _Wanted(self._same(request, pod), isolation, shared and bool(self._unshareable), simple)
         return SUCCESS
 
@@ -146,10 +171,33 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
             model = labels.get(GPU_VENDOR_LABEL, ""), labels.get(GPU_MODEL_LABEL, "")
             if model in self._unshareable:
                 return Status.unresolvable(f'model "{model[1]}" of vendor "{model[0]}" does not support GPU Share')
-        devices = self._view(state, node.name)
+        devices = self.devices.find(node.name)
         if devices is None or not devices.listed:
             return SUCCESS  # the kubelet's own device plugin is left to decide (R22)
-        return verdict(devices.state, wanted.request, self._policy)
+        if self._mask_of(state, node.name) is not None:
+            return SUCCESS  # whoever aligns pods has tried these very devices (R28)
+        there = matched_on(state, node.name)
+        if there:
+            return inside.judge(
+                self._view(state, devices), there, wanted.request, self._policy, required=REQUIRED in state
+            )
+        return verdict(self._imagined(state, devices), wanted.request, self._policy)
+
+    def fits_in(self, state: CycleState, pod: Pod, reserved: Reserved | None, node_name: str) -> Status:
+        wanted, devices = state.get(WANTED), self.devices.find(node_name)
+        if wanted is None or devices is None or not devices.listed:
+            return SUCCESS
+        return inside.fits(
+            self._view(state, devices), matched_on(state, node_name), reserved, wanted.request, self._policy
+        )
+
+    def worth_in(self, state: CycleState, pod: Pod, reserved: Reserved, node_name: str) -> int:
+        wanted, devices = state.get(WANTED), self.devices.find(node_name)
+        if wanted is None or devices is None or not devices.listed:
+            return 0
+        return self._worth(
+            inside.room(self._view(state, devices), matched_on(state, node_name), reserved), wanted.request
+        )
 
     def columnar(self, state: CycleState) -> bool:
         wanted = state[WANTED]
@@ -233,15 +281,22 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         devices = self.devices.find(node.name)
         if devices is None or not devices.listed:
             return 0
-        score = 0
-        request = state[WANTED].request
-        known = devices.state.scores.get(request)
+        there = matched_on(state, node.name)
+        if not there:
+            return self._worth(self._imagined(state, devices), state[WANTED].request)
+        nominated = state[NOMINATE](state, pod, node)
+        return self._worth(inside.room(self._view(state, devices), there, nominated), state[WANTED].request)
+
+    def _worth(self, devices: DeviceState, request: DeviceRequest) -> int:
+        """What a node is worth to a request with its devices in this state (R60)."""
+        known = devices.scores.get(request)
         if known is not None:
             return known
-        for one in weighed(devices.state.template, request):
-            total, free = sums(devices.state, one)
+        score = 0
+        for one in weighed(devices.template, request):
+            total, free = sums(devices, one)
             score += self._policy.scorer.score(total, free, one.amounts)
-        devices.state.scores[request] = score
+        devices.scores[request] = score
         return score
 
     def columnar_scores(self, state: CycleState) -> bool:
@@ -306,7 +361,13 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
         devices = self.devices.find(node_name)
         if wanted is None or devices is None or not devices.listed:
             return SUCCESS
-        found = allocate(devices.state, wanted.request, self._policy)
+        mask = held_to(devices.state.template, state.get(AFFINITY) if self._aligned else None)
+        there = matched_on(state, node_name)
+        if mask is None and (there or IGNORED in state):
+            seen = self._view(state, devices)
+            found = inside.choose(seen, there, state.get(NOMINATED), wanted.request, self._policy)
+        else:
+            found = allocate(devices.state, wanted.request, self._policy, mask)
         if isinstance(found, Status):
             return found
         if self._adaption is not None:
@@ -315,7 +376,10 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
                 return marks
             state[ADAPTED] = marks
         state[GRANTED] = found.holding
-        self.devices.settle(devices, pod.metadata.uid, found)
+        if there or IGNORED in state:  # what it was chosen from is not the state that the node is in
+            self.devices.book(node_name, pod.metadata.uid, found.holding.shares)
+        else:
+            self.devices.settle(devices, pod.metadata.uid, found)
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
@@ -337,36 +401,116 @@ class DeviceShare(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, Vict
             return Marks(annotations, {})
         return Marks({**annotations, **adapted.annotations}, adapted.labels, adapted.node_annotations)
 
+    # -- NUMA nodes ---------------------------------------------------------------------------------------------------
+
+    def _mask_of(self, state: CycleState, name: str) -> Mask | None:
+        aligner = state.get(ALIGNER) if self._aligned else None
+        return aligner.affinity(state, name) if aligner is not None else None
+
+    def numa_token(self, state: CycleState, node: str) -> Hashable:
+        devices = self.devices.find(node)
+        if devices is None or not devices.listed:
+            return None
+        return self._imagined(state, devices), state[WANTED].request
+
+    def numa_hints(self, state: CycleState, node: str) -> Hints | Status:
+        devices = self.devices.find(node)
+        if devices is None or not devices.listed:
+            return {}
+        return hints(self._imagined(state, devices), state[WANTED].request, self._policy)
+
+    def numa_fits(self, state: CycleState, node: str, mask: Mask) -> Status:
+        devices = self.devices.find(node)
+        if devices is None or not devices.listed:
+            return SUCCESS
+        held = held_to(devices.state.template, mask)
+        found = trial(self._imagined(state, devices), state[WANTED].request, self._policy, held)
+        return found if isinstance(found, Status) else SUCCESS
+
     # -- preemption ---------------------------------------------------------------------------------------------------
 
+    def trial_facet(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Hashable:
+        devices = self.devices.find(node.name)
+        if devices is None or not devices.listed:
+            return None
+        label, held = node.known.metadata.labels.get, devices.held.get
+        marks = label(GPU_ISOLATION_PROVIDER), label(GPU_VENDOR_LABEL), label(GPU_MODEL_LABEL)
+        return devices.state, marks, tuple([held(pod.uid) for pod in pods])
+
+    def trial_columnar(self, state: CycleState) -> bool:
+        return self.columnar(state)
+
+    def trial_width(self) -> int:
+        return self.devices.trial_width
+
+    def trial_free(self, node: NodeInfo) -> Sequence[int] | None:
+        devices = self.devices.find(node.name)
+        if devices is not None and devices.listed and devices.state.template.traits.honour:
+            return None
+        return self.devices.trial_free(devices)
+
+    def trial_keys(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Sequence[Hashable]:
+        devices = self.devices.find(node.name)
+        if devices is None or not devices.listed:
+            return [None] * len(pods)
+        template, held = devices.state.template, devices.held.get
+        return [(template, held(pod.uid)) for pod in pods]
+
+    def trial_held(self, node: NodeInfo, pod: PodInfo) -> Sequence[int]:
+        return self.devices.trial_held(self.devices.find(node.name), pod.uid)
+
+    def trial_passing(self, state: CycleState, free: Ints) -> Bools:
+        wanted = state[WANTED]
+        assert wanted.gpu_shares is not None  # noqa: S101
+        cards = free[:, 1:].reshape(len(free), len(SHARES), -1)
+        suffices = np.ones((len(free), cards.shape[2]), np.bool_)
+        for share, need in enumerate(wanted.gpu_shares):
+            if need:  # a card with nothing in it suffices for nobody: every request names an amount
+                suffices &= cards[:, share] >= need
+        ok: Bools = np.add.reduce(suffices, axis=1, dtype=np.int16) >= wanted.request.types[0].count
+        ok |= free[:, 0] > 0
+        return ok
+
     def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        if WANTED in state:
-            trial = self._trial(state, node.name)
-            if trial is not None:
-                trial.give_back(victim.uid)
+        self._imagine(state, victim, node, -1)
 
     def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        if WANTED in state:
-            trial, real = self._trial(state, node.name), self.devices.find(node.name)
-            if trial is not None and real is not None:
-                holding = real.held.get(victim.uid)
-                if holding is not None:
-                    trial.take(victim.uid, holding)
+        self._imagine(state, victim, node, 1)
 
-    def _view(self, state: CycleState, name: str) -> NodeDevices | None:
-        """The node's devices, as preemption imagines them if it does."""
-        trials = state.get(TRIAL)
-        return trials[name] if trials is not None and name in trials else self.devices.find(name)
+    def _imagine(self, state: CycleState, victim: PodInfo, node: NodeInfo, sign: int) -> None:
+        """Have a pod that holds devices be gone (-1), or one that is gone be back (1); others change nothing."""
+        devices = self.devices.find(node.name) if WANTED in state else None
+        holding = devices.held.get(victim.uid) if devices is not None else None
+        if devices is None or holding is None:
+            return
+        trials = state.get(TRIAL) or {}
+        there, gone = trials.get(node.name, (devices.state, frozenset()))
+        if (victim.uid in gone) is (sign > 0):
+            after, left_out = there.moved(holding.shares, sign), gone ^ {victim.uid}
+            reserved = self._book.holding(victim.uid)
+            overlooked = (state.get(MATCHED) or {}).get(node.name, ())
+            if (
+                reserved is not None
+                and reserved.annotation
+                and reserved.node == node.name
+                and reserved not in overlooked
+            ):
+                after = after.moved(inside.left(devices, reserved, gone), -1)  # what it had is its reservation's (R63)
+                after = after.moved(inside.left(devices, reserved, left_out), 1)
+            state[TRIAL] = {**trials, node.name: (after, left_out)}  # states that were forked earlier keep theirs
 
-    def _trial(self, state: CycleState, name: str) -> NodeDevices | None:
-        """This cycle's own copy of a node's devices."""
-        real = self.devices.find(name)
-        if real is None:
-            return None
+    def _view(self, state: CycleState, devices: NodeDevices) -> NodeDevices:
+        """A node's devices with who has them, likewise."""
         trials = state.get(TRIAL)
-        state[TRIAL] = trials = {} if trials is None else dict(trials)
-        trials[name] = (trials.get(name) or real).copy()  # states that were forked earlier keep theirs
-        return trials[name]
+        if trials is None or devices.name not in trials:
+            return devices
+        there, gone = trials[devices.name]
+        return devices.imagined(there, {uid: one for uid, one in devices.held.items() if uid not in gone})
+
+    def _imagined(self, state: CycleState, devices: NodeDevices) -> DeviceState:
+        """The state of a node's devices, as preemption imagines it if it does."""
+        trials = state.get(TRIAL)
+        return trials[devices.name][0] if trials is not None and devices.name in trials else devices.state
 
 
 def _moved(state: DeviceState, holding: Holding, kind: Hashable) -> Iterator[tuple[Amounts, Amounts]]:

@@ -64,6 +64,7 @@ class TypeRequest:
     everyone: bool = False  # every device that the hint selects, however many a node has; `count` means nothing then
     hint: TypeHint = NO_HINT
     numa: frozenset[int] | None = None  # only devices on these NUMA nodes; None: on any
+    preferred: frozenset[int] = frozenset()  # minors that a plain list takes first
 
     @property
     def amounts(self) -> Amounts:
@@ -99,6 +100,14 @@ class DeviceRequest:
     def within(self, numa: frozenset[int]) -> "DeviceRequest":
         """The same from devices on these NUMA nodes alone."""
         return replace(self, types=tuple(replace(one, numa=numa) for one in self.types))
+
+    def preferring(self, devices: frozenset[tuple[str, int]]) -> "DeviceRequest":
+        """The same, inclined to these devices, given by type and minor."""
+        types = (
+            replace(one, preferred=frozenset(minor for kind, minor in devices if kind == one.type))
+            for one in self.types
+        )
+        return replace(self, types=tuple(types))
 
     @property
     def plain(self) -> bool:

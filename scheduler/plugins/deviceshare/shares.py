@@ -54,9 +54,9 @@ def shares_of(allocations: Allocations) -> Shares:
 
 
 class Holding:
-    """What a pod has of devices. All pods that got the same in the same state share one."""
+    """What a pod has of devices. All pods that got the same in the same state share one; equal ones compare equal."""
 
-    __slots__ = ("_pieces", "amounts", "rises", "shares")
+    __slots__ = ("_hash", "_pieces", "amounts", "rises", "shares")
 
     def __init__(self, shares: Shares) -> None:
         self.shares = shares
@@ -67,6 +67,15 @@ class Holding:
                 sums[name] = sums.get(name, 0) + value
         self.rises: dict[object, int] = {}  # filled and read by the plugin's `rise`
         self._pieces: list[tuple[str, tuple[str, int], str]] | None = None
+        self._hash = 0  # 0: not known yet
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Holding) and self.shares == other.shares
+
+    def __hash__(self) -> int:
+        if not self._hash:
+            self._hash = hash(self.shares)
+        return self._hash
 
     def annotation(self, ids: Mapping[tuple[str, int], str]) -> str:
         """`device-allocated` as Koordinator writes it; `ids` by type and minor are this node's own, as JSON strings."""

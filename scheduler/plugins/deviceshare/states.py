@@ -173,6 +173,17 @@ class DeviceState:
                     functions = _counted(functions, [(number, one.bus) for one in share.functions], sign)
         return self._book.state(self.template, tuple(used), functions, self, changed)
 
+    def narrowed(self, caps: Mapping[int, Amounts], hidden: Iterable[int]) -> "DeviceState":
+        """The state in which no more than `caps` is free of some slots, and nothing of those `hidden`."""
+        used, changed = list(self.used), [*caps, *hidden]
+        for number in changed:
+            totals, cap = self.template.totals[number], caps.get(number)
+            used[number] = tuple([
+                max(taken, total if cap is None else total - cap.get(name, total))
+                for (name, total), taken in zip(totals.items(), used[number], strict=True)
+            ])  # fmt: skip
+        return self._book.state(self.template, tuple(used), self.functions, self, changed)
+
     def sums(self, device_type: str) -> tuple[Amounts, Amounts]:
         """Total and free over all devices of a type."""
         found = self._sums.get(device_type)

@@ -20,7 +20,7 @@ from scheduler.cache.columns import Batch, Bools, Ints
 from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN, PODS_COLUMN
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import Args, FilterColumns, PreFilter, Scope, ScoreColumns
+from scheduler.framework.points import Args, FilterColumns, PreFilter, Scope, ScoreColumns, TrialColumns
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.noderesources.strategies import LeastAllocated, MostAllocated, RequestedToCapacityRatio, Strategy
@@ -107,7 +107,7 @@ class _Stacked(NamedTuple):
     steps: list[tuple[int, list[int]]]  # by column, all amounts that are asked for, ascending
 
 
-class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns):
+class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
     name = "NodeResourcesFit"
     scope = Scope.NODE_PODS
     faceted = True
@@ -150,6 +150,36 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns):
         if not short:
             return SUCCESS
         return _insufficient(tuple(short), hopeless)
+
+    def trial_facet(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Hashable:
+        return tuple(node.allocatable), tuple(node.requested), tuple([pod.shape.id for pod in pods])
+
+    def trial_columnar(self, state: CycleState) -> bool:
+        return True
+
+    def trial_width(self) -> int:
+        return len(self._resources)
+
+    def trial_free(self, node: NodeInfo) -> Sequence[int]:
+        width = len(self._resources)
+        if len(node.requested) < width or len(node.allocatable) < width:
+            node.widen(width)
+        return [have - taken for have, taken in zip(node.allocatable, node.requested, strict=True)]
+
+    def trial_keys(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Sequence[Hashable]:
+        return [pod.shape.id for pod in pods]
+
+    def trial_held(self, node: NodeInfo, pod: PodInfo) -> Sequence[int]:
+        held = [0] * len(self._resources)
+        for column, amount in pod.shape.vector:
+            held[column] += amount
+        return held
+
+    def trial_passing(self, state: CycleState, free: Ints) -> Bools:
+        ok = np.ones(len(free), np.bool_)
+        for column, amount, _ in state[ASK].checked:
+            ok &= free[:, column] >= amount
+        return ok
 
     def stack(self, states: Sequence[CycleState]) -> _Stacked:
         asks = [{column: amount for column, amount, _ in state[ASK].checked} for state in states]

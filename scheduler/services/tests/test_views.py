@@ -13,9 +13,12 @@ import uvloop
 
 from scheduler.__main__ import listen
 from scheduler.api.builders import pod
+from scheduler.api.numa import NUMA_TOPOLOGY_POLICY_LABEL
 from scheduler.config import Configuration
 from scheduler.framework.events import Bind, Reject
 from scheduler.framework.explaining import explain
+from scheduler.plugins.nodenuma.tests.numarig import Machines, lsr
+from scheduler.plugins.reservation.tests.held import hold, inside
 from scheduler.services.http import LARGEST_BODY, serve
 from scheduler.services.metrics import Metrics
 from scheduler.services.routes import Answer, Routes, text
@@ -26,8 +29,10 @@ from scheduler.tests.rig import Rig
 class Served:
     """A rig and what its process would answer."""
 
-    def __init__(self, *, ready: bool = True, leading: bool = True, profiling: bool = True) -> None:
-        self.rig, self.ready, self.leading = Rig(), ready, leading
+    def __init__(
+        self, rig: Rig | None = None, *, ready: bool = True, leading: bool = True, profiling: bool = True
+    ) -> None:
+        self.rig, self.ready, self.leading = rig or Rig(), ready, leading
         self.metrics = Metrics(self.rig.core)
         logger = logging.getLogger("scheduler.test")
         self.routes = routes_of(self.rig.core, self.metrics, self, Configuration(enable_profiling=profiling), logger)
@@ -93,6 +98,8 @@ def test_services_list_themselves() -> None:
             "/apis/v1/nodes/:nodeName",
             "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries",
             "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries/:name",
+            "/apis/v1/plugins/NodeNUMAResource/nodes/:nodeName",
+            "/apis/v1/plugins/NodeNUMAResources/cpuTopologyOptions/:nodeName",
         ]
     }
 
@@ -163,6 +170,21 @@ def test_an_explanation_names_the_node_that_is_then_taken() -> None:
     served.rig.run()
     assert explanation.feasible[0].node == served.rig.where("p")
     assert explanation.feasible[0].total > explanation.feasible[1].total
+
+
+def test_metrics_of_reservations() -> None:
+    served = Served()
+    served.rig.node("n", cpu="8")
+    hold(served.rig, "r", "n", {"cpu": 4000, "memory": 2 << 30})
+    inside(served.rig, "p", "n", "r", cpu=1)
+    found = served.figures()
+    assert found['scheduler_reservation_status_phase{name="r",phase="Available"}'] == 1
+    assert found['scheduler_reservation_status_phase{name="r",phase="Failed"}'] == 0
+    of_cpu = {
+        kind: found[f'scheduler_reservation_resource{{type="{kind}",name="r",resource="cpu",unit="{unit}"}}']
+        for kind, unit in (("allocatable", "core"), ("allocated", "core"), ("utilization", "ratio"))
+    }
+    assert of_cpu == {"allocatable": 4, "allocated": 1, "utilization": 0.25}
 
 
 def test_metrics_follow_what_happens() -> None:
@@ -271,3 +293,27 @@ def test_a_port_that_is_asked_for_must_be_had_and_the_usual_ones_need_not(
     monkeypatch.setattr("scheduler.__main__.USUAL_PORTS", (0,))
     assert asyncio.run(crowd()) == (0, [])
     assert "services not-served address=127.0.0.1" in caplog.text
+
+
+def test_cpus_and_numa_nodes_of_a_node() -> None:
+    rig = Machines()
+    rig.machine("n", (1, 1, 2, 2), labels={NUMA_TOPOLOGY_POLICY_LABEL: "Restricted"})
+    rig.machine("blind", cpus=False)
+    rig.node("plain")
+    rig.submit(lsr("bound", "2").align("Restricted"))
+    rig.run()
+    served = Served(rig)
+    found = served.json("/apis/v1/plugins/NodeNUMAResource/nodes/n")
+    assert found["cpuTopology"]["numCores"] == 2
+    assert list(found["availableCPUs"]) == ["2", "3"]
+    assert found["allocatedCPUs"]["1"] == {
+        "cpuID": 1, "coreID": 0, "nodeID": 0, "socketID": 0, "refCount": 1, "exclusivePolicy": "",
+    }  # fmt: skip
+    assert found["remainingNUMANodeResources"] == [{"node": 0, "resources": {"cpu": "2", "memory": "127Gi"}}]
+    assert found["allocatedPods"][0]["name"] == "bound"
+    assert found["allocatedPods"][0]["cpuset"] == "0-1"
+    assert served.json("/apis/v1/plugins/NodeNUMAResources/cpuTopologyOptions/n") == found
+    said = served.json("/apis/v1/plugins/NodeNUMAResource/nodes/plain", 404)
+    assert said == {"message": "cannot find target node"}
+    said = served.json("/apis/v1/plugins/NodeNUMAResource/nodes/blind", 500)
+    assert said == {"message": "invalid topology, please check the NodeResourceTopology object"}

@@ -1,13 +1,16 @@
 """Bodies in protocol buffers give what the same objects give in JSON."""
 
+import re
 import struct
 from typing import Any
 
+import orjson
 import pytest
 
 from harness.apiserver.protobuf.decoding import _plan, _table, decode, message_of
 from harness.apiserver.protobuf.special import CHOICES, SPECIAL
 from harness.apiserver.protobuf.wire import Malformed
+from harness.apiserver.schemas import _newest_release
 
 Value = int | float | str | bytes
 
@@ -118,6 +121,16 @@ _SCHEMA = definition(
                              "items": {"type": "integer"}, "dependencies": {"b": ["c", "d"]},
                              "properties": {"p": {"type": "string"}}}}}]}},
                      id="a-schema-with-all-its-choices"),
+        pytest.param("apiextensions.k8s.io/v1", "CustomResourceDefinition",
+                     definition(message((5, "object"), (44, message((1, "self.a > 0"))))),
+                     {"spec": {"versions": [{"name": "v1", "served": True, "storage": False, "schema": {
+                         "openAPIV3Schema": {"type": "object",
+                                             "x-kubernetes-validations": [{"rule": "self.a > 0"}]}}}]}},
+                     id="a-name-that-is-spelt-differently-in-json"),
+        pytest.param("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration",
+                     message((1, meta("a")), (2, message((1, "w")))),
+                     {"metadata": {"name": "a"}, "webhooks": [{"name": "w"}]},
+                     id="a-name-with-a-capital-on-the-wire"),
     ],
 )  # fmt: skip
 def test_decodes(api_version: str, kind: str, raw: bytes, expected: dict[str, Any]) -> None:
@@ -165,6 +178,29 @@ def test_every_message_that_a_field_names_is_in_the_table() -> None:
         if not field.read and field.message not in known
     }
     assert not missing
+
+
+def test_names_are_those_of_openapi() -> None:
+    """Where OpenAPI has an object's fields, the table has no other names than those: not the wire's own."""
+    messages = _table()["messages"]
+    minor = re.match(r"Kubernetes (v\d+\.\d+)\.", _table()["source"])
+    assert minor is not None
+    (folder,) = _newest_release().parent.glob(f"{minor[1]}.*-local")
+    definitions = orjson.loads((folder / "_definitions.json").read_bytes())["$defs"]
+
+    def names(message: str) -> set[str]:
+        found: set[str] = set()
+        for name, word in messages[message].values():
+            found |= names(word.partition(".")[2]) if "^" in word else {name}
+        return found
+
+    compared = 0
+    for message in messages:
+        defined = definitions.get(message.removeprefix("k8s.").replace("io.", "io.k8s.", 1).replace("_", "-"))
+        if defined is not None and "properties" in defined:
+            compared += 1
+            assert names(message) <= set(defined["properties"]) | {"apiVersion", "kind"}, message
+    assert compared > 450
 
 
 @pytest.mark.parametrize("kind", ["Pod", "Binding", "Event", "Node", "Namespace", "Secret", "Service"])

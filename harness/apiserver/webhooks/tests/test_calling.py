@@ -1,5 +1,6 @@
 """Webhooks over HTTPS, with real sockets on both sides."""
 
+import asyncio
 import base64
 import http.server
 import socket
@@ -18,6 +19,7 @@ from harness.apiserver.tests.asking import PODS, Object, pod
 from harness.apiserver.tests.serving import PATIENCE, Served, Wire, served
 from harness.apiserver.webhooks.calling import HttpsCaller
 from harness.apiserver.webhooks.tests.answering import CONFIGURATIONS, labelled, reviewed, webhook
+from scheduler.api.clock import WallClock
 
 MUTATING = f"{CONFIGURATIONS}/mutatingwebhookconfigurations"
 
@@ -63,7 +65,7 @@ def door(answer: Callable[[Object], Object], folder: Path) -> Iterator[Door]:
         def handle_error(self, request: object, client_address: object) -> None:
             pass  # a client that does not trust us says so by going away
 
-    credentials = make_credentials(["door.default.svc"])
+    credentials = make_credentials(["door.default.svc"], WallClock().now())
     server = Server(("127.0.0.1", 0), Handler)
     context = server_context(credentials, folder)
     context.verify_mode = ssl.CERT_NONE
@@ -79,14 +81,19 @@ def door(answer: Callable[[Object], Object], folder: Path) -> Iterator[Door]:
         thread.join(PATIENCE)
 
 
-@pytest.fixture
-def api() -> Iterator[Served]:
+@contextmanager
+def calling() -> Iterator[Served]:
+    """A server that asks webhooks over the network."""
     with served() as found:
         found.api.admission.webhooks.caller = caller = HttpsCaller()
         yield found
-        import asyncio
-
         asyncio.run_coroutine_threadsafe(caller.close(), found.loop).result(PATIENCE)
+
+
+@pytest.fixture
+def api() -> Iterator[Served]:
+    with calling() as found:
+        yield found
 
 
 def register(wire: Wire, name: str, client: Object, **more: object) -> None:
@@ -117,7 +124,7 @@ def test_one_connection_serves_many_questions(api: Served, tmp_path: Path) -> No
 
 def test_a_certificate_of_somebody_else_is_not_trusted(api: Served, tmp_path: Path) -> None:
     with door(labelled("by", "a"), tmp_path) as found, api.connect() as wire:
-        stranger = base64.b64encode(make_credentials(["x"]).authority).decode()
+        stranger = base64.b64encode(make_credentials(["x"], WallClock().now()).authority).decode()
         register(wire, "a", {**found.client, "caBundle": stranger})
 
         code, refused = wire.ask("POST", PODS, pod("p"))

@@ -306,3 +306,76 @@ def test_a_webhook_with_side_effects_is_not_called_for_show(api: Api) -> None:
 
     assert (code, found["message"]) == (400, 'admission webhook "a.seatrial.dev" does not support dry run')
     assert seen.requests == []
+
+
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
+def test_nobody_owns_what_a_webhook_adds(operation: str) -> None:
+    api = Api()
+    if operation == "UPDATE":
+        api.do("POST", f"{PODS}?fieldManager=first", pod("p"))
+    register(api, "a", labelled("by", "a"), rules=[{**PODS_CREATED, "operations": [operation]}])
+    if operation == "CREATE":
+        api.do("POST", f"{PODS}?fieldManager=me", pod("p", labels={"mine": "x"}))
+    else:
+        api.do("PATCH", f"{PODS}/p?fieldManager=me", {"metadata": {"labels": {"mine": "x"}}}, MERGE_PATCH)
+    metadata = api.do("GET", f"{PODS}/p")["metadata"]
+    assert metadata["labels"] == {"mine": "x", "by": "a"}
+    owned = {
+        one["manager"]: one["fieldsV1"]["f:metadata"]
+        for one in metadata["managedFields"]
+        if "f:metadata" in one["fieldsV1"]
+    }
+    assert owned["me"]["f:labels"] == {".": {}, "f:mine": {}}
+
+
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+SCALED = {"operations": ["UPDATE"], "apiGroups": ["apps"], "apiVersions": ["v1"]}
+
+
+def deployment(replicas: int) -> Object:
+    labels = {"app": "d"}
+    template = {"metadata": {"labels": labels}, "spec": pod("p")["spec"]}
+    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+    return {"metadata": {"name": "d"}, "spec": spec}
+
+
+def test_a_scale_is_shown_as_one(api: Api) -> None:
+    parent, scale = Witness(), Witness()
+    api.do("POST", DEPLOYMENTS, deployment(1))
+    register(api, "a", parent, rules=[{**SCALED, "resources": ["deployments"]}])
+    register(api, "b", scale, validating=True, rules=[{**SCALED, "resources": ["deployments/scale"]}])
+
+    api.do("PATCH", f"{DEPLOYMENTS}/d/scale", {"spec": {"replicas": 3}}, MERGE_PATCH)
+
+    assert parent.requests == []
+    (request,) = scale.requests
+    assert request["kind"] == {"group": "autoscaling", "version": "v1", "kind": "Scale"}
+    assert (request["resource"]["resource"], request["subResource"]) == ("deployments", "scale")
+    assert (request["oldObject"]["spec"], request["object"]["spec"]) == ({"replicas": 1}, {"replicas": 3})
+
+
+def test_a_webhook_may_have_another_number_in_mind(api: Api) -> None:
+    def fewer(review: Object) -> Object:
+        return reviewed(review, {"op": "replace", "path": "/spec/replicas", "value": 2})
+
+    api.do("POST", DEPLOYMENTS, deployment(1))
+    register(api, "a", fewer, rules=[{**SCALED, "resources": ["deployments/scale"]}])
+
+    scale = api.do(
+        "PUT", f"{DEPLOYMENTS}/d/scale", {**api.do("GET", f"{DEPLOYMENTS}/d/scale"), "spec": {"replicas": 9}}
+    )
+
+    assert scale["spec"] == {"replicas": 2}
+    assert api.do("GET", f"{DEPLOYMENTS}/d")["spec"]["replicas"] == 2
+
+
+def test_an_update_that_changes_nothing_is_shown_too(api: Api) -> None:
+    witness = Witness()
+    made = api.do("POST", CONFIGS, config("c"))
+    rule = {"operations": ["UPDATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
+    register(api, "a", witness, validating=True, rules=[rule])
+
+    same = api.do("PUT", f"{CONFIGS}/c", made)
+
+    assert len(witness.requests) == 1
+    assert same["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]

@@ -11,6 +11,7 @@ from harness.nodes.runtimes.cgroups import Cgroups
 from harness.nodes.runtimes.commands import Limits
 from harness.nodes.runtimes.process import ProcessRuntime
 from harness.nodes.runtimes.tests.rig import Reports, stopped, work
+from harness.nodes.runtimes.tests.speaking import executed
 from harness.nodes.runtimes.tests.test_process import on_loop
 
 LIMITED = {"limits": {"cpu": "250m", "memory": "32Mi"}}
@@ -87,8 +88,8 @@ def test_groups_come_and_go_with_the_container(tmp_path: Path, real: Cgroups) ->
         assert (folder / quota).read_text().split()[0] == "25000"
         assert (folder / "cgroup.procs").read_text().split()
         assert runtime.limits == f"cgroup v{real.version}"
-        code, output = await runtime.exec(pod, "main", ["cat", "/proc/self/cgroup"])
-        assert code == 0
+        outcome, output = await executed(runtime, pod, "main", ["cat", "/proc/self/cgroup"])
+        assert outcome.code == 0
         assert output.count(b"uid-one-main-0") == len(set(real.parents.values()))
         await stopped(runtime, pod)
         assert not folder.exists()

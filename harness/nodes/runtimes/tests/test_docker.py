@@ -12,12 +12,14 @@ from typing import Any
 import docker
 import pytest
 
+from harness.conversation import STDERR, STDOUT, Wanted, everything
 from harness.devices.provider import ContainerGrant, Mount
 from harness.errors import ClusterError
 from harness.nodes.runtimes.docker import OWNER, UID, DockerRuntime, unreachable
 from harness.nodes.runtimes.simulated import Stages
 from harness.nodes.runtimes.tests.engine import IMAGE, containers, engine_at
-from harness.nodes.runtimes.tests.rig import Reports, eventually, read, stopped, work
+from harness.nodes.runtimes.tests.rig import Reports, eventually, read, stopped, with_mark, work
+from harness.nodes.runtimes.tests.speaking import executed
 from scheduler.api.clock import WallClock
 
 TINY = {"memory": "16Mi"}
@@ -76,6 +78,58 @@ def test_a_container_runs_to_its_end(  # noqa: PLR0917
     assert not containers(engine)
 
 
+def test_speaking_with_a_command(engine: str) -> None:
+    async def body(runtime: DockerRuntime) -> None:
+        pod, reports = work("sleep 600", name=f"speaks-{uuid.uuid4().hex[:8]}", image=IMAGE), Reports()
+        runtime.start(pod, reports)
+        await reports.state("running")
+        both = Wanted(stdin=True, stdout=True, stderr=True)
+        spoken = await runtime.exec(pod, "main", ["sh", "-c", "cat; echo apart >&2; exit 3"], both)
+        await spoken.write(b"there and back" * 10_000)
+        spoken.end_input()
+        assert await everything(spoken) == b"there and back" * 10_000
+        assert await everything(spoken, STDERR) == b"apart\n"
+        assert (await spoken.outcome()).code == 3
+        spoken.close()
+        terminal = await runtime.exec(
+            pod, "main", ["sh", "-c", "read x; test -t 1 && echo got $x"], Wanted(stdin=True, stdout=True, tty=True)
+        )
+        terminal.resize(100, 30)
+        await terminal.write(b"word\n")
+        assert b"got word\r\n" in await everything(terminal)
+        assert (await terminal.outcome()).code == 0
+        terminal.close()
+        mark = uuid.uuid4().hex
+        lasting = await runtime.exec(pod, "main", ["sh", "-c", f"MARK={mark} exec sleep 601"], both)
+        await eventually(lambda: with_mark(mark))
+        lasting.close()
+        await eventually(lambda: not with_mark(mark))
+        await stopped(runtime, pod)
+
+    on_loop(engine, body)
+
+
+def test_attaching_to_a_container(engine: str) -> None:
+    async def body(runtime: DockerRuntime) -> None:
+        script = "echo early; while read x; do echo [$x]; test $x = quit && exit 5; done"
+        pod = work(
+            script, name=f"attach-{uuid.uuid4().hex[:8]}", image=IMAGE, stdin=True, pod={"restartPolicy": "Never"}
+        )
+        reports = Reports()
+        runtime.start(pod, reports)
+        await reports.state("running")
+        await eventually(lambda: runtime.logs(pod, "main"))
+        for word in (b"once", b"quit"):  # the first client's going does not end the input
+            spoken = await runtime.attach(pod, "main", Wanted(stdin=True, stdout=True, stderr=True))
+            await spoken.write(word + b"\n")
+            assert await spoken.read(STDOUT) == b"[" + word + b"]\n"
+            spoken.close()
+        assert (await reports.state("terminated")).exit_code == 5
+        await stopped(runtime, pod)
+
+    on_loop(engine, body)
+
+
 def test_exec_and_stop(engine: str) -> None:
     name = f"stops-{uuid.uuid4().hex[:8]}"
 
@@ -83,9 +137,10 @@ def test_exec_and_stop(engine: str) -> None:
         pod, reports = work("trap '' TERM; while :; do sleep 0.1; done", name=name, image=IMAGE), Reports()
         runtime.start(pod, reports)
         await reports.state("running")
-        assert await runtime.exec(pod, "main", ["sh", "-c", "echo inside; exit 4"]) == (4, b"inside\n")
+        outcome, output = await executed(runtime, pod, "main", ["sh", "-c", "echo inside; exit 4"])
+        assert (outcome.code, output) == (4, b"inside\n")
         with pytest.raises(ClusterError, match=r"'other' of pod .* is not running"):
-            await runtime.exec(pod, "other", ["sh"])
+            await executed(runtime, pod, "other", ["sh"])
         begun = time.monotonic()
         await stopped(runtime, pod, grace=0.5)
         assert time.monotonic() - begun >= 0.5  # the grace was given

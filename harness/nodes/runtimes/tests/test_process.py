@@ -18,6 +18,7 @@ from harness.nodes.runtimes.cgroups import Cgroups
 from harness.nodes.runtimes.process import ProcessRuntime
 from harness.nodes.runtimes.simulated import Stages
 from harness.nodes.runtimes.tests.rig import WITHIN, Reports, eventually, folder_of, read, stopped, with_mark, work
+from harness.nodes.runtimes.tests.speaking import executed
 from scheduler.api.clock import WallClock
 
 Body = Callable[[ProcessRuntime], Awaitable[None]]
@@ -255,11 +256,11 @@ def test_exec_runs_inside_the_container(tmp_path: Path, command: list[str], code
         pod, reports = work(["sleep", "60"], env=[{"name": "MARK", "value": "inside"}]), Reports()
         runtime.start(pod, reports)
         await reports.state("running")
-        found, output = await runtime.exec(pod, "main", command)
-        assert found == code
-        assert said in output
+        outcome, output = await executed(runtime, pod, "main", command)
+        assert outcome.code == code
+        assert said in output + outcome.error.encode()
         with pytest.raises(ClusterError, match="'other' of pod default/one is not running"):
-            await runtime.exec(pod, "other", command)
+            await executed(runtime, pod, "other", command)
 
     on_loop(tmp_path, body)
 
@@ -274,7 +275,7 @@ def test_exec_never_kills_the_group_that_it_shares(tmp_path: Path) -> None:
         await reports.state("running")
         own = groups / "uid-one-main-0"
         first = (own / "cgroup.procs").read_text()
-        assert (await runtime.exec(pod, "main", ["sh", "-c", "sleep 61 & exit 0"]))[0] == 0
+        assert (await executed(runtime, pod, "main", ["sh", "-c", "sleep 61 & exit 0"]))[0].code == 0
         assert (own / "cgroup.procs").read_text() != first
         assert not (own / "cgroup.kill").exists()
         assert reports.last.state == "running"
@@ -291,11 +292,11 @@ def test_exec_ends_with_its_pod(tmp_path: Path) -> None:
         pod, reports = work(["sleep", "60"], name=name), Reports()
         runtime.start(pod, reports)
         await reports.state("running")
-        running = asyncio.create_task(runtime.exec(pod, "main", ["sleep", "61"]))
+        running = asyncio.create_task(executed(runtime, pod, "main", ["sleep", "61"]))
         await eventually(lambda: len(with_mark(name)) == 2)
         await stopped(runtime, pod)
         assert not with_mark(name)
-        assert (await running)[0] == 137
+        assert (await running)[0].code == 137
 
     on_loop(tmp_path, body)
 

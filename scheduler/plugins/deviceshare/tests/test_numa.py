@@ -8,9 +8,10 @@ from scheduler.api.device import FPGA, RDMA
 from scheduler.framework.status import Status
 from scheduler.plugins.deviceshare.allocator import allocate
 from scheduler.plugins.deviceshare.gpus import Policy
-from scheduler.plugins.deviceshare.numa import NOWHERE, TOO_FEW_THERE, Hint, designated, hints
+from scheduler.plugins.deviceshare.numa import NOWHERE, TOO_FEW_THERE, designated, hints
 from scheduler.plugins.deviceshare.states import Choice, DeviceState
 from scheduler.plugins.deviceshare.tests.machines import JOINT, ask, card, paired, state, whole
+from scheduler.plugins.numahints import Hint
 
 FIRST, SECOND, BOTH = frozenset({0}), frozenset({1}), frozenset({0, 1})
 COUNTED = {"rdma": {"allocateStrategy": "RequestsAsCount"}}

@@ -1,0 +1,129 @@
+"""What is wrong with an expression before it is ever evaluated: syntax, unknown names and functions, unknown fields.
+
+cel-go checks all types. Here the names are checked, and the fields of what a schema describes, as far as a chain of
+selections leads from a variable; the rest shows when an object is held against the rule.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from harness.apiserver.cel.expressions import ExpressionError, complaint, program
+
+Schema = Mapping[str, Any]
+_UNKNOWN: Final = "undeclared reference to '{}' (in container '')"
+_PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
+RESERVED: Final = frozenset({
+    "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import",
+    "let", "loop", "package", "namespace", "return", "var", "void", "while",
+})  # fmt: skip
+
+
+def check(expression: str, variables: Mapping[str, Schema | None]) -> None:
+    """`variables` are the names that it may use, each with its schema if one is known.
+
+    Raises:
+        ExpressionError: `compilation failed: …`, in cel-go's words.
+    """
+    _Checked(expression, variables).visit(program(expression).ast, frozenset(variables))
+
+
+def escaped(name: str) -> str:
+    """A field's name as expressions write it."""
+    if name in RESERVED:
+        return f"__{name}__"
+    for found, written in (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__")):
+        name = name.replace(found, written)
+    return name
+
+
+class _Checked:
+    def __init__(self, expression: str, variables: Mapping[str, Schema | None]) -> None:
+        self._expression, self._variables = expression, variables
+
+    def visit(self, tree: Any, scope: frozenset[str]) -> None:
+        """
+        Raises:
+            ExpressionError: a name in it is unknown.
+        """
+        if not hasattr(tree, "data"):
+            return
+        if tree.data == "ident" and str(tree.children[0]) not in scope | _types():
+            self._refuse(tree.children[0], 0, _UNKNOWN.format(tree.children[0]))
+        if tree.data == "ident_arg":
+            self._function(tree.children[0], str(tree.children[0]))
+        if tree.data == "member_dot_arg":
+            self._call(tree, scope)
+            return
+        if tree.data == "member_dot":
+            self._field(tree, scope)
+        for child in tree.children:
+            self.visit(child, scope)
+
+    def _call(self, tree: Any, scope: frozenset[str]) -> None:
+        from harness.apiserver.cel.evaluating import MACROS, OPTIONAL, TWO, ident_of, parts_of
+        from harness.apiserver.cel.functions import NAMESPACES
+
+        member, token, given = parts_of(tree)
+        name, namespace = str(token), ident_of(member)
+        if namespace in NAMESPACES and namespace not in scope:
+            self._function(token, f"{namespace}.{name}")
+        else:
+            self.visit(member, scope)
+            count = 2 if (name in TWO and len(given) >= 3) or name == "transformMapEntry" else 1
+            if count == 2 or (name in MACROS | OPTIONAL and len(given) >= 2):
+                names = [ident_of(one) for one in given[:count]]
+                if not all(names):
+                    self._refuse(token, len(name), "argument must be a simple name")
+                scope, given = scope | set(names), given[count:]
+            else:
+                self._function(token, name)
+        for one in given:
+            self.visit(one, scope)
+
+    def _function(self, token: Any, name: str) -> None:
+        from harness.apiserver.cel.functions import KNOWN
+
+        if name not in KNOWN:
+            self._refuse(token, len(str(token)), _UNKNOWN.format(name))
+
+    def _field(self, tree: Any, scope: frozenset[str]) -> None:
+        schema = self._schema_of(tree.children[0], scope)
+        name = str(tree.children[1])
+        if schema is not None and _closed(schema) and name not in _names(schema):
+            self._refuse(tree.children[1], -1, f"undefined field '{name}'")
+
+    def _schema_of(self, tree: Any, scope: frozenset[str]) -> Schema | None:
+        """Of what an expression selects; None if that is not known."""
+        from harness.apiserver.cel.evaluating import ident_of
+
+        name = ident_of(tree)
+        if name:
+            return self._variables.get(name) if name in scope else None
+        while tree.data != "member_dot" and len(tree.children) == 1 and hasattr(tree.children[0], "data"):
+            tree = tree.children[0]
+        if tree.data != "member_dot":
+            return None
+        above = self._schema_of(tree.children[0], scope)
+        return _names(above).get(str(tree.children[1])) if above is not None and _closed(above) else None
+
+    def _refuse(self, token: Any, after: int, why: str) -> None:
+        line, column = token.line or 1, max(1, (token.column or 1) + after)
+        raise ExpressionError(f"compilation failed: {complaint(self._expression, line, column, why)}")
+
+
+def _closed(schema: Schema) -> bool:
+    """Whether an object has the fields that the schema names and no others."""
+    return bool(schema.get("properties")) and not schema.get(_PRESERVE) and not schema.get("additionalProperties")
+
+
+def _names(schema: Schema) -> dict[str, Any]:
+    found = {escaped(name): sub for name, sub in (schema.get("properties") or {}).items()}
+    if schema.get("x-kubernetes-embedded-resource"):
+        found = {"apiVersion": None, "kind": None, "metadata": None, **found}
+    return found
+
+
+def _types() -> frozenset[str]:
+    from harness.apiserver.cel.functions import KNOWN
+
+    return KNOWN

@@ -1,0 +1,82 @@
+"""`"%s is %d".format([…])` in CEL, as in `cel-go/ext/formatting.go`."""
+
+import re
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from celpy import celtypes
+
+_CLAUSE: Final = re.compile(r"%(?:(%)|(?:\.(\d+))?([sdfexXob]))|%", re.ASCII)
+_DIGITS: Final = 6  # after the point, where a clause does not say how many
+
+
+def formatted(pattern: str, given: list[Any]) -> str:
+    """
+    Raises:
+        ValueError: a clause is none, has nothing to show, or cannot show it.
+    """
+    rows = iter(given)
+    count = 0
+
+    def clause(found: re.Match[str]) -> str:
+        nonlocal count
+        if found[1]:
+            return "%"
+        if not found[3]:
+            raise ValueError(f'could not parse formatting clause: unrecognized formatting clause "{found[0]}"')
+        try:
+            value = next(rows)
+        except StopIteration:
+            raise ValueError(f"index {count} out of range") from None
+        count += 1
+        return _shown(found[3], value, int(found[2]) if found[2] else _DIGITS)
+
+    return _CLAUSE.sub(clause, pattern)
+
+
+def _shown(kind: str, value: Any, digits: int) -> str:
+    number = isinstance(value, (int, float)) and not isinstance(value, celtypes.BoolType)
+    match kind:
+        case "s":
+            return text_of(value)
+        case "d" if number:
+            return str(int(value))
+        case "f" if number:
+            return f"{float(value):.{digits}f}"
+        case "e" if number:
+            return f"{float(value):.{digits}e}"
+        case "b" if isinstance(value, int):
+            return f"{int(value):b}"
+        case "o" if isinstance(value, int) and number:
+            return f"{int(value):o}"
+        case "x" | "X" if isinstance(value, int) and number:
+            return f"{int(value):{kind}}"
+        case "x" | "X" if isinstance(value, (str, bytes)):
+            data = (value.encode() if isinstance(value, str) else bytes(value)).hex()
+            return data.upper() if kind == "X" else data
+    raise ValueError(f"error during formatting: %{kind} cannot show {text_of(value)}")
+
+
+def text_of(value: Any) -> str:
+    """A value as `%s` shows it."""
+    match value:
+        case None:
+            return "null"
+        case celtypes.BoolType() | bool():
+            return "true" if value else "false"
+        case float():
+            return str(int(value)) if float(value).is_integer() else repr(float(value))
+        case bytes():
+            return bytes(value).decode(errors="replace")
+        case list():
+            return "[" + ", ".join(text_of(one) for one in value) + "]"
+        case dict():
+            return "{" + ", ".join(f"{text_of(name)}: {text_of(one)}" for name, one in sorted(value.items())) + "}"
+        case datetime():
+            return value.strftime("%Y-%m-%dT%H:%M:%SZ")
+        case timedelta():
+            return f"{value.total_seconds():g}s"
+        case int():
+            return str(int(value))
+        case _:
+            return str(value)

@@ -1,0 +1,212 @@
+"""Kubernetes' own types in CEL: addresses, networks, URLs, quantities, versions, and values that may be missing.
+
+Follows `apiserver/pkg/cel/library`. Each is made from text; one that is none raises ValueError in upstream's words.
+"""
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from functools import total_ordering
+from typing import Any, Final, Self
+from urllib.parse import SplitResult, parse_qs, quote, urlsplit
+
+from scheduler.api.quantity import QuantityError, exact
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+_HOST_BITS: Final = re.compile(r"[0-9a-fA-F:.]+/\d+", re.ASCII)
+_SEMVER: Final = re.compile(
+    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
+    r"(?:-((?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(?:\.(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*))?"
+    r"(?:\+([0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*))?",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Optional:
+    """A value, or none."""
+
+    values: tuple[Any, ...] = ()  # at most one
+
+    def __bool__(self) -> bool:
+        return bool(self.values)
+
+
+NONE: Final = Optional()
+
+
+@dataclass(frozen=True, slots=True)
+class Ip:
+    """An address, v4 or v6."""
+
+    address: Address
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        try:
+            found = ipaddress.ip_address(text)
+        except ValueError as error:
+            raise ValueError(f'IP Address "{text}" parse error during conversion from string: {error}') from error
+        if isinstance(found, ipaddress.IPv6Address):
+            if found.scope_id:
+                raise ValueError(f'IP address "{text}" with zone value is not allowed')
+            if found.ipv4_mapped is not None:
+                raise ValueError(f'IPv4-mapped IPv6 address "{text}" is not allowed')
+        return cls(found)
+
+    def __str__(self) -> str:
+        return str(self.address)
+
+    @property
+    def is_global_unicast(self) -> bool:
+        """As Go's `IsGlobalUnicast`, for which private addresses are global."""
+        one = self.address
+        broadcast = one == ipaddress.IPv4Address("255.255.255.255")
+        return not (one.is_unspecified or one.is_loopback or one.is_multicast or one.is_link_local or broadcast)
+
+
+@dataclass(frozen=True, slots=True)
+class Cidr:
+    """A network, with the address that it was written with."""
+
+    address: Ip
+    network: Network
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        try:
+            if _HOST_BITS.fullmatch(text) is None:
+                raise ValueError("expected an address, a slash and a number of bits")
+            network = ipaddress.ip_network(text, strict=False)
+            return cls(Ip.of(text.partition("/")[0]), network)
+        except ValueError as error:
+            raise ValueError(f'CIDR "{text}" parse error during conversion from string: {error}') from error
+
+    def __str__(self) -> str:
+        return f"{self.address}/{self.network.prefixlen}"
+
+    def contains(self, other: "Ip | Cidr") -> bool:
+        """Whether all of `other` is in it."""
+        if isinstance(other, Ip):
+            return other.address in self.network
+        inner = other.network
+        same = inner.version == self.network.version
+        return same and inner.prefixlen >= self.network.prefixlen and inner.network_address in self.network
+
+    def masked(self) -> "Cidr":
+        return Cidr(Ip(self.network.network_address), self.network)
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    """An absolute URI or an absolute path, as Go's `url.ParseRequestURI` takes them."""
+
+    parts: SplitResult
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        try:
+            if not text.startswith("/") and not re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:", text):
+                raise ValueError("invalid URI for request")
+            if re.search(r"[\x00-\x1f\x7f]|%(?![0-9A-Fa-f]{2})", text.partition("?")[0]):
+                raise ValueError("invalid URL escape or character")
+            parts = urlsplit(text)
+            _ = parts.port  # which is checked only when it is read
+        except ValueError as error:
+            raise ValueError(f'URL parse error during conversion from string: parse "{text}": {error}') from error
+        return cls(parts)
+
+    @property
+    def host(self) -> str:
+        """With its port."""
+        return self.parts.netloc.rpartition("@")[2]
+
+    @property
+    def hostname(self) -> str:
+        host = self.host
+        return host[1 : host.index("]")] if host.startswith("[") else host.partition(":")[0]
+
+    @property
+    def port(self) -> str:
+        return self.host.rpartition("]")[2].partition(":")[2]
+
+    @property
+    def escaped_path(self) -> str:
+        return quote(self.parts.path, safe="/%:@!$&'()*+,;=~-._")
+
+    @property
+    def query(self) -> dict[str, list[str]]:
+        return parse_qs(self.parts.query, keep_blank_values=True)
+
+    def __str__(self) -> str:
+        return self.parts.geturl()
+
+
+@total_ordering
+class Amount:
+    """A quantity, exactly."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, text: str | int) -> None:
+        try:
+            self.value = exact(text)
+        except QuantityError as error:
+            raise ValueError(
+                "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+            ) from error
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Amount) and self.value == other.value
+
+    def __lt__(self, other: "Amount") -> bool:
+        return self.value < other.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    @property
+    def is_integer(self) -> bool:
+        return self.value == self.value.to_integral_value() and -(1 << 63) <= self.value < 1 << 63
+
+    def plus(self, other: "Amount | int", sign: int = 1) -> "Amount":
+        found = Amount.__new__(Amount)
+        found.value = self.value + sign * (other.value if isinstance(other, Amount) else int(other))
+        return found
+
+
+@total_ordering
+class Semver:
+    """A version by the rules of semver.org; what comes after + does not count."""
+
+    __slots__ = ("numbers", "pre")
+
+    def __init__(self, text: str, *, normalize: bool = False) -> None:
+        found = _SEMVER.fullmatch(_normalized(text) if normalize else text)
+        if found is None:
+            raise ValueError(f'semver parse error during conversion from string: invalid version "{text}"')
+        self.numbers = tuple(int(found[group]) for group in (1, 2, 3))
+        self.pre = tuple(found[4].split(".")) if found[4] else ()
+
+    def _rank(self) -> tuple[Any, ...]:
+        """A release comes after all that went before it; numbers before words."""
+        marks = tuple((0, int(one), "") if one.isdigit() else (1, 0, one) for one in self.pre)
+        return self.numbers, not self.pre, marks
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Semver) and self._rank() == other._rank()
+
+    def __lt__(self, other: "Semver") -> bool:
+        return self._rank() < other._rank()
+
+    def __hash__(self) -> int:
+        return hash(self._rank())
+
+
+def _normalized(text: str) -> str:
+    """Without a `v` and leading zeros, with all three numbers."""
+    head, mark, rest = re.sub(r"^[vV]", "", text).partition("-") if "-" in text else (text.lstrip("vV"), "", "")
+    core, plus, build = head.partition("+")
+    numbers = [re.sub(r"^0+(?=\d)", "", one) for one in core.split(".")]
+    return ".".join([*numbers, *["0"] * (3 - len(numbers))]) + plus + build + mark + rest

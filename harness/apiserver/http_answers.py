@@ -1,0 +1,35 @@
+"""The first lines of an answer, up to the number of its bytes."""
+
+from functools import lru_cache
+
+from scheduler.api.transport import Response
+
+_REASONS = {
+    200: "OK", 201: "Created", 202: "Accepted", 304: "Not Modified", 400: "Bad Request", 401: "Unauthorized",
+    403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed", 406: "Not Acceptable", 409: "Conflict",
+    410: "Gone", 413: "Request Entity Too Large", 415: "Unsupported Media Type", 422: "Unprocessable Entity",
+    429: "Too Many Requests", 431: "Request Header Fields Too Large", 500: "Internal Server Error",
+    503: "Service Unavailable", 504: "Gateway Timeout",
+}  # fmt: skip
+
+
+def encoded(response: Response, *, head: bool, close: bool) -> bytes:
+    """The whole answer; without its body where only the `head` was asked for."""
+    headers = response.headers
+    if len(headers) == 1 and "content-type" in headers:  # nearly all
+        start = _usual(response.code, headers["content-type"])
+    else:
+        start = _start(response.code, "".join([f"{name}: {value}\r\n" for name, value in headers.items()]))
+    body = response.body
+    return b"%bcontent-length: %d\r\n%b\r\n%b" % (
+        start, len(body), b"connection: close\r\n" if close else b"", b"" if head else body,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _usual(code: int, content_type: str) -> bytes:
+    return _start(code, f"content-type: {content_type}\r\n")
+
+
+def _start(code: int, lines: str) -> bytes:
+    return f"HTTP/1.1 {code} {_REASONS.get(code, 'Status')}\r\n{lines}".encode("latin-1", "replace")

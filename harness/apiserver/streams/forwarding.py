@@ -1,0 +1,215 @@
+"""`port-forward`: connections to a pod's ports, over WebSocket channels or over SPDY in and out of a WebSocket."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from harness.apiserver.streams.line import Inlet, Line
+from harness.apiserver.streams.multiplexing import Streams
+from harness.apiserver.streams.sockets import Channels, Tunnel
+from harness.conversation import Pipe
+from harness.errors import HarnessError
+
+log = logging.getLogger(__name__)
+
+MOST_PORTS: Final = 127  # of a WebSocket, which has two channels for each
+PAIR_WITHIN: Final = 30.0  # seconds between the two streams of a connection
+
+Dial = Callable[[int], Awaitable[Pipe]]
+
+
+async def carry(
+    dial: Awaitable[Pipe], inlet: Inlet, send: Callable[[bytes], None], room: Callable[[], Awaitable[None]]
+) -> str:
+    """One connection, from its beginning to its end: why it ended badly, or nothing."""
+    try:
+        pipe = await dial
+    except (HarnessError, OSError) as error:
+        inlet.shut()
+        return str(error)
+
+    async def feed() -> None:
+        try:
+            while data := await inlet.take():
+                await pipe.write(data)
+            pipe.end_input()
+        except OSError:
+            inlet.shut()  # nobody listens there any more; what it still says is read to the end
+
+    feeding = asyncio.create_task(feed())
+    try:
+        while data := await pipe.read():
+            send(data)
+            await room()
+    except OSError as error:
+        return str(error)
+    finally:
+        feeding.cancel()
+        inlet.shut()
+        pipe.close()
+    return ""
+
+
+class _Tasks:
+    """The connections of one client."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[None]] = set()
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.get_running_loop().create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+    def cancel(self) -> None:
+        for task in tuple(self._running):
+            task.cancel()
+
+
+class ForwardingByChannels:
+    """Two channels for each port that the request names: its bytes, and what went wrong with it."""
+
+    def __init__(self, line: Line, dial: Dial, ports: list[int]) -> None:
+        self._line, self._dial = line, dial
+        self._tasks = _Tasks()
+        self._channels = Channels(line, self._heard, self._ended, self._tasks.cancel)
+        self.received, self.lost = self._channels.received, self._channels.lost
+        self._inlets = [Inlet(line) for _ in ports]
+        for at, port in enumerate(ports):
+            for channel in (2 * at, 2 * at + 1):
+                self._channels.send(channel, port.to_bytes(2, "little"))
+        self._tasks.begin(self._run(ports))
+
+    async def _run(self, ports: list[int]) -> None:
+        await asyncio.gather(*(self._forward(at, port) for at, port in enumerate(ports)))
+        self._channels.close()
+
+    async def _forward(self, at: int, port: int) -> None:
+        def send(data: bytes) -> None:
+            self._channels.send(2 * at, data)
+
+        why = await carry(self._dial(port), self._inlets[at], send, self._line.room)
+        if why:
+            self._channels.send(2 * at + 1, _said(port, why))
+
+    def _heard(self, channel: int, data: bytes) -> None:
+        at, is_error = divmod(channel, 2)
+        if not is_error and at < len(self._inlets):
+            self._inlets[at].put(data)
+
+    def _ended(self, channel: int) -> None:
+        at, is_error = divmod(channel, 2)
+        if not is_error and at < len(self._inlets):
+            self._inlets[at].end()
+
+
+@dataclass(slots=True)
+class _Pair:
+    """The two streams of one connection."""
+
+    port: int
+    inlet: Inlet
+    timer: asyncio.TimerHandle
+    data: int = 0
+    error: int = 0
+    task: "asyncio.Task[None] | None" = None
+
+
+class ForwardingByStreams:
+    """Any number of connections; the client opens a stream for the bytes of each and one for what goes wrong."""
+
+    def __init__(self, line: Line, dial: Dial, *, tunnelled: bool) -> None:
+        """`tunnelled`: SPDY's bytes come in the messages of a WebSocket."""
+        self._line, self._dial = line, dial
+        self._tasks = _Tasks()
+        self._pairs: dict[str, _Pair] = {}  # by the request's id
+        self._by_stream: dict[int, tuple[str, _Pair]] = {}
+        if tunnelled:
+            tunnel = Tunnel(line, self._received, self._gone)
+            self._streams = Streams(self, tunnel.write, tunnel.close)
+            self.received, self.lost = tunnel.received, tunnel.lost
+        else:
+            self._streams = Streams(self, line.write, line.close)
+            self.received, self.lost = self._streams.received, self._gone
+
+    def _received(self, data: bytes) -> None:
+        self._streams.received(data)
+
+    def _gone(self) -> None:
+        self._tasks.cancel()
+        for pair in self._pairs.values():
+            pair.timer.cancel()
+        self._pairs.clear()
+
+    def opened(self, stream: int, headers: Mapping[str, str]) -> bool:
+        """See `Listener`."""
+        kind, port = headers.get("streamtype", ""), headers.get("port", "")
+        if kind not in {"data", "error"} or not is_port(port):
+            return False
+        # Clients of old say no id; their two streams follow each other, the error first.
+        id_ = headers.get("requestid") or f"stream {stream if kind == 'error' else stream - 2}"
+        pair = self._pairs.get(id_)
+        if pair is None:
+            timer = asyncio.get_running_loop().call_later(PAIR_WITHIN, self._drop, id_)
+            pair = self._pairs[id_] = _Pair(int(port), Inlet(self._line), timer)
+        if getattr(pair, kind) or pair.port != int(port):
+            return False
+        setattr(pair, kind, stream)
+        self._by_stream[stream] = id_, pair
+        if pair.data and pair.error:
+            pair.timer.cancel()
+            pair.task = self._tasks.begin(self._forward(id_, pair))
+        return True
+
+    def heard(self, stream: int, data: bytes) -> None:
+        """See `Listener`."""
+        _, pair = self._by_stream[stream]
+        if stream == pair.data:
+            pair.inlet.put(data)
+
+    def ended(self, stream: int) -> None:
+        """See `Listener`."""
+        if stream in self._by_stream and stream == self._by_stream[stream][1].data:
+            self._by_stream[stream][1].inlet.end()
+
+    def dropped(self, stream: int) -> None:
+        """See `Listener`."""
+        if stream in self._by_stream:
+            id_, pair = self._by_stream[stream]
+            if pair.task is not None and stream == pair.data:
+                pair.task.cancel()
+            elif pair.task is None:
+                self._drop(id_)
+
+    async def _forward(self, id_: str, pair: _Pair) -> None:
+        def send(data: bytes) -> None:
+            self._streams.send(pair.data, data)
+
+        try:
+            why = await carry(self._dial(pair.port), pair.inlet, send, self._line.room)
+            if why:
+                self._streams.send(pair.error, _said(pair.port, why))
+        finally:
+            self._drop(id_)
+
+    def _drop(self, id_: str) -> None:
+        """A connection is over, or was never complete."""
+        pair = self._pairs.pop(id_, None)
+        if pair is not None:
+            pair.timer.cancel()
+            pair.inlet.shut()
+            for stream in (pair.error, pair.data):
+                self._by_stream.pop(stream, None)
+                self._streams.drop(stream)
+
+
+def is_port(text: str) -> bool:
+    """Whether a text is the number of a port."""
+    return text.isascii() and text.isdigit() and len(text) < 6 and 0 < int(text) < 1 << 16
+
+
+def _said(port: int, why: str) -> bytes:
+    return f"error forwarding port {port}: {why}".encode()

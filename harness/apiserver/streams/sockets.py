@@ -1,0 +1,126 @@
+"""A WebSocket as a session: its own manners are kept here, what is said goes to whoever uses it."""
+
+import logging
+from collections.abc import Callable
+
+from harness.apiserver.streams.line import Line
+from harness.apiserver.streams.websocket import (
+    CLOSE,
+    NORMAL,
+    PING,
+    PONG,
+    PROTOCOL_ERROR,
+    Fault,
+    Piece,
+    Reader,
+    closing,
+    frame,
+)
+
+log = logging.getLogger(__name__)
+
+LARGEST_SENT = 64 * 1024  # bytes of one frame of ours
+
+
+class WebSocket:
+    """One end of it, ours."""
+
+    def __init__(self, line: Line, heard: Callable[[Piece], None], gone: Callable[[], None]) -> None:
+        """`heard` gets the pieces of messages; `gone` is called once, when nothing can be said any more."""
+        self.line = line
+        self._heard, self._gone = heard, gone
+        self._reader = Reader()
+        self._open = True
+
+    def received(self, data: bytes) -> None:
+        """See `Session`."""
+        if not self._open:
+            return
+        try:
+            for piece in self._reader.feed(data):
+                if piece.kind == PING:
+                    if not self.line.stuck:  # a flood of pings from one who reads nothing would fill our memory
+                        self.line.write(frame(piece.data, PONG))
+                elif piece.kind == CLOSE:
+                    self.close(NORMAL)
+                    return
+                elif piece.kind != PONG:
+                    self._heard(piece)
+        except Fault as fault:
+            log.info("websocket broken why=%s", fault.why)
+            self.close(fault.code, fault.why)
+
+    def send(self, data: bytes) -> None:
+        """One message."""
+        if self._open:
+            self.line.write(frame(data))
+
+    def close(self, code: int = NORMAL, why: str = "") -> None:
+        """Say goodbye and end the connection."""
+        if self._open:
+            self.line.write(closing(code, why))
+            self.line.close()
+            self.lost()
+
+    def lost(self) -> None:
+        """See `Session`."""
+        if self._open:
+            self._open = False
+            self._gone()
+
+
+class Tunnel:
+    """Plain bytes within a WebSocket's binary messages, as a line would carry them."""
+
+    def __init__(self, line: Line, received: Callable[[bytes], None], gone: Callable[[], None]) -> None:
+        self._received = received
+        self._socket = WebSocket(line, self._heard, gone)
+        self.received, self.lost, self.close = self._socket.received, self._socket.lost, self._socket.close
+
+    def write(self, data: bytes) -> None:
+        """Send, in frames that no reader finds too long."""
+        for at in range(0, len(data), LARGEST_SENT):
+            self._socket.send(data[at : at + LARGEST_SENT])
+
+    def _heard(self, piece: Piece) -> None:
+        if piece.data:
+            self._received(piece.data)
+
+
+class Channels:
+    """Messages whose first byte says for which channel the rest is; of version 5, 255 ends the channel named next."""
+
+    ENDS = 255
+
+    def __init__(
+        self,
+        line: Line,
+        heard: Callable[[int, bytes], None],
+        ended: Callable[[int], None],
+        gone: Callable[[], None],
+    ) -> None:
+        """`heard` gets a channel's bytes, and `ended` the channels that the client ends; any number may come."""
+        self._socket = WebSocket(line, self._piece, gone)
+        self._heard, self._ended = heard, ended
+        self._channel: int | None = None  # of the message that is coming in
+        self.received, self.lost, self.close = self._socket.received, self._socket.lost, self._socket.close
+
+    def send(self, channel: int, data: bytes) -> None:
+        """Say something on a channel; nothing, too, which some clients take as a greeting."""
+        head = bytes((channel,))
+        for at in range(0, max(1, len(data)), LARGEST_SENT):
+            self._socket.send(head + data[at : at + LARGEST_SENT])
+
+    def _piece(self, piece: Piece) -> None:
+        data = piece.data
+        if piece.first:
+            self._channel = None
+        if self._channel is None and data:
+            self._channel, data = data[0], data[1:]
+        if self._channel == self.ENDS:
+            if len(data) > 1:
+                raise Fault(PROTOCOL_ERROR, "channel 255: expected the number of one channel that ends")
+            if data:
+                self._ended(data[0])
+        elif self._channel is not None and data:
+            self._heard(self._channel, data)

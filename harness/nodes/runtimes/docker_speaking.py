@@ -1,0 +1,222 @@
+"""Conversations with Docker containers: commands that the engine runs in them, and their own programs.
+
+The engine carries all ends over one connection. Without a terminal every piece of output has a head of eight bytes:
+which output it is, and how long.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+import docker
+from docker.errors import DockerException
+
+from harness.conversation import STDERR, STDOUT, Conversation, Outcome, Wanted
+from harness.nodes.runtimes.descriptors import PIECE, pause
+from harness.nodes.runtimes.simulated import KILLED
+from scheduler.api.clock import Clock
+
+log = logging.getLogger(__name__)
+
+_HEAD = 8
+_PIECES = 4  # of one output that may wait while the other is read
+_SOON, _LOOKS = 0.01, 100  # seconds between questions after a command's end, and how many at most
+
+
+class Engine(NamedTuple):
+    """What a conversation needs of its runtime; `aside` runs what may block beside the loop."""
+
+    client: docker.DockerClient
+    aside: Callable[[Callable[[], Any]], Awaitable[Any]]
+    clock: Clock
+
+
+class Hijacked:
+    """The connection over which the engine speaks of one program; made beside the loop, used on it."""
+
+    def __init__(self, answer: Any) -> None:
+        """`answer`: what the library gives for `socket=True`."""
+        self._answer = answer  # holds the connection open
+        self.plug: socket.socket = getattr(answer, "_sock", answer)
+        self.plug.setblocking(False)
+        response = getattr(answer, "_response", None)
+        self.first = _already_read(response)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.plug.shutdown(socket.SHUT_RDWR)
+        response = getattr(self._answer, "_response", None)
+        if response is not None:
+            response.close()
+        self._answer.close()
+        self.plug.close()
+
+
+class Hosted(Conversation):
+    """What is the same for commands and for containers' own programs."""
+
+    def __init__(self, hijacked: Hijacked, engine: Engine, id_: str, *, tty: bool) -> None:
+        """`id_`: the command's or the container's."""
+        self._hijacked, self._engine, self._id, self._tty = hijacked, engine, id_, tty
+        self._loop = asyncio.get_running_loop()
+        self._outputs = {one: asyncio.Queue[bytes](_PIECES) for one in (STDOUT, STDERR)}
+        self._ended: set[int] = set()
+        self._task = self._loop.create_task(self._sort())
+        self._open = True
+        self._asked: set[asyncio.Future[Any]] = set()
+
+    async def read(self, output: int) -> bytes:
+        if output in self._ended:
+            return b""
+        data = await self._outputs[output].get()
+        if not data:
+            self._ended.add(output)
+        return data
+
+    async def write(self, data: bytes) -> None:
+        with contextlib.suppress(OSError):
+            await self._loop.sock_sendall(self._hijacked.plug, data)
+
+    def end_input(self) -> None:
+        if self._open:
+            with contextlib.suppress(OSError):
+                self._hijacked.plug.shutdown(socket.SHUT_WR)
+
+    def resize(self, columns: int, rows: int) -> None:
+        if self._tty and self._open:
+
+            def ask() -> None:
+                with contextlib.suppress(DockerException):  # it has just ended
+                    self._resize(columns, rows)
+
+            future = asyncio.ensure_future(self._engine.aside(ask))
+            self._asked.add(future)
+            future.add_done_callback(self._asked.discard)
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._task.cancel()
+            self._hijacked.close()
+
+    @abstractmethod
+    def _resize(self, columns: int, rows: int) -> None: ...
+
+    async def _sort(self) -> None:
+        """Hand each piece to its output."""
+        data, output, left = self._hijacked.first, STDOUT, 0
+        try:
+            while True:
+                if self._tty:
+                    if data:
+                        await self._outputs[STDOUT].put(data)
+                    data = b""
+                elif left and data:
+                    await self._outputs[output].put(data[:left])
+                    left, data = left - min(left, len(data)), data[left:]
+                    continue
+                elif not left and len(data) >= _HEAD:
+                    output, left = data[0], int.from_bytes(data[4:_HEAD], "big")
+                    output = STDERR if output == STDERR else STDOUT
+                    data = data[_HEAD:]
+                    continue
+                more = await self._loop.sock_recv(self._hijacked.plug, PIECE)
+                if not more:
+                    break
+                data += more
+        except OSError:
+            pass  # the engine or the program is gone
+        for each in self._outputs.values():
+            await each.put(b"")
+
+
+class HostedCommand(Hosted):
+    """A command in a container."""
+
+    @classmethod
+    async def begin(cls, engine: Engine, container: str, command: Sequence[str], wanted: Wanted) -> "HostedCommand":
+        """
+        Raises:
+            DockerException: the engine does not run it.
+        """
+
+        def ask() -> tuple[str, Hijacked]:
+            made = engine.client.api.exec_create(
+                container, list(command), stdin=wanted.stdin, stdout=wanted.stdout, stderr=wanted.stderr, tty=wanted.tty
+            )
+            return str(made["Id"]), Hijacked(engine.client.api.exec_start(made["Id"], tty=wanted.tty, socket=True))
+
+        id_, hijacked = await engine.aside(ask)
+        return cls(hijacked, engine, id_, tty=wanted.tty)
+
+    def _resize(self, columns: int, rows: int) -> None:
+        self._engine.client.api.exec_resize(self._id, height=rows, width=columns)
+
+    async def outcome(self) -> Outcome:
+        for _ in range(_LOOKS):
+            try:
+                said = await self._engine.aside(lambda: self._engine.client.api.exec_inspect(self._id))
+            except DockerException as error:
+                return Outcome(KILLED, str(error))
+            if not said["Running"] and said["ExitCode"] is not None:
+                return Outcome(int(said["ExitCode"]))
+            await pause(self._engine.clock, _SOON)  # outputs end a little before the engine knows of the end
+        return Outcome(KILLED, "the command closed its outputs and goes on")
+
+    def close(self) -> None:
+        if self._open:
+            super().close()
+            future = asyncio.ensure_future(self._engine.aside(self._kill))
+            self._asked.add(future)
+            future.add_done_callback(self._asked.discard)
+
+    def _kill(self) -> None:
+        """The engine has no way to end a command; its process is one of this machine's."""
+        try:
+            said = self._engine.client.api.exec_inspect(self._id)
+            if said["Running"] and said["Pid"]:
+                os.kill(int(said["Pid"]), signal.SIGKILL)
+        except (DockerException, OSError) as error:
+            log.warning("command left exec=%s why=%s", self._id, error)
+
+
+class HostedProgram(Hosted):
+    """A container's own program, from now on."""
+
+    @classmethod
+    async def begin(cls, engine: Engine, container: str, wanted: Wanted, *, tty: bool) -> "HostedProgram":
+        """`tty`: whether the container has a terminal.
+
+        Raises:
+            DockerException: the engine does not let us.
+        """
+        params = {name: int(getattr(wanted, name)) for name in ("stdin", "stdout", "stderr")}
+
+        def ask() -> Hijacked:
+            return Hijacked(engine.client.api.attach_socket(container, params={**params, "stream": 1}))
+
+        return cls(await engine.aside(ask), engine, container, tty=tty)
+
+    def _resize(self, columns: int, rows: int) -> None:
+        self._engine.client.api.resize(self._id, height=rows, width=columns)
+
+    async def outcome(self) -> Outcome:
+        return Outcome()
+
+
+def _already_read(response: Any) -> bytes:
+    """What the HTTP library has read beyond its own answer, which is the beginning of the output."""
+    reader = getattr(getattr(getattr(response, "raw", None), "_fp", None), "fp", None)
+    if reader is None:
+        return b""
+    try:
+        waiting = reader.peek(1)  # the connection does not block by now, so this comes back at once
+        return bytes(reader.read(len(waiting)) or b"") if waiting else b""
+    except (BlockingIOError, ValueError):
+        return b""

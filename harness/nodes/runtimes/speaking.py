@@ -1,0 +1,183 @@
+"""Conversations with processes: commands that were run beside a container's program, and that program itself."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from harness.conversation import STDERR, STDOUT, Conversation, Outcome, Wanted
+from harness.nodes.runtimes.descriptors import PIECE, Descriptor, pause
+from harness.nodes.runtimes.keeper import END_OF_FILE
+from harness.nodes.runtimes.kept import Kept, Status
+from harness.nodes.runtimes.simulated import KILLED
+from scheduler.api.clock import Clock
+
+_SOON, _LATER = 0.01, 0.1  # seconds between looks at a log: while it grows, and when it has not for a while
+
+
+class Ends:
+    """The two sides of a command's input and outputs. Give the program its own, then close those here."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.input: Descriptor | None = None
+        self.outputs: dict[int, Descriptor] = {}
+        self._theirs: list[int] = []
+        try:
+            self.program = self._terminal() if wanted.tty else self._pipes(wanted)
+        except BaseException:
+            self.handed_over()
+            self.close()
+            raise
+
+    def _terminal(self) -> list[int]:
+        own, theirs = os.openpty()
+        self._theirs.append(theirs)
+        self.outputs[STDOUT] = self.input = Descriptor(own)
+        return [theirs, theirs, theirs]
+
+    def _pipes(self, wanted: Wanted) -> list[int]:
+        program = []
+        if wanted.stdin:
+            theirs, own = os.pipe()
+            self.input = Descriptor(own)
+        else:
+            theirs = os.open(os.devnull, os.O_RDONLY)
+        self._theirs.append(theirs)
+        program.append(theirs)
+        for output, is_wanted in ((STDOUT, wanted.stdout), (STDERR, wanted.stderr)):
+            if is_wanted:
+                own, theirs = os.pipe()
+                self.outputs[output] = Descriptor(own)
+            else:
+                theirs = os.open(os.devnull, os.O_WRONLY)
+            self._theirs.append(theirs)
+            program.append(theirs)
+        return program
+
+    def handed_over(self) -> None:
+        """The program has its own ends; without ours of them, its end is told."""
+        for descriptor in self._theirs:
+            os.close(descriptor)
+        self._theirs.clear()
+
+    def close(self) -> None:
+        """Close what is left."""
+        for one in (self.input, *self.outputs.values()):
+            if one is not None:
+                one.close()
+
+
+class Command(Conversation):
+    """A command with a keeper of its own. `over` is called once nothing of it runs any more."""
+
+    def __init__(self, ends: Ends, wanted: Wanted, launch: Callable[[Callable[[], None]], Kept]) -> None:
+        """
+        Raises:
+            OSError: no process can be made.
+        """
+        self._ends, self._wanted = ends, wanted
+        self._over = asyncio.Event()
+        self._status = Status()
+        try:
+            self.kept = launch(self._changed)
+        except BaseException:
+            ends.close()
+            raise
+        finally:
+            ends.handed_over()
+
+    def _changed(self) -> None:
+        if self.kept.gone:
+            self._status = self.kept.status
+            self._over.set()
+
+    async def read(self, output: int) -> bytes:
+        found = self._ends.outputs.get(output)
+        return await found.read() if found is not None else b""
+
+    async def write(self, data: bytes) -> None:
+        if self._ends.input is not None:
+            await self._ends.input.write(data)
+
+    def end_input(self) -> None:
+        if not self._wanted.tty and self._ends.input is not None:
+            self._ends.input.close()
+        elif self._ends.input is not None:
+            self._ends.input.type(END_OF_FILE)
+
+    def resize(self, columns: int, rows: int) -> None:
+        if self._wanted.tty and self._ends.input is not None:
+            self._ends.input.resize(columns, rows)
+
+    async def outcome(self) -> Outcome:
+        await self._over.wait()
+        status = self._status
+        if status.error:
+            return Outcome(status.code, f"error executing command in container: {status.error}")
+        return Outcome(KILLED if status.code is None else status.code)
+
+    def close(self) -> None:
+        self.kept.stop(0.0)
+        self._ends.close()
+
+
+class Attached(Conversation):
+    """A client of a container's own program: its log from now on, and its input where it has one.
+
+    Both outputs are one in the log, so both come as the standard output.
+    """
+
+    def __init__(self, kept: Kept, log: Path, wanted: Wanted, clock: Clock, *, stdin: bool, once: bool) -> None:
+        """`stdin`: whether the program listens; `once`: its first client is its last."""
+        self._kept, self._wanted, self._clock, self._once = kept, wanted, clock, once and stdin and wanted.stdin
+        self._output = STDOUT if wanted.stdout else STDERR
+        self._log = log.open("rb")
+        self._log.seek(0, os.SEEK_END)
+        self._pause = _SOON
+        self._open = True
+        self._input: Descriptor | None = None
+        if stdin and wanted.stdin:
+            try:
+                self._input = Descriptor(os.open(kept.folder / "input", os.O_WRONLY | os.O_NONBLOCK))
+            except OSError:
+                self._input = None  # it has closed its input
+
+    async def read(self, output: int) -> bytes:
+        if output != self._output:
+            return b""
+        while self._open:
+            ended = self._kept.gone  # before the last look, so that nothing of the end is missed
+            data = self._log.read(PIECE)
+            if data:
+                self._pause = _SOON
+                return data
+            if ended:
+                break
+            await pause(self._clock, self._pause)
+            self._pause = min(_LATER, self._pause * 1.5)
+        return b""
+
+    async def write(self, data: bytes) -> None:
+        self._pause = _SOON  # an answer may come
+        if self._input is not None:
+            await self._input.write(data)
+
+    def end_input(self) -> None:
+        if self._input is not None:
+            self._input.close()
+            self._input = None
+            if self._once:
+                self._kept.end_input()
+
+    def resize(self, columns: int, rows: int) -> None:
+        if self._wanted.tty:
+            self._kept.resize(columns, rows)
+
+    async def outcome(self) -> Outcome:
+        return Outcome()  # who listens to an end is told of it, and not how it came
+
+    def close(self) -> None:
+        self.end_input()
+        if self._open:
+            self._open = False
+            self._log.close()

@@ -1,0 +1,16 @@
+"""What a command says, for tests that want all of it at once."""
+
+from collections.abc import Sequence
+
+from harness.conversation import OUTPUTS, STDERR, Outcome, everything
+from harness.nodes.runtimes.protocol import Runtime, Work
+
+
+async def executed(runtime: Runtime, work: Work, container: str, command: Sequence[str]) -> tuple[Outcome, bytes]:
+    """How a short command ended, and what it said on both outputs."""
+    conversation = await runtime.exec(work, container, command, OUTPUTS)
+    try:
+        said = await everything(conversation) + await everything(conversation, STDERR)
+        return await conversation.outcome(), said
+    finally:
+        conversation.close()

@@ -1,0 +1,130 @@
+"""The NodeResourceTopology of simulated machines, and that agents publish it before their node is Ready."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from harness.errors import UsageError
+from harness.nodes.agent import NodeAgents
+from harness.nodes.fleet import checked_entry, node_manifest, parse_fleet
+from harness.nodes.hardware import machine_of
+from harness.nodes.tests.little_api import LittleApi
+from harness.nodes.topology import Kubelet, cpus_of, manifest, reservation, zones_of
+from scheduler.api.builders import NodeBuilder, node
+from scheduler.api.clock import SimClock
+from scheduler.api.numa import CPU_TOPOLOGY, KUBELET_CPU_MANAGER, NODE_RESERVATION
+
+TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies"
+
+
+@pytest.mark.parametrize(
+    ("built", "cpus", "cores", "numa_nodes"),
+    [
+        pytest.param(node("n").server("dgx-h100"), 224, 112, 2, id="a-machine-of-the-catalogue"),
+        pytest.param(node("n").gpus("a10", 2).cpu(48), 48, 24, 2, id="described-by-its-devices"),
+        pytest.param(node("n").cpu(6), 6, 6, 2, id="too-odd-for-two-threads-a-core"),
+        pytest.param(node("n").cpu(1), 1, 1, 1, id="one-cpu"),
+    ],
+)
+def test_cpus(built: NodeBuilder, cpus: int, cores: int, numa_nodes: int) -> None:
+    found = cpus_of(machine_of(built.manifest))
+    assert [one["id"] for one in found] == list(range(cpus))
+    assert len({(one["socket"], one["core"]) for one in found}) == cores
+    on = Counter(one["node"] for one in found)
+    assert len(on) == numa_nodes
+    assert max(on.values()) - min(on.values()) <= 1
+    for core in {one["core"] for one in found}:
+        assert len({(one["node"], one["socket"]) for one in found if one["core"] == core}) == 1
+
+
+def test_zones_add_up_to_the_machine() -> None:
+    zones = zones_of(machine_of(node("n").cpu(64).memory("256Gi").manifest))
+    assert [zone["name"] for zone in zones] == ["node-0", "node-1"]
+    assert [zone["resources"][0]["allocatable"] for zone in zones] == ["32", "32"]
+    assert [zone["resources"][1]["allocatable"] for zone in zones] == ["128Gi", "128Gi"]
+
+
+def test_what_the_kubelet_was_told() -> None:
+    kubelet = Kubelet("SingleNUMANodePodLevel", full_pcpus_only=True, reserved_cpus="0-1")
+    found = manifest("n", "uid", machine_of({"name": "n"}), kubelet)
+    assert found["topologyPolicies"] == ["SingleNUMANodePodLevel"]
+    assert json.loads(found["metadata"]["annotations"][KUBELET_CPU_MANAGER]) == {
+        "policy": "static", "options": {"full-pcpus-only": "true"}, "reservedCPUs": "0-1",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "message"),
+    [
+        pytest.param({"topology_policy": "Single"}, "kubelet.topology_policy: expected one of None, ", id="policy"),
+        pytest.param({"reserved_cpus": "1-"}, "kubelet.reserved_cpus: expected a list of CPUs", id="cpus"),
+        pytest.param({"policy": "None"}, "unknown field `policy`", id="a-word-nobody-knows"),
+    ],
+)
+def test_words_that_no_kubelet_knows(kubelet: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        checked_entry({"name": "n", "kubelet": kubelet})
+    with pytest.raises(UsageError, match=message):
+        parse_fleet({"nodes": [{"name": "n", "kubelet": kubelet}]}, where="f")
+
+
+@pytest.fixture
+def api() -> Iterator[LittleApi]:
+    clock = SimClock()
+    api = LittleApi(clock)
+    agents = NodeAgents(api, clock)
+    agents.start()
+    clock.settle()
+    yield api
+    agents.stop()
+
+
+@pytest.mark.parametrize(
+    ("written", "cpus"),
+    [
+        pytest.param('{"resources":{"cpu":"2"}}', "0,4", id="a-whole-core"),
+        pytest.param('{"resources":{"cpu":"2500m"}}', "0-1,4", id="a-core-and-one-more"),
+        pytest.param('{"resources":{"cpu":"2"},"reservedCPUs":"6-7"}', "6-7", id="a-list-decides"),
+        pytest.param('{"resources":{"memory":"2Gi"}}', None, id="no-cpu"),
+        pytest.param('{"resources":{"cpu":"-2"}}', None, id="less-than-nothing"),
+        pytest.param("{", None, id="not-json"),
+        pytest.param("", None, id="nothing"),
+    ],
+)
+def test_cpus_that_are_kept(written: str, cpus: str | None) -> None:
+    found = reservation(machine_of(node("n").cpu(8).manifest), written)
+    assert (json.loads(found)["reservedCPUs"] if found else None) == cpus
+
+
+def test_agents_follow_what_a_node_keeps(api: LittleApi) -> None:
+    api.put("/api/v1/nodes", node_manifest(checked_entry(node("n").cpu(8).manifest)))
+    api.clock.settle()
+    for text in ('{"resources":{"cpu":"1"}}', None):
+        api.patch("/api/v1/nodes/n", {"metadata": {"annotations": {NODE_RESERVATION: text}}})
+        api.clock.settle()
+        known = api.get(f"{TOPOLOGIES}/n")["metadata"]["annotations"].get(NODE_RESERVATION)
+        assert (known and json.loads(known)["reservedCPUs"]) == (text and "0")
+
+
+def test_agents_publish_it_first(api: LittleApi) -> None:
+    built = node("n").gpus("a10", 1).kubelet(topology_policy="RestrictedPodLevel")
+    api.put("/api/v1/nodes", node_manifest(checked_entry(built.manifest)))
+    api.clock.settle()
+    found = api.get(f"{TOPOLOGIES}/n")
+    assert found["topologyPolicies"] == ["RestrictedPodLevel"]
+    assert len(json.loads(found["metadata"]["annotations"][CPU_TOPOLOGY])["detail"]) == 28
+    assert found["metadata"]["ownerReferences"][0]["name"] == "n"
+    written = [request.path for request in api.sent if request.method != "GET"]
+    assert written.index(TOPOLOGIES) < written.index("/api/v1/nodes/n/status")
+
+
+def test_what_others_wrote_stays(api: LittleApi) -> None:
+    theirs = {"metadata": {"name": "n", "labels": {"theirs": "x"}}, "topologyPolicies": ["None"], "zones": []}
+    api.put(TOPOLOGIES, theirs)
+    api.put("/api/v1/nodes", node_manifest(checked_entry(node("n").cpu(8).manifest)))
+    api.clock.settle()
+    found = api.get(f"{TOPOLOGIES}/n")
+    assert found["metadata"]["labels"] == {"theirs": "x", "app.kubernetes.io/managed-by": "Koordinator"}
+    assert len(found["zones"]) == 2

@@ -1,0 +1,146 @@
+"""The NodeResourceTopology of a node, as koordlet would publish it: a pure function of the machine.
+
+CPUs are numbered as Linux numbers those of a server: first one thread of every core, NUMA node by NUMA node, then the
+other threads in the same order.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from fake_devices.machine import Machine
+from scheduler.api import numa
+from scheduler.api.quantity import CPU, MEMORY, QuantityError, milli, text
+from scheduler.api.wire import to_json
+
+Manifest = dict[str, Any]
+
+MOST_SOCKETS = 2
+POLICIES = (
+    "None",
+    "BestEffortContainerLevel",
+    "BestEffortPodLevel",
+    "RestrictedContainerLevel",
+    "RestrictedPodLevel",
+    "SingleNUMANodeContainerLevel",
+    "SingleNUMANodePodLevel",
+)
+
+
+class Kubelet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a kubelet was told about CPUs and NUMA nodes, as fleet files spell it."""
+
+    topology_policy: str = "None"  # with its scope, as koordlet reports both
+    full_pcpus_only: bool = False  # the static CPU manager with that option
+    reserved_cpus: str = ""
+
+    def check(self) -> None:
+        """
+        Raises:
+            ValueError: a word that no kubelet knows; the message says which are known.
+        """
+        if self.topology_policy not in POLICIES:
+            raise ValueError(
+                f"kubelet.topology_policy: expected one of {', '.join(POLICIES)}, found {self.topology_policy!r}"
+            )
+        try:
+            numa.parse_cpuset(self.reserved_cpus)
+        except numa.CpusetError as error:
+            raise ValueError(f"kubelet.reserved_cpus: {error}") from error
+
+
+PLAIN = Kubelet()
+
+
+def cpus_of(machine: Machine) -> list[Manifest]:
+    """Every CPU with its core, socket and NUMA node; two threads a core where their number allows it."""
+    nodes = max(machine.numa, 1)
+    threads = 2 if machine.cpu % (2 * nodes) == 0 else 1
+    cores = machine.cpu // threads
+    sockets = min(nodes, MOST_SOCKETS)
+    found = []
+    for number in range(machine.cpu):
+        core = number % cores
+        node = core * nodes // cores
+        found.append({"id": number, "core": core, "socket": node * sockets // nodes, "node": node})
+    return found
+
+
+@lru_cache(maxsize=256)
+def _cpu_topology(machine: Machine) -> str:
+    """The annotation, which is long and the same for every node of a model."""
+    return to_json({"detail": cpus_of(machine)}).decode()
+
+
+@lru_cache(maxsize=256)
+def zones_of(machine: Machine) -> list[Manifest]:
+    """What each NUMA node has; nothing is held back for the system."""
+    nodes = max(machine.numa, 1)
+    there = [one["node"] for one in cpus_of(machine)]
+    return [
+        {
+            "name": f"node-{node}",
+            "type": "Node",
+            "resources": [
+                {"name": name, **dict.fromkeys(("capacity", "allocatable", "available"), text(name, value))}
+                for name, value in ((CPU, there.count(node) * 1000), (MEMORY, machine.memory // nodes))
+            ],
+        }
+        for node in range(nodes)
+    ]
+
+
+def reservation(machine: Machine, written: str) -> str | None:
+    """The annotation of a Node that keeps something back, with the CPUs that are kept; None if it keeps none.
+
+    CPUs are chosen as a kubelet would: socket by socket, whole cores, then single CPUs.
+    """
+    try:
+        found = msgspec.json.decode(written, type=numa.NodeReservation) if written else numa.NodeReservation()
+        count = -(-milli(found.resources.get(CPU, 0)) // 1000)
+        chosen = numa.parse_cpuset(found.reserved_cpus)
+    except (msgspec.DecodeError, QuantityError, numa.CpusetError):
+        return None  # as koordlet: what it cannot read reserves nothing
+    if not chosen and count > 0:
+        order = sorted(cpus_of(machine), key=lambda one: (one["socket"], one["node"], one["core"], one["id"]))
+        chosen = frozenset(one["id"] for one in order[:count])
+    if not chosen:
+        return None
+    return to_json(msgspec.structs.replace(found, reserved_cpus=numa.cpuset_text(chosen))).decode()
+
+
+def manifest(node: str, node_uid: str, machine: Machine, kubelet: Kubelet = PLAIN) -> Manifest:
+    """The whole object; it belongs to its Node and goes with it."""
+    policy = {"policy": "static" if kubelet.full_pcpus_only else "none"} | (
+        {"options": {"full-pcpus-only": "true"}} if kubelet.full_pcpus_only else {}
+    )
+    annotations: Mapping[str, Any] = {
+        numa.KUBELET_CPU_MANAGER: {**policy, "reservedCPUs": kubelet.reserved_cpus},
+        numa.POD_CPU_ALLOCS: None,
+    }
+    return {
+        "apiVersion": numa.GROUP_VERSION,
+        "kind": "NodeResourceTopology",
+        "metadata": {
+            "name": node,
+            "labels": {"app.kubernetes.io/managed-by": "Koordinator"},
+            "annotations": {
+                numa.CPU_TOPOLOGY: _cpu_topology(machine),
+                **{key: to_json(value).decode() for key, value in annotations.items()},
+            },
+            "ownerReferences": [
+                {
+                    "apiVersion": "v1",
+                    "kind": "Node",
+                    "name": node,
+                    "uid": node_uid,
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "topologyPolicies": [kubelet.topology_policy],
+        "zones": zones_of(machine),
+    }

@@ -1,0 +1,58 @@
+"""A scheduler of somebody else's: its command line, and its configuration with what only this run knows."""
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.errors import UsageError
+
+KIND = "KubeSchedulerConfiguration"
+
+
+def foreign_command(text: str, kubeconfig: Path, config: Path | None = None) -> list[str]:
+    """A command line given by the user as a list of words.
+
+    `{kubeconfig}` and `{config}` stand for the two files; a file that is not named so is added with its flag.
+
+    Raises:
+        UsageError: its first word is no executable file.
+    """
+    words = shlex.split(text)
+    if not words or not Path(words[0]).is_file():
+        raise UsageError(f"no subject {text!r}: expected inprocess, seatrial, deployed, none, or the path of a binary")
+    given = {"kubeconfig": kubeconfig} | ({"config": config} if config is not None else {})
+    for flag, path in given.items():
+        if not any(f"{{{flag}}}" in word for word in words):
+            words += [f"--{flag}", f"{{{flag}}}"]
+        words = [word.replace(f"{{{flag}}}", str(path)) for word in words]
+    return words
+
+
+def completed(config: Path, kubeconfig: Path) -> dict[str, Any]:
+    """A KubeSchedulerConfiguration that names the cluster.
+
+    Schedulers built on upstream's take no `--kubeconfig` beside a `--config`: the cluster must be in the file. Unless
+    the file says otherwise it does not wait for a lease either, since nobody else competes for the cluster.
+
+    Raises:
+        UsageError: the file is no KubeSchedulerConfiguration.
+    """
+    try:
+        found = yaml.safe_load(config.read_bytes())
+    except (OSError, yaml.YAMLError) as error:
+        raise UsageError(f"--scheduler-config {config}: expected a {KIND} file ({error})") from error
+    if not isinstance(found, dict) or found.get("kind") != KIND:
+        kind = found.get("kind") if isinstance(found, dict) else type(found).__name__
+        raise UsageError(f"--scheduler-config {config}: expected a {KIND}, found {kind!r}")
+    connection = {"kubeconfig": str(kubeconfig), **_without_empty(found.get("clientConnection"))}
+    election = {"leaderElect": False, **(found.get("leaderElection") or {})}
+    return {**found, "clientConnection": connection, "leaderElection": election}
+
+
+def _without_empty(section: dict[str, Any] | None) -> dict[str, Any]:
+    return {key: value for key, value in (section or {}).items() if value != ""}
+
+
+__all__ = ["completed", "foreign_command"]

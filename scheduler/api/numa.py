@@ -1,0 +1,184 @@
+"""CPUs and NUMA nodes: the NodeResourceTopology object and what pods and nodes say, as Koordinator spells them.
+
+Keys and values follow apis/extension/{resource,numa_aware,node}.go; the object is topology.node.k8s.io/v1alpha1.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from msgspec import field
+
+from scheduler.api.core import PodSpec
+from scheduler.api.quantity import Quantity
+from scheduler.api.wire import ObjectMeta, ResourceList, Wire
+
+GROUP_VERSION = "topology.node.k8s.io/v1alpha1"
+
+# On pods.
+RESOURCE_SPEC = "scheduling.koordinator.sh/resource-spec"
+RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
+NUMA_TOPOLOGY_SPEC = "scheduling.koordinator.sh/numa-topology-spec"
+QOS_LABEL = "koordinator.sh/qosClass"
+PRIORITY_CLASS_LABEL = "koordinator.sh/priority-class"
+
+# On nodes.
+CPU_BIND_POLICY_LABEL = "node.koordinator.sh/cpu-bind-policy"
+NUMA_ALLOCATE_STRATEGY_LABEL = "node.koordinator.sh/numa-allocate-strategy"
+NUMA_TOPOLOGY_POLICY_LABEL = "node.koordinator.sh/numa-topology-policy"
+AMPLIFICATION_RATIO = "node.koordinator.sh/resource-amplification-ratio"
+
+# On NodeResourceTopology objects; the first two are copies of the node's.
+NODE_RESERVATION = "node.koordinator.sh/reservation"
+SYSTEM_QOS = "node.koordinator.sh/system-qos-resource"
+CPU_TOPOLOGY = "node.koordinator.sh/cpu-topology"
+POD_CPU_ALLOCS = "node.koordinator.sh/pod-cpu-allocs"
+KUBELET_CPU_MANAGER = "kubelet.koordinator.sh/cpu-manager-policy"
+
+FULL_PCPUS, SPREAD_BY_PCPUS, CONSTRAINED_BURST, DEFAULT = "FullPCPUs", "SpreadByPCPUs", "ConstrainedBurst", "Default"
+PCPU_LEVEL, NUMA_NODE_LEVEL = "PCPULevel", "NUMANodeLevel"
+BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE = "BestEffort", "Restricted", "SingleNUMANode"
+NUMA_POLICIES = frozenset({BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE})
+REQUIRED, PREFERRED = "Required", "Preferred"
+
+LSE, LSR = "LSE", "LSR"
+PROD = "koord-prod"
+_BANDS = (("koord-prod", 9000), ("koord-mid", 7000), ("koord-batch", 5000), ("koord-free", 3000))
+
+
+class ResourceSpec(Wire, frozen=True):
+    """How a pod wants its CPUs bound."""
+
+    required_cpu_bind_policy: str = field(default="", name="requiredCPUBindPolicy")
+    preferred_cpu_bind_policy: str = field(default="", name="preferredCPUBindPolicy")
+    preferred_cpu_exclusive_policy: str = field(default="", name="preferredCPUExclusivePolicy")
+
+
+class NumaTopologySpec(Wire, frozen=True):
+    """How a pod wants its resources aligned."""
+
+    policy: str = field(default="", name="numaTopologyPolicy")
+    exclusive: str = field(default="", name="singleNUMANodeExclusive")
+
+
+class NumaNodeResource(Wire, frozen=True, omit_defaults=False):
+    """What a pod has of one NUMA node."""
+
+    node: int = 0
+    resources: ResourceList = {}
+
+
+class ResourceStatus(Wire, frozen=True):
+    """What the scheduler gave to a pod."""
+
+    cpuset: str = ""
+    numa_node_resources: tuple[NumaNodeResource, ...] = ()
+
+
+class CpuDetail(Wire, frozen=True, omit_defaults=False):
+    id: int = 0
+    core: int = 0
+    socket: int = 0
+    node: int = 0
+
+
+class CpuTopology(Wire, frozen=True):
+    detail: tuple[CpuDetail, ...] = ()
+
+
+class PodCpuAlloc(Wire, frozen=True):
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    cpuset: str = ""
+    managed_by_kubelet: bool = False
+
+
+class CpuManagerPolicy(Wire, frozen=True):
+    policy: str = ""
+    options: dict[str, str] = {}
+    reserved_cpus: str = field(default="", name="reservedCPUs")
+
+
+class NodeReservation(Wire, frozen=True):
+    resources: ResourceList = {}
+    reserved_cpus: str = field(default="", name="reservedCPUs")
+    apply_policy: str = ""
+
+
+class SystemQos(Wire, frozen=True):
+    cpuset: str = ""
+    cpuset_exclusive: bool | None = None  # None counts as true
+
+
+class ZoneResource(Wire, frozen=True, omit_defaults=False):
+    name: str
+    capacity: Quantity = 0
+    allocatable: Quantity = 0
+    available: Quantity = 0
+
+
+class Zone(Wire, frozen=True):
+    name: str = ""
+    type: str = ""
+    resources: tuple[ZoneResource, ...] = ()
+
+
+class NodeResourceTopology(Wire, frozen=True):
+    """The NUMA nodes of one node; named like it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    topology_policies: tuple[str, ...] = ()
+    zones: tuple[Zone, ...] = ()
+
+
+class CpusetError(ValueError):
+    """A text is not a Linux list of CPUs."""
+
+
+def parse_cpuset(text: str) -> frozenset[int]:
+    """`0-3,8` as numbers; the empty text is the empty set.
+
+    Raises:
+        CpusetError: it is not such a list.
+    """
+    found: set[int] = set()
+    for part in text.split(",") if text.strip() else ():
+        first, dash, last = part.strip().partition("-")
+        try:
+            low = int(first)
+            high = int(last) if dash else low
+        except ValueError:
+            raise CpusetError(f"expected a list of CPUs such as 0-3,8, found {text!r}") from None
+        if high < low or low < 0:
+            raise CpusetError(f"expected ascending ranges of CPUs, found {part.strip()!r}")
+        found.update(range(low, high + 1))
+    return frozenset(found)
+
+
+def cpuset_text(cpus: Iterable[int]) -> str:
+    """Numbers as a Linux list, ranges joined."""
+    runs: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if runs and cpu == runs[-1][1] + 1:
+            runs[-1][1] = cpu
+        else:
+            runs.append([cpu, cpu])
+    return ",".join(f"{low}-{high}" if high > low else str(low) for low, high in runs)
+
+
+def priority_class(labels: Mapping[str, str], spec: PodSpec) -> str:
+    """Koordinator's priority class: the label, else the band that spec.priority lies in, else ""."""
+    named = labels.get(PRIORITY_CLASS_LABEL, "")
+    if named:
+        return named
+    return next((name for name, low in _BANDS if low <= spec.priority <= low + 999), "")
+
+
+def may_bind(labels: Mapping[str, str], spec: PodSpec) -> bool:
+    """Whether a pod is one whose CPUs may be bound to it (R3)."""
+    if labels.get(QOS_LABEL, "") not in {LSE, LSR}:
+        return False
+    return priority_class(labels, spec) in {"", PROD}  # without any, QoS decides, and these two are prod's
+
+
+decode_status = msgspec.json.Decoder(ResourceStatus).decode

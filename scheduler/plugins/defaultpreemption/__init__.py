@@ -1,0 +1,1 @@
+"""DefaultPreemption: which node a more important pod gets, and who has to go for it."""

@@ -1,0 +1,161 @@
+"""Trials of many nodes at once, by amounts: what is free on each node, and what each pod there would give back.
+
+The definition of a trial is `trial.attempt`; this comes to the same for classes of which amounts decide. Pods hold few
+different amounts, so each is written down once and known by its number.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.cache.columns import Bools, Ints
+from scheduler.framework.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.points import TrialColumns
+from scheduler.framework.state import CycleState
+
+PRIORITY_OFFSET = 1 << 31  # keeps the sum over victims growing with their number, negative priorities or not
+MOST_LINES = 65536
+_FIRST_LINES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """The pods of one node in the order in which they are put back, and what is free beside them."""
+
+    free: Ints  # [number]
+    held: Ints  # for each pod, which line of the ledger says what it holds
+    breaks: Bools  # for each pod, whether its loss would break a budget
+    priorities: Ints
+    starts: NDArray[np.float64]
+
+
+class Tried(NamedTuple):
+    """What came of trying some nodes, by their place among these."""
+
+    fits: Bools  # whether the node will do; what follows is about those that will, in their order
+    ranks: Ints  # [violations, highest priority, sum of priorities, number of victims; node]
+    earliest: NDArray[np.float64]  # when the first of the most important victims started; 0 if there is no victim
+    victims: list[Bools]  # by node: for each of its pods, in the order in which they were put back
+
+
+class Ledger:
+    """What pods hold, in numbers that all `filters` understand; each of them looks at a part of a line."""
+
+    def __init__(self, filters: Sequence[TrialColumns]) -> None:
+        self._filters = filters
+        self._parts: dict[str, slice] = {}
+        self._widths: list[int] = []
+        self._width = 0
+        self._numbers: dict[Hashable, int] = {}
+        self._lines: Ints = np.zeros((_FIRST_LINES, 0), np.int64)
+
+    def refresh(self) -> bool:
+        """Whether all accounts have to be drawn up anew, because numbers came or there are too many lines."""
+        widths = [plugin.trial_width() for plugin in self._filters]
+        if widths == self._widths and len(self._numbers) < MOST_LINES:
+            return False
+        ends = np.cumsum(widths).tolist()
+        self._parts = {
+            plugin.name: slice(end - width, end) for plugin, width, end in zip(self._filters, widths, ends, strict=True)
+        }
+        self._widths, self._width = widths, sum(widths)
+        self._numbers.clear()
+        self._lines = np.zeros((_FIRST_LINES, self._width), np.int64)
+        return True
+
+    def accounts(self, node: NodeInfo, pods: Sequence[PodInfo], breaks: Sequence[bool]) -> Accounts | None:
+        """The accounts of `pods`, who would go from `node`; None if it has to be tried by itself."""
+        free: list[int] = []
+        for plugin in self._filters:
+            part = plugin.trial_free(node)
+            if part is None:
+                return None
+            free += part
+        if len(free) != self._width:  # a number came while these were asked
+            return None
+        if True in breaks:
+            order = sorted(range(len(pods)), key=lambda place: not breaks[place])
+            pods, breaks = [pods[place] for place in order], [breaks[place] for place in order]
+        known = self._numbers.get
+        keys = zip(*[plugin.trial_keys(node, pods) for plugin in self._filters], strict=True)
+        lines = [
+            self._line(key, node, pod) if (found := known(key)) is None else found
+            for key, pod in zip(keys, pods, strict=True)
+        ]
+        return Accounts(
+            np.array(free, np.int64),
+            np.array(lines, np.int64),
+            np.array(breaks, np.bool_),
+            np.array([pod.pod.spec.priority for pod in pods], np.int64),
+            np.array([pod.started for pod in pods], np.float64),
+        )
+
+    def _line(self, key: Hashable, node: NodeInfo, pod: PodInfo) -> int:
+        """Write down what `pod` holds, for which no line is there yet; the number of the line."""
+        number = self._numbers[key] = len(self._numbers)
+        if number == len(self._lines):
+            self._lines = np.pad(self._lines, ((0, number), (0, 0)))
+        self._lines[number] = [value for plugin in self._filters for value in plugin.trial_held(node, pod)]
+        return number
+
+    def attempt(self, filters: Sequence[TrialColumns], state: CycleState, nodes: Sequence[Accounts]) -> Tried:
+        """Try nodes, each of which has somebody who could go, for the class of `state`, of which `filters` decide."""
+        asked = [(plugin.trial_passing, self._parts[plugin.name]) for plugin in filters]
+
+        def passing(free: Ints) -> Bools:
+            ok = np.ones(len(free), np.bool_)
+            for passes, part in asked:
+                ok &= passes(state, free[:, part])
+            return ok
+
+        held = self._lines[np.concatenate([one.held for one in nodes])]
+        lengths = np.array([len(one.held) for one in nodes])
+        free = np.array([one.free for one in nodes])
+        free += np.add.reduceat(held, np.cumsum(lengths) - lengths)
+        fits = passing(free)
+        keep = np.flatnonzero(fits)
+        # The longest first, so that those who still have somebody to put back are always the first few.
+        keep = keep[np.argsort(-lengths[keep], kind="stable")]
+        if not len(keep):
+            return Tried(fits, np.zeros((4, 0), np.int64), np.zeros(0), [])
+        nodes = [nodes[place] for place in keep.tolist()]
+        held = self._lines[np.concatenate([one.held for one in nodes])]
+        lengths, free = lengths[keep], free[keep]
+        begins = np.cumsum(lengths) - lengths
+        victim = np.zeros(len(held), np.bool_)
+        for turn in range(int(lengths[0])):
+            count = int(np.searchsorted(-lengths, -turn))  # so many have more than `turn` pods
+            where = begins[:count] + turn
+            amounts = held[where]
+            left = free[:count]
+            left -= amounts
+            out = np.flatnonzero(~passing(left))
+            left[out] += amounts[out]
+            victim[where[out]] = True
+        return _ranked(fits, keep, nodes, victim)
+
+
+def _ranked(fits: Bools, keep: Ints, nodes: Sequence[Accounts], victim: Bools) -> Tried:
+    """The victims of the nodes that were kept, and what they weigh, in the order that the nodes had at first."""
+    lengths = np.array([len(one.held) for one in nodes])
+    begins = np.cumsum(lengths) - lengths
+    breaks = np.concatenate([one.breaks for one in nodes])
+    priorities = np.concatenate([one.priorities for one in nodes])
+    starts = np.concatenate([one.starts for one in nodes])
+    highest = np.maximum.reduceat(np.where(victim, priorities, -PRIORITY_OFFSET), begins)
+    counts = np.add.reduceat(victim, begins, dtype=np.int64)
+    leading = victim & (priorities == np.repeat(highest, lengths))
+    earliest = np.minimum.reduceat(np.where(leading, starts, np.inf), begins)
+    earliest[counts == 0] = 0.0
+    ranks = np.array([
+        np.add.reduceat(victim & breaks, begins, dtype=np.int64),
+        highest,
+        np.add.reduceat(np.where(victim, priorities + PRIORITY_OFFSET, 0), begins),
+        counts,
+    ])  # fmt: skip
+    back = np.argsort(keep)
+    cut = zip(begins[back].tolist(), lengths[back].tolist(), strict=True)
+    return Tried(fits, ranks[:, back], earliest[back], [victim[begin : begin + length] for begin, length in cut])

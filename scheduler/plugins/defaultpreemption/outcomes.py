@@ -1,0 +1,182 @@
+"""What trials for one class of pods come to on all nodes, in columns: kept for nodes on which nothing has changed."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.cache.columns import Bools, Ints, Rows
+from scheduler.framework.nodeinfo import PodInfo
+from scheduler.framework.points import TrialColumns
+from scheduler.framework.runner import Runner
+from scheduler.framework.state import CycleState
+from scheduler.framework.status import Status
+from scheduler.framework.verdicts import ClassVerdicts
+from scheduler.plugins.defaultpreemption.ledger import PRIORITY_OFFSET, Accounts
+from scheduler.plugins.defaultpreemption.situations import NEVER, Situations
+from scheduler.plugins.defaultpreemption.trial import NO_VICTIMS, Outcome, attempt, importance
+
+MOST_KEPT = 65536
+NO_CANDIDATE = -1
+_VIOLATIONS = 0  # the first line of `_ranks`
+
+Crowd = Mapping[int, Sequence[PodInfo]]  # by row: pods nominated there that a trial has to count
+
+
+class Outcomes:
+    """The outcomes of one class towards the pods that `situations` is about.
+
+    A node is tried again once something changed there; where more than the node decides, everything is forgotten
+    between one pod and the next.
+    """
+
+    def __init__(self, runner: Runner, verdicts: ClassVerdicts, situations: Situations, *, alone: bool) -> None:
+        """`alone`: nothing but what is on a node decides about it: every filter is of scope NODE or NODE_PODS."""
+        self.verdicts = verdicts
+        self.situations = situations
+        self._runner = runner
+        filters = verdicts.rules.moving_filters
+        self._filters = [plugin for plugin in filters if isinstance(plugin, TrialColumns)]
+        # Whether nodes in one situation may share an outcome, and whether many can be tried at once.
+        self._shared = alone and len(self._filters) == len(filters)
+        self._columnar = self._shared and all(plugin.trial_columnar(verdicts.state) for plugin in self._filters)
+        self._versioned = verdicts.rules.versioned
+        self._versions: list[int] = []
+        self._known: dict[tuple[int, ...], Outcome] = {}  # by situation and the classes of pods nominated there
+        self._stamp: Ints = np.zeros(0, np.int64)  # of the situation that was tried
+        # What candidates are compared by, smaller is better (R78): violations (-1: no candidate), highest priority of a
+        # victim, sum of priorities, number of victims; and apart from these, as a float, when they started.
+        self._ranks: Ints = np.zeros((4, 0), np.int64)
+        self._latest: NDArray[np.float64] = np.zeros(0)
+        self._outcomes: list[Outcome | Bools | None] = []  # None, or who goes: tried by accounts
+        self._uncertain: list[int] = []  # rows that were tried with others nominated there: true for that time only
+
+    def refresh(self) -> None:
+        """Take in what changed since the last time; the situations must have been refreshed."""
+        missing = len(self.situations.stamp) - len(self._stamp)
+        if missing:
+            self._stamp = np.pad(self._stamp, (0, missing))
+            self._ranks = np.pad(self._ranks, ((0, 0), (0, missing)))
+            self._latest = np.pad(self._latest, (0, missing))
+            self._outcomes += [NO_VICTIMS] * missing
+        if self._versioned:
+            versions = [plugin.version for plugin in self._versioned]
+            if versions != self._versions:
+                self._versions = versions
+                self._stamp[:] = NEVER
+        if self._uncertain:
+            self._stamp[self._uncertain] = NEVER
+            self._uncertain.clear()
+
+    def judge(self, rows: Rows, state: CycleState, info: PodInfo, crowd: Crowd) -> Ints:
+        """Try those rows for `info` that are not known. Returns their violations, -1 where the node will not do.
+
+        `crowd`: the rows where others are nominated that are at least as important; none may have been judged since
+        `refresh` without it.
+        """
+        if crowd:
+            uncertain = [row for row in rows.tolist() if row in crowd]
+            self._stamp[uncertain] = NEVER
+            self._uncertain += uncertain
+        current = self.situations.stamp[rows]
+        together: list[int] = []
+        accounts: list[Accounts] = []
+        for row in rows[(current == NEVER) | (self._stamp[rows] != current)].tolist():
+            found = self._try(row, state, info, crowd.get(row, ()))
+            if found is not None:
+                together.append(row)
+                accounts.append(found)
+        if together:
+            self._try_together(np.array(together, np.intp), accounts)
+        violations: Ints = self._ranks[_VIOLATIONS][rows]
+        return violations
+
+    def _try(self, row: int, state: CycleState, info: PodInfo, others: Sequence[PodInfo]) -> Accounts | None:
+        """Try one node, or give its accounts, so that it is tried together with others."""
+        situations, node = self.situations, self.verdicts.node(row)
+        situation = situations.of(row, node)
+        self._stamp[row] = situations.stamp[row]
+        if self._columnar and situation.accounts is not None and not others and self._admitted(row):
+            return situation.accounts
+        outcome = self._outcomes[row] = self._outcome(row, state, info, others)
+        if not outcome.status.ok:
+            self._ranks[_VIOLATIONS, row] = NO_CANDIDATE
+            return None
+        victims = [situation.lesser[place] for place in outcome.victims]
+        priorities = [victim.priority for victim in victims]
+        highest = max(priorities, default=-PRIORITY_OFFSET)
+        total = sum(priorities) + PRIORITY_OFFSET * len(victims)
+        self._ranks[:, row] = outcome.violations, highest, total, len(victims)
+        self._latest[row] = -min((v.started for v in victims if v.priority == highest), default=0.0)
+        return None
+
+    def _admitted(self, row: int) -> bool:
+        """Whether the node object is no hindrance, so that what is on the node decides."""
+        board = self.verdicts.board
+        return board is not None and bool(board.node_ok[self.verdicts.line, row])
+
+    def _outcome(self, row: int, state: CycleState, info: PodInfo, others: Sequence[PodInfo] = ()) -> Outcome:
+        """Try one node by itself, or find what came of it on another in the same situation."""
+        node = self.verdicts.node(row)
+        situation = self.situations.of(row, node)
+        if not situation.lesser:
+            return NO_VICTIMS
+        key: tuple[int, ...] = ()
+        if self._shared and self._admitted(row):
+            key = (self.situations.number(situation, node), *sorted(other.shape.id for other in others))
+            known = self._known.get(key)
+            if known is not None:
+                return known
+        outcome = attempt(self._runner, state, info, node, lesser=situation.lesser, breaks=situation.breaks)
+        if key:
+            if len(self._known) >= MOST_KEPT:
+                self._known.clear()
+            self._known[key] = outcome
+        return outcome
+
+    def _try_together(self, rows: Rows, accounts: Sequence[Accounts]) -> None:
+        tried = self.situations.ledger.attempt(self._filters, self.verdicts.state, accounts)
+        self._ranks[_VIOLATIONS, rows] = NO_CANDIDATE
+        candidates = rows[tried.fits]
+        self._ranks[:, candidates] = tried.ranks
+        self._latest[candidates] = -tried.earliest
+        for row in rows[~tried.fits].tolist():
+            self._outcomes[row] = None
+        for row, victims in zip(candidates.tolist(), tried.victims, strict=True):
+            self._outcomes[row] = victims
+
+    def best(self, rows: Rows) -> int:
+        """The best of these rows, which are candidates; the first among equals (R78)."""
+        for line in (*self._ranks, self._latest):
+            values = line[rows]
+            rows = rows[values == values.min()]
+            if len(rows) == 1:
+                break
+        return int(rows[0])
+
+    def victims(self, row: int) -> tuple[PodInfo, ...]:
+        """Who has to go there, the most important first."""
+        situation = self.situations.of(row, self.verdicts.node(row))
+        outcome = self._outcomes[row]
+        assert outcome is not None  # noqa: S101
+        gone = outcome.victims if isinstance(outcome, Outcome) else situation.gone(outcome)
+        return tuple(sorted((situation.lesser[place] for place in gone), key=importance))
+
+    def statuses(self, rows: Rows, state: CycleState, info: PodInfo) -> "Counter[Status]":
+        """Why these rows, all of which were judged and none of which is a candidate, will not do."""
+        for row in rows.tolist():
+            if self._outcomes[row] is None:  # amounts do not say in words what is missing
+                self._outcomes[row] = self._outcome(row, state, info)
+        return Counter(one.status for row in rows.tolist() if isinstance(one := self._outcomes[row], Outcome))
+
+
+def stop(candidates: Bools, violations: Ints, found: int, enough: int, *, harmless: bool) -> int:
+    """Where among some nodes the search ends: behind the candidate that makes it `enough`, or at their end.
+
+    `found`: how many candidates there were before; `harmless`: whether one of them breaks no budget, as one must.
+    """
+    counts = np.cumsum(candidates) + found
+    safe = np.logical_or.accumulate(candidates & (violations == 0)) | harmless
+    ends = np.flatnonzero(candidates & safe & (counts >= enough))
+    return int(ends[0]) + 1 if len(ends) else len(candidates)

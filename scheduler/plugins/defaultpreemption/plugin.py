@@ -1,0 +1,205 @@
+"""Make room for a more important pod: which node, and whom to take from it (upstream DefaultPreemption).
+
+A dry run removes every less important pod from a node, sees whether the pod then fits, and puts back as many as it can,
+the ones under a disruption budget and the most important first. Whoever cannot be put back is a victim.
+Rules R75 to R81; kubernetes pkg/scheduler/framework/preemption and plugins/defaultpreemption.
+"""
+
+import random
+from collections import Counter, OrderedDict
+from typing import ClassVar
+
+import numpy as np
+
+from scheduler.api.core import PREEMPT_NEVER, Pod
+from scheduler.api.reservation import is_reserve_pod
+from scheduler.cache.columns import Rows
+from scheduler.framework.failure import FitError, histogram
+from scheduler.framework.handle import Handle
+from scheduler.framework.nodeinfo import PodInfo
+from scheduler.framework.points import Args, Listener, PostFilter, PostFilterResult, TrialColumns
+from scheduler.framework.runner import Runner
+from scheduler.framework.state import SKIPPED, CycleState
+from scheduler.framework.status import SUCCESS, Status
+from scheduler.plugins.defaultpreemption.outcomes import Crowd, Outcomes, stop
+from scheduler.plugins.defaultpreemption.situations import Situations
+from scheduler.plugins.defaultpreemption.trial import NO_VICTIMS
+
+BY_SCHEDULER = "PreemptionByScheduler"
+NEVER = "not eligible due to preemptionPolicy=Never."
+TERMINATING = "not eligible due to a terminating pod on the nominated node."
+NOT_HELPFUL = Status.unresolvable("Preemption is not helpful for scheduling")
+
+FEWEST = 16  # nodes tried at once where one candidate more may be enough
+MOST_SITUATIONS = 8  # of these, each for another priority, the least recently used are worked out anew
+KEPT_ROWS = 5_000_000  # classes times nodes, at 56 bytes each; beyond, likewise
+FEWEST_KEPT = 8
+
+
+class DefaultPreemptionArgs(Args, frozen=True):
+    """How many candidate nodes are enough."""
+
+    min_candidate_nodes_percentage: int = 10
+    min_candidate_nodes_absolute: int = 100
+
+    def check(self) -> None:
+        if not 0 <= self.min_candidate_nodes_percentage <= 100:
+            found = self.min_candidate_nodes_percentage
+            raise ValueError(f"minCandidateNodesPercentage: expected 0 to 100, found {found}")
+        if self.min_candidate_nodes_absolute < 0:
+            found = self.min_candidate_nodes_absolute
+            raise ValueError(f"minCandidateNodesAbsolute: expected 0 or more, found {found}")
+        if not self.min_candidate_nodes_percentage and not self.min_candidate_nodes_absolute:
+            raise ValueError("minCandidateNodesPercentage, minCandidateNodesAbsolute: both are 0; one must be more")
+
+
+class DefaultPreemption(PostFilter, Listener):
+    name = "DefaultPreemption"
+    serves_reservations: ClassVar[bool] = False  # nobody goes for a reservation unless `enablePreemption` says so
+
+    def __init__(self, handle: Handle, args: DefaultPreemptionArgs | None = None) -> None:
+        self._handle = handle
+        self._args = args or DefaultPreemptionArgs()
+        self._random = random.Random(handle.seed)  # noqa: S311 spreads load over nodes, guards nothing
+        self._situations: OrderedDict[int, Situations] = OrderedDict()  # by the highest priority of who would go
+        self._kept: OrderedDict[tuple[int, int], Outcomes] = OrderedDict()  # by class, and likewise
+        handle.cache.listen(self)
+
+    def post_filter(self, state: CycleState, info: PodInfo, failure: FitError) -> PostFilterResult:
+        if is_reserve_pod(info.pod) and not self.serves_reservations:
+            return PostFilterResult(Status.unschedulable())
+        refused = self._ineligible(info, failure)
+        if refused:
+            return PostFilterResult(Status.unschedulable(f"preemption: {refused}"))
+        lowest = self._handle.cache.lowest_priority
+        if lowest is None or lowest >= info.priority:
+            return self._nobody(failure.nodes, Counter({NO_VICTIMS.status: failure.resolvable_count()}))
+        best, statuses = self._dry_run(state, info, failure.resolvable_rows())
+        if best is None:
+            return self._nobody(failure.nodes, statuses)
+        return PostFilterResult(SUCCESS, *best)
+
+    def spares(self, pod: Pod) -> bool:
+        """Whether a pod is taken from nobody, whatever its priority."""
+        return False
+
+    def _ineligible(self, info: PodInfo, failure: FitError) -> str:
+        if info.pod.spec.preemption_policy == PREEMPT_NEVER:
+            return NEVER
+        nominated = self._handle.nominator.node_of(info.uid)
+        node = self._handle.cache.find(nominated) if nominated else None
+        if node is None or (failure.pre_filter is None and failure.status(node.row).code.name == "UNRESOLVABLE"):
+            return ""
+        making_way = (pod for pod in node.pods.values() if pod.priority < info.priority and _preempted(pod.pod))
+        return TERMINATING if any(making_way) else ""
+
+    def _nobody(self, nodes: int, statuses: "Counter[Status]") -> PostFilterResult:
+        rest = nodes - sum(statuses.values())
+        counted = [*((status, count) for status, count in statuses.items() if count)]
+        if rest:
+            counted.append((NOT_HELPFUL, rest))
+        text = f"preemption: 0/{nodes} nodes are available: {histogram(counted)}."
+        return PostFilterResult(Status.unschedulable(text), clear_nomination=True)
+
+    def _dry_run(
+        self, state: CycleState, info: PodInfo, rows: Rows
+    ) -> "tuple[tuple[str, tuple[PodInfo, ...]] | None, Counter[Status]]":
+        """Try nodes until there are enough candidates: the best one with its victims, or why each will not do."""
+        enough = max(
+            len(rows) * self._args.min_candidate_nodes_percentage // 100, self._args.min_candidate_nodes_absolute
+        )
+        start = self._random.randrange(len(rows)) if len(rows) else 0
+        order = np.concatenate((rows[start:], rows[:start]))
+        outcomes, crowd = self._outcomes(state, info), self._crowd(info)
+        parts: list[Rows] = []
+        position = found = 0
+        harmless = False
+        while position < len(order):
+            window = order[position : position + max(enough - found, FEWEST)]
+            violations = outcomes.judge(window, state, info, crowd)
+            candidates = violations >= 0
+            end = stop(candidates, violations, found, enough, harmless=harmless)
+            parts.append(window[:end][candidates[:end]])
+            found += len(parts[-1])
+            harmless |= bool((violations[:end] == 0).any())
+            if found >= enough and harmless:
+                break
+            position += len(window)
+        if not found:
+            return None, outcomes.statuses(order, state, info)
+        row = outcomes.best(np.concatenate(parts))
+        return (self._handle.columns.names[row], outcomes.victims(row)), Counter()
+
+    def _outcomes(self, state: CycleState, info: PodInfo) -> Outcomes:
+        """What is known about trials for such a pod; nothing, if more than one node decides about it."""
+        runner = self._handle.runner_of(info)
+        verdicts = runner.verdicts(info.shape)
+        situations = self._situations_towards(info, runner)
+        situations.refresh()
+        if not all(plugin.name in state[SKIPPED] for plugin in verdicts.rules.cycle_filters):
+            outcomes = Outcomes(runner, verdicts, situations, alone=False)
+        else:
+            key = info.shape.id, situations.highest
+            kept = self._kept.get(key)
+            if kept is None or kept.verdicts is not verdicts or kept.situations is not situations:
+                kept = self._kept[key] = Outcomes(runner, verdicts, situations, alone=True)
+            self._kept.move_to_end(key)
+            if len(self._kept) * self._handle.columns.capacity > KEPT_ROWS and len(self._kept) > FEWEST_KEPT:
+                self._kept.popitem(last=False)
+            outcomes = kept
+        outcomes.refresh()
+        return outcomes
+
+    def _situations_towards(self, info: PodInfo, runner: Runner) -> Situations:
+        """Situations hang on who would have to go: on the highest priority below the pod's that any pod has."""
+        highest = max(one for one, count in self._handle.cache.priorities.items() if count and one < info.priority)
+        found = self._situations.get(highest)
+        if found is None:
+            filters = [plugin for plugin in runner.filters if isinstance(plugin, TrialColumns)]
+            found = self._situations[highest] = Situations(self._handle, filters, highest, self.spares)
+            if len(self._situations) > MOST_SITUATIONS:
+                self._situations.popitem(last=False)
+        self._situations.move_to_end(highest)
+        return found
+
+    def _crowd(self, info: PodInfo) -> Crowd:
+        """Pods nominated to nodes that are there already as far as `info` is concerned (R16)."""
+        crowd: dict[int, list[PodInfo]] = {}
+        for name in self._handle.nominator.nodes():
+            node = self._handle.cache.find(name)
+            if node is None:
+                continue
+            for other in self._handle.nominator.on(name):
+                if other.uid != info.uid and other.priority >= info.priority and other.uid not in node.pods:
+                    crowd.setdefault(node.row, []).append(other)
+        return crowd
+
+    # -- what the cache tells -----------------------------------------------------------------------------------------
+
+    def pod_placed(self, info: PodInfo) -> None:
+        """The columns' log says so."""
+
+    def pod_gone(self, info: PodInfo) -> None:
+        """Likewise."""
+
+    def pod_changed(self, info: PodInfo, before: Pod) -> None:
+        """Its labels decide which budgets cover it."""
+        self._forget(info)
+
+    def pod_started(self, info: PodInfo) -> None:
+        """Among pods of one priority the start decides who goes first."""
+        self._forget(info)
+
+    def _forget(self, info: PodInfo) -> None:
+        row = self._handle.columns.rows.get(info.node_name)
+        if row is not None:
+            for situations in self._situations.values():
+                situations.forget(row)
+
+
+def _preempted(pod: Pod) -> bool:
+    """Whether it is going because some scheduler made it go."""
+    return pod.deleting and any(
+        condition.type == "DisruptionTarget" and condition.status == "True" and condition.reason == BY_SCHEDULER
+        for condition in pod.status.conditions
+    )

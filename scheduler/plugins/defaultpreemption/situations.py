@@ -1,0 +1,154 @@
+"""Who would have to go on each node, and what of the node a trial can depend on; worked out when first asked for.
+
+Nodes in one *situation* come to the same end in every trial: filters read the same of them, and of the pods that would
+go in their order. Situations have numbers, so that a trial on one node serves all nodes in its situation.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+
+import numpy as np
+
+from scheduler.api.core import Pod, PodDisruptionBudget
+from scheduler.cache.columns import Bools, Ints
+from scheduler.framework.handle import Handle
+from scheduler.framework.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.points import TrialColumns
+from scheduler.plugins.defaultpreemption.ledger import Accounts, Ledger
+from scheduler.plugins.defaultpreemption.trial import broken, importance
+from scheduler.plugins.reservation.book import ReservationBook
+
+MOST_KEYS = 65536
+NEVER = 0  # the stamp of a row about which nothing is known
+UNNUMBERED = -1
+
+
+class Situation:
+    """One node's, as long as nothing changes there."""
+
+    __slots__ = ("accounts", "apart", "breaks", "lesser", "number")
+
+    def __init__(
+        self, lesser: Sequence[PodInfo], breaks: tuple[bool, ...], accounts: Accounts | None, *, apart: bool = False
+    ) -> None:
+        self.apart = apart  # no other node is in it
+        self.lesser = lesser  # who would have to go, the most important first
+        self.breaks = breaks  # whether the loss of each would break a budget
+        self.accounts = accounts  # of these pods; None if the node has to be tried by itself
+        self.number = UNNUMBERED
+
+    def gone(self, victims: Bools) -> list[int]:
+        """The places in `lesser` of those whom a trial by accounts could not put back."""
+        order = sorted(range(len(self.lesser)), key=lambda place: not self.breaks[place])
+        return [place for place, gone in zip(order, victims.tolist(), strict=True) if gone]
+
+
+class Situations:
+    """The situations of all nodes towards pods that are more important than `highest`.
+
+    `stamp`: int64 [row], `NEVER` or a number that nobody had before, new whenever the situation was worked out anew.
+    """
+
+    def __init__(
+        self,
+        handle: Handle,
+        filters: Sequence[TrialColumns],
+        highest: int,
+        spares: Callable[[Pod], bool] = lambda _: False,
+    ) -> None:
+        """`spares`: whether a pod is left where it is in any case."""
+        self.ledger = Ledger(filters)
+        self._handle = handle
+        self._spares = spares
+        self._reservations = ReservationBook.of(handle)
+        self._columns = handle.columns
+        self._filters = filters
+        self.highest = highest
+        self._position = -1  # how much of the columns' log has been taken in
+        self._stamps = NEVER
+        self._numbers: dict[Hashable, int] = {}
+        self._next = 0
+        self._budgets: dict[str, PodDisruptionBudget] = {}
+        self._by_namespace: dict[str, list[PodDisruptionBudget]] = {}
+        self._covered: dict[str, set[int]] = {}  # by budget: rows where it covers somebody, or did
+        self._rows: list[Situation | None] = []
+        self.stamp: Ints = np.zeros(0, np.int64)
+
+    def forget(self, row: int) -> None:
+        """Something changed that the columns' log does not say."""
+        if row < len(self.stamp):
+            self.stamp[row] = NEVER
+
+    def refresh(self) -> None:
+        """Take in what changed since the last time."""
+        columns = self._columns
+        missing = columns.capacity - len(self.stamp)
+        if missing:
+            self.stamp = np.pad(self.stamp, (0, missing))
+            self._rows += [None] * missing
+        changed = columns.changed_since(self._position) if self._position >= 0 else None
+        self._position = columns.changes
+        if self.ledger.refresh():
+            changed = None
+        self.stamp[slice(None) if changed is None else changed] = NEVER
+        if self._handle.budgets or self._budgets:
+            self._take_in_budgets()
+
+    def _take_in_budgets(self) -> None:
+        before, now = self._budgets, self._handle.budgets
+        moved = [key for key in before.keys() | now.keys() if before.get(key) is not now.get(key)]
+        if not moved:
+            return
+        for key in moved:
+            old, new = before.get(key), now.get(key)
+            if new is not None and (old is None or old.spec != new.spec):
+                self.stamp[:] = NEVER  # whom it covers is not known
+                self._covered.clear()
+                break
+            self.stamp[list(self._covered.get(key, ()))] = NEVER
+        self._budgets = now.copy()
+        self._by_namespace = {}
+        for budget in now.values():
+            self._by_namespace.setdefault(budget.metadata.namespace, []).append(budget)
+
+    def of(self, row: int, node: NodeInfo) -> Situation:
+        """The situation of `node`, which has this row; call `refresh` first."""
+        found = self._rows[row]
+        if found is not None and self.stamp[row] != NEVER:
+            return found
+        highest = self.highest
+        lesser = [pod for pod in node.pods.values() if pod.pod.spec.priority <= highest and not self._spares(pod.pod)]
+        if len(lesser) > 1:
+            lesser.sort(key=importance)
+        breaks = self._breaks(lesser, row) if self._budgets else (False,) * len(lesser)
+        # What a pod has in a reservation is not the node's once it has gone: no sum of amounts says that.
+        apart = any(self._reservations.holding(pod.uid) is not None for pod in lesser)
+        accounts = self.ledger.accounts(node, lesser, breaks) if lesser and not apart else None
+        self._stamps += 1
+        self.stamp[row] = self._stamps
+        found = self._rows[row] = Situation(lesser, breaks, accounts, apart=apart)
+        return found
+
+    def number(self, situation: Situation, node: NodeInfo) -> int:
+        """The number of a node's situation: nodes with the same come to the same end, whatever the class."""
+        if situation.number == UNNUMBERED:
+            facets = [plugin.trial_facet(node, situation.lesser) for plugin in self._filters]
+            key = (situation.breaks, *facets, object() if situation.apart else None)
+            number = self._numbers.get(key)
+            if number is None:
+                if len(self._numbers) >= MOST_KEYS:
+                    self._numbers.clear()  # numbers go on, so that no old one gets a new meaning
+                number = self._numbers[key] = self._next
+                self._next += 1
+            situation.number = number
+        return situation.number
+
+    def _breaks(self, lesser: Sequence[PodInfo], row: int) -> tuple[bool, ...]:
+        budgets = [
+            budget
+            for namespace in dict.fromkeys(pod.pod.metadata.namespace for pod in lesser)
+            for budget in self._by_namespace.get(namespace, ())
+            if any(budget.covers(pod.pod.metadata.namespace, pod.pod.metadata.labels) for pod in lesser)
+        ]
+        for budget in budgets:
+            self._covered.setdefault(budget.metadata.key, set()).add(row)
+        return broken(lesser, budgets)

@@ -1,0 +1,84 @@
+"""One node tried: with every less important pod gone, and then with as many of them back as fit.
+
+Rules R77 and R81; kubernetes pkg/scheduler/framework/plugins/defaultpreemption, `SelectVictimsOnNode`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from scheduler.api.core import PodDisruptionBudget
+from scheduler.framework.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.restored import as_seen
+from scheduler.framework.runner import Runner
+from scheduler.framework.state import CycleState
+from scheduler.framework.status import SUCCESS, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a trial; pods are named by their places in what was tried, so that nodes alike can share it."""
+
+    status: Status  # SUCCESS: the node will do
+    victims: tuple[int, ...] = ()  # who could not be put back, in the order of the attempts
+    violations: int = 0  # how many of them a budget protects
+
+
+NO_VICTIMS = Outcome(Status.unresolvable("No preemption victims found for incoming pod"))
+
+
+def attempt(
+    runner: Runner,
+    state: CycleState,
+    info: PodInfo,
+    node: NodeInfo,
+    *,
+    lesser: Sequence[PodInfo],
+    breaks: Sequence[bool],
+) -> Outcome:
+    """Try `node` for `info`, `lesser` being its less important pods, the most important of them first.
+
+    `breaks`: for each of these whether its loss would break a budget; such pods are put back before the others.
+    """
+    if not lesser:
+        return NO_VICTIMS
+    state, node = as_seen(state, node)
+    trial, emptied = state.fork(), node.copy()
+    for pod in lesser:
+        emptied.remove(pod)
+        runner.removed(trial, pod, emptied)
+    status = runner.check_with_nominated(trial, info, emptied)
+    if not status.ok:
+        return Outcome(status)
+    victims: list[int] = []
+    violations = 0
+    for place in sorted(range(len(lesser)), key=lambda place: not breaks[place]):
+        pod = lesser[place]
+        emptied.add(pod)
+        runner.returned(trial, pod, emptied)
+        if not runner.check_with_nominated(trial, info, emptied).ok:
+            emptied.remove(pod)
+            runner.removed(trial, pod, emptied)
+            victims.append(place)
+            violations += breaks[place]
+    return Outcome(SUCCESS, tuple(victims), violations)
+
+
+def importance(info: PodInfo) -> tuple[float, float]:
+    """Most important first: higher priority, then earlier start (util.MoreImportantPod)."""
+    return (-info.pod.spec.priority, info.started)
+
+
+def broken(pods: Iterable[PodInfo], budgets: Sequence[PodDisruptionBudget]) -> tuple[bool, ...]:
+    """For each pod whether its loss would break a budget; budgets are drawn down pod by pod, in order (R81)."""
+    allowed = [budget.status.disruptions_allowed for budget in budgets]
+    breaks: list[bool] = []
+    for info in pods:
+        metadata = info.pod.metadata
+        bad = False
+        for index, budget in enumerate(budgets):
+            if not budget.covers(metadata.namespace, metadata.labels) or metadata.name in budget.status.disrupted_pods:
+                continue
+            allowed[index] -= 1
+            bad |= allowed[index] < 0
+        breaks.append(bad)
+    return tuple(breaks)

@@ -1,0 +1,99 @@
+"""Devices for a pod that goes into a reservation, or stays beside those that are for it (R62).
+
+Where reservations are for a pod, the node's devices come to the plugin with all that these still hold given back
+(`framework/restored.py`). What is not the one reservation's in question is taken again here.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+
+from scheduler.api.requests import Amounts
+from scheduler.framework.reserved import Reserved
+from scheduler.framework.status import SUCCESS, Status
+from scheduler.plugins.deviceshare.allocator import allocate, allocate_preferring, verdict
+from scheduler.plugins.deviceshare.cache import NodeDevices
+from scheduler.plugins.deviceshare.gpus import Policy
+from scheduler.plugins.deviceshare.request import DeviceRequest
+from scheduler.plugins.deviceshare.reserved import left_of, reserved_shares
+from scheduler.plugins.deviceshare.shares import Shares
+from scheduler.plugins.deviceshare.states import Choice, DeviceState
+
+PREFIX = "Reservation(s) "
+
+
+def holds_devices(reserved: Reserved) -> bool:
+    """Whether a reservation has any."""
+    return bool(reserved_shares(reserved.annotation))
+
+
+def room(devices: NodeDevices, there: Iterable[Reserved], reserved: Reserved | None) -> DeviceState:
+    """What a pod finds that goes into `reserved`; None: into none of those that are for it there."""
+    state = devices.state
+    for other in there:
+        if other is not reserved:
+            state = state.moved(left(devices, other), 1)
+    return state
+
+
+def left(devices: NodeDevices, reserved: Reserved, gone: Collection[str] = ()) -> Shares:
+    """What it still holds, pods aside that preemption imagines `gone`."""
+    there = [devices.held.get(uid) for uid in reserved.owners if uid not in gone]
+    return left_of(reserved_shares(reserved.annotation), there)
+
+
+def within(devices: NodeDevices, state: DeviceState, reserved: Reserved, *, at_most: bool) -> DeviceState:
+    """`state` with only the reservation's own devices, as for a Restricted one: with `at_most`, what is left of them.
+
+    Types of which it has none are left as they are.
+    """
+    shares = reserved_shares(reserved.annotation)
+    own: dict[int, Amounts | None] = {}
+    caps = {(share.type, share.minor): dict(share.amounts) for share in left(devices, reserved)} if at_most else {}
+    index = state.template.index
+    for share in shares:
+        number = index.get((share.type, share.minor))
+        if number is not None:
+            none_left = dict.fromkeys((name for name, _ in share.amounts), 0)
+            own[number] = caps.get((share.type, share.minor), none_left) if at_most else None
+    types = {share.type for share in shares}
+    hidden = [number for kind in types for number in state.slots(kind) if number not in own]
+    return state.narrowed({number: cap for number, cap in own.items() if cap is not None}, hidden)
+
+
+def fits(
+    devices: NodeDevices, there: Sequence[Reserved], reserved: Reserved | None, request: DeviceRequest, policy: Policy
+) -> Status:
+    """Whether there are devices for the request in that reservation."""
+    state = room(devices, there, reserved)
+    if reserved is not None and reserved.restricted and holds_devices(reserved):
+        state = within(devices, state, reserved, at_most=True)
+    return verdict(state, request, policy)
+
+
+def judge(
+    devices: NodeDevices, there: Sequence[Reserved], request: DeviceRequest, policy: Policy, *, required: bool
+) -> Status:
+    """Whether some reservation there will do, or the node beside them."""
+    reasons: list[str] = []
+    holding = [reserved for reserved in there if holds_devices(reserved)]
+    for reserved in holding:
+        status = fits(devices, there, reserved, request, policy)
+        if status.ok:
+            return SUCCESS
+        reasons += [PREFIX + reason for reason in status.reasons]
+    if holding and required:
+        return Status.unschedulable(*reasons)
+    return fits(devices, there, None, request, policy)
+
+
+def choose(
+    devices: NodeDevices, there: Sequence[Reserved], reserved: Reserved | None, request: DeviceRequest, policy: Policy
+) -> Choice | Status:
+    """Devices for the request, those of the reservation first; `after` of the choice says nothing of the node."""
+    state = room(devices, there, reserved)
+    if reserved is None or not holds_devices(reserved):
+        return allocate(state, request, policy)
+    own = allocate(within(devices, state, reserved, at_most=reserved.restricted), request, policy)
+    if isinstance(own, Choice) or reserved.restricted:
+        return own
+    preferred = frozenset((share.type, share.minor) for share in reserved_shares(reserved.annotation))
+    return allocate_preferring(state, request, policy, preferred)

@@ -1,0 +1,173 @@
+"""DeviceFragmentation: put pods where the least idle GPU becomes useless to the pods that usually come; ours.
+
+Fragmentation gradient descent of "Beware of Fragmentation" (USENIX ATC '23): for one typical pod, all that is idle on a
+node is a fragment if the pod cannot run there, and else what is idle on cards too small for it; a node's figure is the
+mean over the typical pods, by weight. The score is what a placement does to that figure, from 0 (it grows by many
+cards) over 50 (no change) to 100. Cards are those that DeviceShare would give.
+"""
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from msgspec import field
+
+from scheduler.api.core import Pod
+from scheduler.api.device import GPU_CORE, GPU_MEMORY_RATIO
+from scheduler.api.quantity import CPU, Quantity, QuantityError, milli
+from scheduler.api.wire import Wire
+from scheduler.cache.columns import Batch, Ints
+from scheduler.cache.resources import CPU_COLUMN
+from scheduler.framework.handle import Handle
+from scheduler.framework.nodeinfo import NodeInfo
+from scheduler.framework.points import MAX_NODE_SCORE, Args, Scope, ScoreColumns
+from scheduler.framework.state import CycleState, StateKey
+from scheduler.framework.status import Status
+from scheduler.plugins.deviceshare.allocator import allocate
+from scheduler.plugins.deviceshare.cache import DeviceCache
+from scheduler.plugins.deviceshare.plugin import SETTLING, WANTED
+from scheduler.plugins.deviceshare.states import DeviceState
+
+CARD = 100  # percent
+MOST_KEPT = 1 << 17  # scores; beyond, all are forgotten
+
+
+class TypicalPod(Wire, frozen=True, forbid_unknown_fields=True):
+    """A pod that usually comes: its CPU, percent of a card (above 100: whole cards), and how often of all."""
+
+    gpu: int = 0
+    cpu: Quantity = 0
+    weight: int = 1
+
+
+USUAL = tuple(TypicalPod(gpu, f"{gpu * 8 // 100}") for gpu in (50, 100, 200, 400, 800))
+
+
+class DeviceFragmentationArgs(Args, frozen=True):
+    typical_pods: tuple[TypicalPod, ...] = field(default=USUAL)
+    balanced: bool = False  # GPU counts as lost as soon as the CPU beside it cannot feed it at the usual rate
+
+    def check(self) -> None:
+        if not self.typical_pods:
+            raise ValueError("typicalPods: expected the pods that usually come, found none")
+        for number, one in enumerate(self.typical_pods):
+            where = f"typicalPods[{number}]"
+            if one.gpu < 0 or (one.gpu > CARD and one.gpu % CARD):
+                raise ValueError(f"{where}.gpu: expected 0 to 100 or a multiple of 100, found {one.gpu}")
+            if one.weight < 1:
+                raise ValueError(f"{where}.weight: expected 1 or more, found {one.weight}")
+            try:
+                milli(one.cpu)
+            except QuantityError as error:
+                raise ValueError(f"{where}.cpu: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Typical:
+    """A typical pod in numbers: milli-CPU, percent of each card, cards."""
+
+    cpu: int
+    part: int
+    cards: int
+    weight: int
+
+
+def fragments(cpu: int, idle: Sequence[int], pods: Sequence[Typical]) -> int:
+    """Percent of a card, times the weights' sum, that typical pods cannot use of a node with so much left."""
+    everything = sum(idle)
+    total = 0
+    for pod in pods:
+        usable = [left for left in idle if left >= pod.part]
+        runs = pod.cards and cpu >= pod.cpu and len(usable) >= pod.cards
+        total += pod.weight * (everything - sum(usable) if runs else everything)
+    return total
+
+
+ASKED: StateKey[int] = StateKey("DeviceFragmentation/cpu")  # milli-CPU of the pod
+
+
+class DeviceFragmentation(ScoreColumns):
+    """Says the same of all nodes about a pod that asks for neither CPU nor devices."""
+
+    name = "DeviceFragmentation"
+    scope = Scope.NODE_PODS
+    faceted = True
+
+    def __init__(self, handle: Handle, args: DeviceFragmentationArgs | None = None) -> None:
+        args = args or DeviceFragmentationArgs()
+        self._handle = handle
+        self._devices = DeviceCache.of(handle)
+        self._pods = tuple(
+            Typical(milli(one.cpu), min(one.gpu, CARD), -(-one.gpu // CARD), one.weight) for one in args.typical_pods
+        )
+        self._weights = sum(pod.weight for pod in self._pods)
+        cpu = sum(pod.weight * pod.cpu for pod in self._pods)
+        gpu = sum(pod.weight * pod.part * pod.cards for pod in self._pods)
+        self._rate = (gpu, cpu) if args.balanced and cpu else None  # percent of a card for each milli-CPU
+        self._kept: dict[Hashable, int] = {}
+
+    def pre_score(self, state: CycleState, pod: Pod) -> bool:
+        requests = self._handle.cache.classes.of(pod).requests
+        state[ASKED] = requests.get(CPU, 0)
+        return bool(state[ASKED]) or WANTED in state
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        devices = self._devices.find(node.name)
+        if devices is None or not devices.listed:
+            return MAX_NODE_SCORE // 2  # nothing there to fall into fragments
+        left = max(node.allocatable[CPU_COLUMN] - node.requested[CPU_COLUMN], 0)
+        wanted = state.get(WANTED)
+        key = (devices.state, left, state[ASKED], wanted)
+        found = self._kept.get(key)
+        if found is None:
+            if len(self._kept) >= MOST_KEPT:
+                self._kept.clear()
+            found = self._kept[key] = self._score(devices.state, left, state)
+        return found
+
+    def _score(self, before: DeviceState, cpu: int, state: CycleState) -> int:
+        after, wanted = before, state.get(WANTED)
+        if wanted is not None:
+            choice = allocate(before, wanted.request, state[SETTLING])
+            if isinstance(choice, Status):
+                return 0
+            after = choice.after
+        rest = max(cpu - state[ASKED], 0)
+        idle, then = _idle(before), _idle(after)
+        lost = fragments(rest, then, self._pods) - fragments(cpu, idle, self._pods)
+        cards = lost / self._weights / CARD
+        if self._rate is not None:
+            gpu, per = self._rate
+            stranded = max(sum(then) - rest * gpu / per, 0) - max(sum(idle) - cpu * gpu / per, 0)
+            cards += stranded / CARD
+        return math.floor(MAX_NODE_SCORE / (1 + math.exp(min(cards, 64.0))))
+
+    # -- many at once -------------------------------------------------------------------------------------------------
+
+    def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
+        found = np.zeros((len(stacked), batch.size), np.int64)
+        nodes, names = self._handle.cache.nodes, batch.columns.names
+        for place, row in enumerate(batch.rows.tolist()):
+            node = nodes.get(names[row])
+            if node is not None and node.node is not None:
+                found[:, place] = self.scores_on(stacked, node)
+        return found
+
+    def scores_on(self, stacked: Sequence[CycleState], node: NodeInfo) -> Ints:
+        return np.array([self.score(state, _NOBODY, node) for state in stacked], np.int64)
+
+    def score_facet(self, stacked: object, node: NodeInfo) -> Hashable:
+        devices = self._devices.find(node.name)
+        if devices is None or not devices.listed:
+            return None
+        return devices.state, node.allocatable[CPU_COLUMN] - node.requested[CPU_COLUMN]
+
+
+def _idle(state: DeviceState) -> list[int]:
+    """What is left of each GPU in percent: of its cores or of its memory, whichever is less."""
+    frees = (state.frees[number] for number in state.slots("gpu"))
+    return [min(free.get(GPU_CORE, CARD), free.get(GPU_MEMORY_RATIO, CARD)) if free else 0 for free in frees]
+
+
+_NOBODY = Pod()  # all that is asked of a pod is in the state

@@ -1,0 +1,289 @@
+"""Which CPUs a pod gets, out of those that are free (R23 to R32).
+
+Upstream: nodenumaresource/cpu_accumulator.go. Exclusivity is a preference: every pass that looks at it is repeated
+without it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from scheduler.api.numa import FULL_PCPUS, NUMA_NODE_LEVEL, PCPU_LEVEL, SPREAD_BY_PCPUS
+from scheduler.framework.status import Status
+from scheduler.plugins.nodenuma.topology import Core, Topology
+
+NOT_ENOUGH = Status.unschedulable("not enough cpus available to satisfy request")
+NOT_FOUND = Status.unschedulable("failed to allocate cpus")
+Cpus = frozenset[int]
+
+
+class Mark(NamedTuple):
+    """What is booked of one CPU."""
+
+    pods: int  # that hold it
+    exclusive: str  # policy of the one that came last
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How a pod wants its CPUs chosen, and how the node prefers to fill its NUMA nodes."""
+
+    policy: str = ""  # FullPCPUs or anything else
+    exclusive: str = ""
+    required: bool = False  # the policy holds for every CPU
+    most: bool = False  # numa-allocate-strategy MostAllocated
+    max_count: int = 1  # how many pods may share a CPU
+    first: Cpus = frozenset()  # CPUs that somebody hands back for this pod: these before others (R31)
+
+
+@dataclass(slots=True)
+class _Taking:
+    topology: Topology
+    free: set[int]
+    marks: Mapping[int, Mark]
+    needed: int
+    wish: Wish
+    taken: list[int] = field(default_factory=list)
+    exclusive_cores: set[Core] = field(default_factory=set)
+    exclusive_nodes: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        for number, mark in self.marks.items():
+            self._note(number, mark.exclusive)
+
+    def _note(self, number: int, exclusive: str) -> None:
+        cpu = self.topology.cpus.get(number)
+        if cpu is None:
+            return
+        if exclusive == PCPU_LEVEL:
+            self.exclusive_cores.add(cpu.core)
+        elif exclusive == NUMA_NODE_LEVEL:
+            self.exclusive_nodes.add(cpu.node)
+
+    def take(self, cpus: Iterable[int]) -> None:
+        for number in cpus:
+            self.taken.append(number)
+            self.free.discard(number)
+            self.needed -= 1
+            self._note(number, self.wish.exclusive)
+
+    def count(self, number: int) -> int:
+        mark = self.marks.get(number)
+        return mark.pods if mark is not None and self.wish.max_count > 1 else 0
+
+    def barred(self, number: int, *, node_level: bool = True) -> bool:
+        """Whether another exclusive pod is too near (R30)."""
+        cpu = self.topology.cpus[number]
+        if self.wish.exclusive == PCPU_LEVEL:
+            return cpu.core in self.exclusive_cores
+        return node_level and self.wish.exclusive == NUMA_NODE_LEVEL and cpu.node in self.exclusive_nodes
+
+    def strategy(self, available: int) -> int:
+        return available if self.wish.most else -available
+
+    def spread(self, cpus: list[int]) -> list[int]:
+        """In rounds, each with the next CPU of every core (R29)."""
+        if len(cpus) <= self.topology.per_core:
+            return cpus
+        by_core: dict[Core, list[int]] = {}
+        for number in cpus:
+            by_core.setdefault(self.topology.cpus[number].core, []).append(number)
+        longest = max(map(len, by_core.values()))
+        return [group[turn] for turn in range(longest) for group in by_core.values() if turn < len(group)]
+
+    # -- whole cores --------------------------------------------------------------------------------------------------
+
+    def free_cores(self, *, exclusive: bool) -> list[list[int]]:
+        """CPUs of cores of which all are free, the ones nobody shares first."""
+        cores = []
+        for core, cpus in self.topology.cores.items():
+            if all(number in self.free and not (exclusive and self.barred(number)) for number in cpus):
+                cores.append((-len(cpus), sum(map(self.count, cpus)), core, cpus))
+        return [cpus for *_, cpus in sorted(cores)]
+
+    def full_in_node(self, *, exclusive: bool) -> list[list[int]]:
+        """CPUs of free cores, by NUMA node in node order."""
+        groups: dict[int, list[int]] = {}
+        for cpus in self.free_cores(exclusive=exclusive):
+            groups.setdefault(self.topology.cpus[cpus[0]].node, []).extend(cpus)
+        return self._in_node_order(groups, {node: len(cpus) for node, cpus in groups.items()})
+
+    def full_in_socket(self) -> list[list[int]]:
+        groups: dict[int, list[int]] = {}
+        for cpus in self.free_cores(exclusive=False):
+            groups.setdefault(self.topology.cpus[cpus[0]].socket, []).extend(cpus)
+        return [groups[socket] for socket in sorted(groups, key=lambda one: (self.strategy(len(groups[one])), one))]
+
+    def _in_node_order(self, groups: dict[int, list[int]], available: Mapping[int, int]) -> list[list[int]]:
+        free_on: dict[int, int] = {}
+        for number in self.free:
+            socket = self.topology.cpus[number].socket
+            free_on[socket] = free_on.get(socket, 0) + 1
+
+        def order(node: int) -> tuple[int, int, int]:
+            socket = self.topology.cpus[groups[node][0]].socket
+            return self.strategy(available[node]), self.strategy(free_on[socket]), node
+
+        return [groups[node] for node in sorted(groups, key=order)]
+
+    def take_full(self) -> bool:
+        """Whole cores, as near to each other as can be (R24); whether nothing is left to take."""
+        if self.needed <= self.topology.per_node:
+            for exclusive in (True, False):
+                for cpus in self.full_in_node(exclusive=exclusive):
+                    if len(cpus) >= self.needed:
+                        self.take(cpus[: self.needed])
+                        return True
+        if self.needed <= self.topology.per_socket:
+            for cpus in self.full_in_socket():
+                if len(cpus) >= self.needed:
+                    self.take(cpus[: self.needed])
+                    return True
+        left_over = []
+        for cpus in sorted(self.full_in_socket(), key=len, reverse=True):
+            if self.needed >= len(cpus):
+                self.take(cpus)
+            else:
+                left_over.append(cpus)
+        per_core = self.topology.per_core
+        for cpus in sorted(left_over, key=len):
+            for start in range(0, len(cpus), per_core):
+                if self.needed < per_core:
+                    break
+                self.take(cpus[start : start + per_core])
+        return self.needed < 1
+
+    # -- single CPUs --------------------------------------------------------------------------------------------------
+
+    def _ascending(self) -> list[int]:
+        return sorted(self.free, key=lambda number: (self.count(number), number))
+
+    def thinned(self, cpus: list[int]) -> list[int]:
+        """The first CPU of each core."""
+        seen: dict[Core, int] = {}
+        for number in cpus:
+            seen.setdefault(self.topology.cpus[number].core, number)
+        return list(seen.values())
+
+    def loose_in_node(self, *, exclusive: bool) -> list[list[int]]:
+        groups: dict[int, list[int]] = {}
+        for number in self._ascending():
+            if not (exclusive and self.barred(number)):
+                groups.setdefault(self.topology.cpus[number].node, []).append(number)
+        available = {node: len(cpus) for node, cpus in groups.items()}
+        if exclusive:
+            groups = {node: self.thinned(cpus) for node, cpus in groups.items()}
+        return self._in_node_order(groups, available)
+
+    def loose_in_socket(self, *, exclusive: bool) -> list[list[int]]:
+        groups: dict[int, list[int]] = {}
+        for number in self._ascending():
+            if not (exclusive and self.barred(number, node_level=False)):
+                groups.setdefault(self.topology.cpus[number].socket, []).append(number)
+        if exclusive:
+            groups = {socket: self.thinned(cpus) for socket, cpus in groups.items()}
+        return [groups[socket] for socket in sorted(groups, key=lambda one: (self.strategy(len(groups[one])), one))]
+
+    def take_spread(self) -> bool:
+        """CPUs of different cores, near to each other (R27); whether nothing is left to take."""
+        for limit, groups in (
+            (self.topology.per_node, self.loose_in_node),
+            (self.topology.per_socket, self.loose_in_socket),
+        ):
+            for exclusive in (True, False) if self.needed <= limit else ():
+                for cpus in groups(exclusive=exclusive):
+                    if len(cpus) >= self.needed:
+                        self.take(self.spread(cpus)[: self.needed])
+                        return True
+        return False
+
+    def take_rest(self) -> bool:
+        """What is left to take from wherever it is (R28)."""
+        for exclusive in (True, False):
+            self.take(self.spread(self._scattered(exclusive=exclusive))[: self.needed])
+            if self.needed < 1:
+                return True
+        return False
+
+    def _scattered(self, *, exclusive: bool) -> list[int]:
+        cores: dict[Core, list[int]] = {}
+        on_socket: dict[int, int] = {}
+        on_node: dict[int, int] = {}
+        taken_on: dict[int, int] = {}
+        for number in self.taken:
+            socket = self.topology.cpus[number].socket
+            taken_on[socket] = taken_on.get(socket, 0) + 1
+        for number in self._ascending():
+            if exclusive and self.barred(number):
+                continue
+            cpu = self.topology.cpus[number]
+            cores.setdefault(cpu.core, []).append(number)
+            on_socket[cpu.socket] = on_socket.get(cpu.socket, 0) + 1
+            on_node[cpu.node] = on_node.get(cpu.node, 0) + 1
+
+        def order(core: Core) -> tuple[int, int, int, int, int, int, Core]:
+            cpus = cores[core]
+            cpu = self.topology.cpus[cpus[0]]
+            return (
+                -taken_on.get(cpu.socket, 0),
+                self.strategy(on_socket[cpu.socket]),
+                self.strategy(on_node[cpu.node]),
+                len(cpus),
+                cpu.socket,
+                sum(map(self.count, cpus)),
+                core,
+            )
+
+        return [number for core in sorted(cores, key=order) for number in cores[core]]
+
+
+def take(
+    topology: Topology, free: Iterable[int], marks: Mapping[int, Mark], needed: int, wish: Wish
+) -> tuple[int, ...] | Status:
+    """`needed` of the free CPUs, ascending, or why not; `marks` are those of CPUs that pods hold."""
+    left = set(free)
+    if needed < 1:
+        return ()
+    if needed > len(left):
+        return NOT_ENOUGH
+    first = wish.first & left
+    if first and first != left:
+        have = take(topology, first, marks, min(needed, len(first)), wish)
+        rest = have if isinstance(have, Status) else take(topology, left - first, marks, needed - len(have), wish)
+        return rest if isinstance(have, Status) or isinstance(rest, Status) else tuple(sorted((*have, *rest)))
+    taking = _Taking(topology, left, marks, needed, wish)
+    full = wish.policy == FULL_PCPUS
+    done = (full or topology.per_core == 1) and taking.take_full()
+    done = done or (not full and taking.take_spread())
+    if not (done or taking.take_rest()):
+        return NOT_FOUND
+    return tuple(sorted(taking.taken))
+
+
+def usable(topology: Topology, free: Cpus, wish: Wish) -> Cpus:
+    """Those of the free CPUs that a required policy lets a pod have (R32)."""
+    if not wish.required:
+        return free
+    if wish.policy == FULL_PCPUS:
+        return frozenset(number for cpus in topology.cores.values() if free.issuperset(cpus) for number in cpus)
+    if wish.policy == SPREAD_BY_PCPUS:
+        firsts = (next((number for number in cpus if number in free), None) for cpus in topology.cores.values())
+        return frozenset(number for number in firsts if number is not None)
+    return free
+
+
+def kept(topology: Topology, cpus: Iterable[int], wish: Wish) -> Status | None:
+    """Why the CPUs chosen break a required policy (R32); None if they do not."""
+    if not wish.required:
+        return None
+    by_core: dict[Core, int] = {}
+    for number in cpus:
+        core = topology.cpus[number].core
+        by_core[core] = by_core.get(core, 0) + 1
+    if wish.policy == FULL_PCPUS:
+        broken = any(count != len(topology.cores[core]) for core, count in by_core.items())
+    else:
+        broken = wish.policy == SPREAD_BY_PCPUS and any(count > 1 for count in by_core.values())
+    return (
+        Status.unschedulable(f"insufficient CPUs to satisfy required cpu bind policy {wish.policy}") if broken else None
+    )

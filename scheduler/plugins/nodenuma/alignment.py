@@ -1,0 +1,103 @@
+"""One pod on one node: which NUMA nodes it is held to, and what it gets (R7 to R11, R40, R41).
+
+Unlike upstream this is asked before a node is chosen even where nothing is required, so that a pod is not sent to a
+node where Reserve would refuse it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from scheduler.api.numa import RESTRICTED
+from scheduler.framework.status import Status
+from scheduler.plugins.nodenuma.allocation import Need, allocate
+from scheduler.plugins.nodenuma.demand import Demand
+from scheduler.plugins.nodenuma.hints import hints
+from scheduler.plugins.nodenuma.merging import Lists, merge, widened, with_preferences
+from scheduler.plugins.nodenuma.scoring import Scorer
+from scheduler.plugins.nodenuma.states import SHARED, SINGLE, Booking, NumaState
+from scheduler.plugins.numahints import Hints, Mask
+
+MISSING = Status.unresolvable("node(s) missing NUMA resources")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a profile says about all nodes."""
+
+    default_policy: str
+    scorer: Scorer  # between nodes
+    numa_scorer: Scorer  # between NUMA nodes
+    label_first: bool = False
+
+    def most(self, strategy: str) -> bool:
+        """Whether NUMA nodes are filled up one by one (R26)."""
+        return (strategy or self.numa_scorer.strategy) == "MostAllocated"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a pod gets on a node; `booking` holds nothing for pods that are neither bound nor aligned."""
+
+    need: Need
+    mask: Mask | None
+    booking: Booking
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """Another provider's answers about the same node."""
+
+    hints: Callable[[], Hints | Status]
+    fits: Callable[[Mask], Status]
+
+
+def align(state: NumaState, demand: Demand, rules: Rules, devices: Devices | None) -> Outcome | Status:
+    """Where on the node the pod's CPUs and memory come from, and its devices if there are any."""
+    options = state.options
+    policy = demand.policy_on(options.policy(label_first=rules.label_first))
+    if isinstance(policy, Status):
+        return policy
+    need = demand.need_on(options, state.topology.per_core, most=rules.most(options.strategy))
+    if isinstance(need, Status):
+        return need
+    mask: Mask | None = None
+    if policy:
+        found = _mask(state, demand, need, policy, rules.numa_scorer, devices)
+        if isinstance(found, Status):
+            return found
+        mask = found[0]
+    booking = allocate(state, need, mask)
+    if isinstance(booking, Status):
+        return booking
+    if mask is not None and devices is not None:
+        status = devices.fits(mask)
+        if not status.ok:
+            return status
+    return Outcome(need, mask, booking)
+
+
+def _mask(  # noqa: PLR0917 all of them make the answer
+    state: NumaState, demand: Demand, need: Need, policy: str, scorer: Scorer, devices: Devices | None
+) -> tuple[Mask | None] | Status:
+    """The NUMA nodes that all providers agree upon, or that the policy makes of their disagreement."""
+    ids = list(state.totals)
+    if not ids:
+        return MISSING
+    lists: Lists = hints(state, need, policy, scorer)
+    if devices is not None:
+        theirs = devices.hints()
+        if isinstance(theirs, Status):
+            return Status.unschedulable(*theirs.reasons)
+        # Upstream's devices prefer their smallest sets under Restricted, too, and so refuse pods that need more CPUs
+        # than one NUMA node has and a card that it has.
+        theirs = with_preferences(widened(theirs, ids), all_preferred=policy == RESTRICTED)
+        lists = {**lists, **theirs}
+    statuses = state.statuses if demand.excludes(policy) else {}
+
+    def barred(mask: Mask) -> bool:
+        if len(mask) == 1:
+            return any(statuses.get(node) == SHARED for node in mask)
+        return any(statuses.get(node) == SINGLE for node in mask)
+
+    merged = merge(policy, ids, lists, barred)
+    return merged if isinstance(merged, Status) else (merged.mask,)

@@ -1,0 +1,115 @@
+"""A pod's CPUs and its shares of NUMA nodes, once it is known which NUMA nodes it is held to (R33 to R39)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from scheduler.api.numa import FULL_PCPUS
+from scheduler.api.quantity import CPU
+from scheduler.api.requests import Amounts
+from scheduler.framework.status import Status
+from scheduler.plugins.nodenuma.accumulator import NOT_ENOUGH, Cpus, Wish, kept, take, usable
+from scheduler.plugins.nodenuma.options import ZoneAmounts
+from scheduler.plugins.nodenuma.states import Booking, NumaState
+from scheduler.plugins.numahints import Mask
+
+NO_ZONES = Status.unresolvable("insufficient resources on NUMA Node")
+WHOLE = 1000  # milli-CPU
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a pod asks of a node; `wish` is None unless its CPUs are bound there."""
+
+    requests: tuple[tuple[str, int], ...]
+    wish: Wish | None
+
+    @property
+    def cpus(self) -> int:
+        return dict(self.requests).get(CPU, 0) // WHOLE
+
+
+def allocate(state: NumaState, need: Need, mask: Mask | None) -> Booking | Status:
+    """What the pod gets from these NUMA nodes (None: from wherever), or why it gets nothing."""
+    zones: ZoneAmounts = ()
+    if mask is not None:
+        split = divide(state, need, mask)
+        if isinstance(split, Status):
+            return split
+        zones = tuple((node, tuple(sorted(amounts.items()))) for node, amounts in sorted(split.items()) if amounts)
+    if need.wish is None:
+        return Booking(zones=zones)
+    cpus = choose(state, need, dict(zones) if mask is not None else None)
+    if isinstance(cpus, Status):
+        return cpus
+    return Booking(frozenset(cpus), need.wish.exclusive, zones)
+
+
+def divide(state: NumaState, need: Need, mask: Mask) -> dict[int, Amounts] | Status:
+    """The request over the NUMA nodes of the mask, as evenly as what is left there allows (R34)."""
+    if not state.totals:
+        return NO_ZONES
+    nodes = sorted(mask & state.totals.keys())
+    known = {name for amounts in state.totals.values() for name in amounts}
+    offered = offers(state, need)
+    split: dict[int, Amounts] = {node: {} for node in nodes}
+    short: list[str] = []
+    for name, wanted in need.requests:
+        if name not in known:
+            continue
+        unit = _unit(state, need, name)
+        left = wanted
+        for turn, node in enumerate(sorted(nodes, key=lambda one: (offered[one].get(name, 0), one))):
+            given = min(offered[node].get(name, 0), left // (len(nodes) - turn)) // unit * unit
+            if given:
+                split[node][name] = given
+                left -= given
+        if left:
+            short.append(f"Insufficient NUMA {name}")
+    return Status.unschedulable(*short) if short else split
+
+
+def offers(state: NumaState, need: Need) -> Mapping[int, Amounts]:
+    """What each NUMA node has left for such a pod: bound CPUs are real ones that are free (R38, R48)."""
+    if need.wish is None:
+        return state.available
+    ratio = state.options.ratio(CPU)
+    by_node: dict[int, int] = {}
+    for number in usable(state.topology, state.free, need.wish):
+        node = state.topology.cpus[number].node
+        by_node[node] = by_node.get(node, 0) + WHOLE
+    return {
+        node: {
+            **amounts,
+            CPU: min(int(amounts.get(CPU, 0) / ratio) if ratio > 1 else amounts.get(CPU, 0), by_node.get(node, 0)),
+        }
+        for node, amounts in state.available.items()
+    }
+
+
+def _unit(state: NumaState, need: Need, name: str) -> int:
+    if name != CPU or need.wish is None:
+        return 1
+    return WHOLE * max(state.topology.per_core, 1) if need.wish.required and need.wish.policy == FULL_PCPUS else WHOLE
+
+
+def choose(
+    state: NumaState, need: Need, zones: Mapping[int, tuple[tuple[str, int], ...]] | None
+) -> tuple[int, ...] | Status:
+    """The CPUs themselves: as many from each NUMA node as it gives, or from the whole machine (R33)."""
+    wish = need.wish
+    assert wish is not None  # noqa: S101
+    free = usable(state.topology, state.free, wish)
+    if zones is None:
+        found = take(state.topology, free, state.marks, need.cpus, wish)
+        return found if isinstance(found, Status) else kept(state.topology, found, wish) or found
+    taken: list[int] = []
+    for node, amounts in sorted(zones.items()):
+        here: Cpus = frozenset(number for number in free if state.topology.cpus[number].node == node)
+        count = min(len(here), dict(amounts).get(CPU, 0) // WHOLE)
+        found = take(state.topology, here, state.marks, count, wish)
+        if isinstance(found, Status):
+            return found
+        taken += found
+    if len(taken) != need.cpus:
+        return NOT_ENOUGH
+    return kept(state.topology, taken, wish) or tuple(sorted(taken))

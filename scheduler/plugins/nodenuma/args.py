@@ -1,0 +1,44 @@
+"""Arguments of NodeNUMAResource as a configuration file spells them."""
+
+from msgspec import field
+
+from scheduler.api.numa import FULL_PCPUS, SPREAD_BY_PCPUS
+from scheduler.api.wire import Wire
+from scheduler.framework.points import Args
+from scheduler.plugins.nodenuma.scoring import Scorer
+
+STRATEGIES = frozenset({"LeastAllocated", "MostAllocated"})
+
+
+class ResourceWeight(Wire, frozen=True, forbid_unknown_fields=True):
+    name: str
+    weight: int = 1
+
+
+class ScoringStrategy(Wire, frozen=True, forbid_unknown_fields=True):
+    type: str = "LeastAllocated"
+    resources: tuple[ResourceWeight, ...] = (ResourceWeight("cpu"), ResourceWeight("memory"))
+
+    def scorer(self) -> Scorer:
+        return Scorer(self.type, {one.name: one.weight or 1 for one in self.resources})
+
+
+class NodeNUMAResourceArgs(Args, frozen=True):
+    """Upstream's arguments, and below them ours."""
+
+    default_cpu_bind_policy: str = field(default=FULL_PCPUS, name="defaultCPUBindPolicy")  # "": name one or get none
+    scoring_strategy: ScoringStrategy | None = ScoringStrategy()
+    numa_scoring_strategy: ScoringStrategy | None = ScoringStrategy()
+    node_label_first: bool = False  # Koordinator's order: the label hides the kubelet's own policy
+
+    def check(self) -> None:
+        if self.default_cpu_bind_policy not in {"", FULL_PCPUS, SPREAD_BY_PCPUS}:
+            raise ValueError("must specified CPU bind policy FullPCPUs or SpreadByPCPUs")
+        if self.scoring_strategy is None:
+            raise ValueError("scoring strategy must be specified")
+        if self.scoring_strategy.type not in STRATEGIES:
+            raise ValueError(f"scoring strategy {self.scoring_strategy.type} is not supported")
+        if self.numa_scoring_strategy is None:
+            raise ValueError("NUMA scoring strategy must be specified")
+        if self.numa_scoring_strategy.type not in STRATEGIES:
+            raise ValueError(f"numa scoring strategy {self.numa_scoring_strategy.type} is not supported")

@@ -1,0 +1,204 @@
+"""What each node offers and what of it is booked, kept up with nodes, NodeResourceTopologies and pods (R20 to R22).
+
+Bookings outlive the NodeResourceTopology, as devices' outlive the Device object.
+"""
+
+import sys
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+
+from scheduler.api.core import Node, Pod
+from scheduler.api.numa import (
+    RESOURCE_SPEC,
+    RESOURCE_STATUS,
+    CpusetError,
+    NodeResourceTopology,
+    ResourceSpec,
+    decode_status,
+    parse_cpuset,
+)
+from scheduler.api.quantity import QuantityError, amount
+from scheduler.cache.cache import Cache
+from scheduler.framework.handle import Handle
+from scheduler.framework.nodeinfo import PodInfo
+from scheduler.framework.points import Listener
+from scheduler.plugins.deviceshare.cache import DeviceCache
+from scheduler.plugins.nodenuma.options import NO_OPTIONS, options_of
+from scheduler.plugins.nodenuma.states import SINGLE, Booking, NumaState, StateBook
+
+STEERS = "NodeNUMAResource/steers"  # the column that says which nodes treat plain pods in some way of their own
+
+
+class NodeNuma:
+    """One node: the state it is in, and who holds what."""
+
+    __slots__ = ("held", "name", "nrt", "state")
+
+    def __init__(self, name: str, state: NumaState) -> None:
+        self.name = name
+        self.state = state
+        self.nrt: NodeResourceTopology | None = None
+        self.held: dict[str, Booking] = {}  # by pod uid
+
+    def copy(self) -> "NodeNuma":
+        """An independent copy for trying things out."""
+        copy = NodeNuma(self.name, self.state)
+        copy.nrt, copy.held = self.nrt, self.held.copy()
+        return copy
+
+
+class NumaBook(Listener):
+    """The CPUs and NUMA nodes of all nodes that say something of them. All profiles share one."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self._cache: Cache = handle.cache
+        self._states = StateBook()
+        self._nodes: dict[str, NodeNuma] = {}
+        self._promised: dict[str, str] = {}  # pod uid → the annotation that was decided on and is being written
+        self.steering = 0  # how many nodes treat pods that ask for nothing in some way of their own
+        handle.columns.add_column(STEERS, np.zeros((), np.bool_))
+        # The node's, if it says anything or pods hold something of it. Asked often, so the dictionary's own method.
+        self.find: Callable[[str], NodeNuma | None] = self._nodes.get
+
+    @staticmethod
+    def of(handle: Handle) -> "NumaBook":
+        """The one of this scheduler; made, and listening to its cache, when the first profile asks."""
+
+        def make() -> NumaBook:
+            book = NumaBook(handle)
+            handle.cache.listen(book)
+            return book
+
+        return handle.shared(NumaBook, make)
+
+    @property
+    def nothing(self) -> NumaState:
+        """The state of a node that says nothing."""
+        return self._states.nothing
+
+    def set_topology(self, name: str, nrt: NodeResourceTopology | None) -> list[str]:
+        """A NodeResourceTopology came, changed or (None) went. Returns what in it cannot be understood."""
+        node = self._nodes.get(name)
+        if node is None:
+            if nrt is None:
+                return []
+            node = self._new(name)
+        node.nrt = nrt
+        known = self._cache.find(name)
+        wrong = self._offer(node, known.known if known is not None else None)
+        self._touch(name)
+        return [f"NodeResourceTopology {name}: {text}" for text in wrong]
+
+    # -- what the cache of pods and nodes tells -----------------------------------------------------------------------
+
+    def node_set(self, node: Node, before: Node | None) -> None:
+        found = self._nodes.get(node.name)
+        if found is not None:
+            self._offer(found, node)
+            return
+        options, _ = options_of(node.metadata.labels, node.metadata.annotations, None)
+        if options != NO_OPTIONS:
+            self._offer(self._new(node.name), node)
+
+    def node_added(self, name: str) -> None:
+        self._show(name)
+
+    def pod_placed(self, info: PodInfo) -> None:
+        if RESOURCE_STATUS in info.pod.metadata.annotations:
+            booking = booking_of(info.pod)
+            if booking is not None:
+                self.book(info.node_name, info.uid, booking)
+
+    def pod_changed(self, info: PodInfo, before: Pod) -> None:
+        old, new = (pod.metadata.annotations.get(RESOURCE_STATUS, "") for pod in (before, info.pod))
+        if self._promised.pop(info.uid, None) == new and not old:
+            return  # our own words come back: they are booked
+        if old != new:
+            if old:
+                self.release(info.node_name, info.uid)
+            self.pod_placed(info)
+
+    def pod_gone(self, info: PodInfo) -> None:
+        self._promised.pop(info.uid, None)
+        self.release(info.node_name, info.uid)
+
+    def promise(self, uid: str, annotation: str) -> None:
+        """What was settled for a pod is about to be written into its annotation."""
+        self._promised[uid] = annotation
+
+    # -- bookings -----------------------------------------------------------------------------------------------------
+
+    def book(self, name: str, uid: str, booking: Booking) -> None:
+        """Book for a pod; one that holds something already keeps that."""
+        node = self._nodes.get(name) or self._new(name)
+        if uid in node.held:
+            return
+        node.held[uid] = booking
+        before, node.state = node.state, self._states.state(node.state.options, node.held.values())
+        if before.statuses != node.state.statuses and SINGLE in before.statuses.values():
+            # NUMA nodes that were one pod's own are shared now: pods that keep off the former may take the latter.
+            DeviceCache.of(self._handle).unsettled = True
+            self._touch(name)
+
+    def release(self, name: str, uid: str) -> None:
+        node = self._nodes.get(name)
+        if node is not None and node.held.pop(uid, None) is not None:
+            node.state = self._states.state(node.state.options, node.held.values())
+            if not node.held and node.nrt is None and node.state.options == NO_OPTIONS:
+                del self._nodes[name]
+
+    def imagined(self, node: NodeNuma, uid: str, booking: Booking | None) -> None:
+        """On a copy: a pod's booking is gone (None) or there."""
+        if booking is None:
+            node.held.pop(uid, None)
+        else:
+            node.held[uid] = booking
+        node.state = self._states.state(node.state.options, node.held.values())
+
+    def _new(self, name: str) -> NodeNuma:
+        node = self._nodes[sys.intern(name)] = NodeNuma(name, self._states.nothing)
+        return node
+
+    def _offer(self, node: NodeNuma, known: Node | None) -> list[str]:
+        """Work out anew what the node offers. Returns what cannot be understood."""
+        labels = known.metadata.labels if known is not None else {}
+        annotations = known.metadata.annotations if known is not None else {}
+        options, wrong = options_of(labels, annotations, node.nrt)
+        before = node.state.options
+        node.state = self._states.state(self._states.options(options), node.held.values())
+        self._show(node.name)
+        steering = self.steering
+        self.steering += options.steers - before.steers
+        if bool(steering) != bool(self.steering):
+            self._handle.forget_verdicts()  # whether plain pods have anything to do with us has changed
+        return wrong
+
+    def _show(self, name: str) -> None:
+        """Write one node into the column; does nothing for a node that has no row yet."""
+        row, node = self._cache.columns.rows.get(name), self._nodes.get(name)
+        if row is not None:
+            self._cache.columns.column(STEERS)[row] = node is not None and node.state.options.steers
+
+    def _touch(self, name: str) -> None:
+        row = self._cache.columns.rows.get(name)
+        if row is not None:
+            self._cache.columns.touch(row)
+
+
+def booking_of(pod: Pod) -> Booking | None:
+    """What a pod's annotation says it holds; None if that is nothing, or nothing that can be understood."""
+    annotations = pod.metadata.annotations
+    try:
+        status = decode_status(annotations[RESOURCE_STATUS])
+        spec = msgspec.json.decode(annotations.get(RESOURCE_SPEC) or "{}", type=ResourceSpec)
+        cpus = parse_cpuset(status.cpuset)
+        zones = tuple(
+            (one.node, tuple(sorted((name, amount(name, value)) for name, value in one.resources.items())))
+            for one in sorted(status.numa_node_resources, key=lambda one: one.node)
+        )
+    except (msgspec.DecodeError, CpusetError, QuantityError):
+        return None  # somebody else's annotation
+    return Booking(cpus, spec.preferred_cpu_exclusive_policy if cpus else "", zones) if cpus or zones else None

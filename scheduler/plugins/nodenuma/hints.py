@@ -1,0 +1,53 @@
+"""Which NUMA nodes would do for a pod's CPUs and memory (R42)."""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from scheduler.api.numa import RESTRICTED
+from scheduler.api.quantity import CPU
+from scheduler.framework.status import Status
+from scheduler.plugins.nodenuma.allocation import Need, allocate, offers
+from scheduler.plugins.nodenuma.options import amplify
+from scheduler.plugins.nodenuma.scoring import Scorer
+from scheduler.plugins.nodenuma.states import NumaState
+from scheduler.plugins.numahints import Hint, Hints, Mask
+
+
+def masks(ids: Sequence[int]) -> Iterator[Mask]:
+    """Every set of NUMA nodes, by size, then by ids."""
+    for size in range(1, len(ids) + 1):
+        yield from map(frozenset, combinations(ids, size))
+
+
+def hints(state: NumaState, need: Need, policy: str, scorer: Scorer) -> Hints:
+    """For each requested resource that NUMA nodes know, the sets from which the whole pod could be served."""
+    offered = offers(state, need)
+    known = {name for amounts in state.totals.values() for name in amounts}
+    found: dict[str, list[Hint]] = {name: [] for name, _ in need.requests if name in known}
+    for mask in masks(list(state.totals)) if found else ():
+        if isinstance(allocate(state, need, mask), Status):
+            continue
+        score = mask_score(state, need, mask, scorer)
+        for name, listed in found.items():
+            if all(offered[node].get(name, 0) for node in mask):
+                listed.append(Hint(mask, policy == RESTRICTED or not listed or len(mask) == len(listed[0].mask), score))
+    return found
+
+
+def mask_score(state: NumaState, need: Need, mask: Mask, scorer: Scorer) -> int:
+    """How good it is to fill these NUMA nodes with the pod."""
+    capacity: dict[str, int] = {}
+    used: dict[str, int] = {}
+    for node in mask:
+        for name, total in state.totals[node].items():
+            capacity[name] = capacity.get(name, 0) + total
+            used[name] = used.get(name, 0) + total - state.available[node][name]
+    return scorer.score(capacity, used, counted(state, need))
+
+
+def counted(state: NumaState, need: Need) -> dict[str, int]:
+    """The request as scores and checks count it: bound CPUs are real ones, and worth more than others (R48)."""
+    requests = dict(need.requests)
+    if need.wish is not None and CPU in requests:
+        requests[CPU] = amplify(requests[CPU], state.options.ratio(CPU))
+    return requests

@@ -1,0 +1,82 @@
+"""A node's score: the whole of it, or the NUMA nodes that the pod would have parts of (R57 to R59)."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from scheduler.api.quantity import CPU
+from scheduler.cache.columns import Batch, Ints
+from scheduler.cache.resources import ResourceIndex
+from scheduler.framework.nodeinfo import NodeInfo
+from scheduler.plugins.nodenuma.alignment import Outcome
+from scheduler.plugins.nodenuma.demand import Demand
+from scheduler.plugins.nodenuma.hints import counted
+from scheduler.plugins.nodenuma.options import amplify
+from scheduler.plugins.nodenuma.scoring import Scorer
+from scheduler.plugins.nodenuma.states import NumaState
+
+
+class NodeScore:
+    """Scores nodes by one strategy."""
+
+    def __init__(self, resources: ResourceIndex, scorer: Scorer) -> None:
+        self._scorer = scorer
+        self._columns = {name: resources.column(name) for name in scorer.weights}
+
+    def sums(self, node: NodeInfo) -> tuple[tuple[int, int], ...]:
+        """All that `plain` reads of a node."""
+        allocatable, requested = node.allocatable, node.requested
+        width = min(len(allocatable), len(requested))
+        return tuple(
+            (allocatable[column], requested[column]) if column < width else (0, 0) for column in self._columns.values()
+        )
+
+    def _whole(self, node: NodeInfo) -> tuple[dict[str, int], dict[str, int]]:
+        pairs = dict(zip(self._columns, self.sums(node), strict=True))
+        return {name: pair[0] for name, pair in pairs.items()}, {name: pair[1] for name, pair in pairs.items()}
+
+    def plain(self, demand: Demand, node: NodeInfo) -> int:
+        """The whole node, for a pod that is neither bound nor aligned there."""
+        capacity, used = self._whole(node)
+        return self._scorer.score(capacity, used, dict(demand.requests))
+
+    def many(self, demand: Demand, batch: Batch) -> Ints:
+        """`plain` for all rows."""
+        batch.columns.ensure_width()
+        requests = dict(demand.requests)
+        return self._scorer.many(
+            {
+                name: (batch.allocatable[column], batch.free[column] - requests.get(name, 0))
+                for name, column in self._columns.items()
+                if self._scorer.counts(name, requests)
+            },
+            np.zeros(batch.size, np.int64),
+        )
+
+    def of(self, state: NumaState, outcome: Outcome, node: NodeInfo) -> int:
+        """The NUMA nodes the pod gets parts of, or the whole node if it is held to none."""
+        ratio = state.options.ratio(CPU)
+        bound = state.bound * 1000
+        zones = [one for one, _ in outcome.booking.zones]
+        if zones:
+            capacity, used = _sums(state, zones)
+        else:
+            capacity, used = self._whole(node)
+            ratio = state.options.cpu_ratio or 1.0
+            if ratio > 1 and CPU in used:
+                used[CPU] += amplify(bound, ratio) - bound
+        if outcome.booking.cpus:
+            # As upstream: all CPUs bound anywhere on the node count, and those of other pods do not (R59).
+            used[CPU] = amplify(bound, ratio)
+        return self._scorer.score(capacity, used, counted(state, outcome.need))
+
+
+def _sums(state: NumaState, zones: list[int]) -> tuple[dict[str, int], dict[str, int]]:
+    capacity: dict[str, int] = {}
+    used: dict[str, int] = {}
+    for one in zones:
+        left: Mapping[str, int] = state.available[one]
+        for name, total in state.totals[one].items():
+            capacity[name] = capacity.get(name, 0) + total
+            used[name] = used.get(name, 0) + total - left[name]
+    return capacity, used

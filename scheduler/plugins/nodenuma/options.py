@@ -1,0 +1,223 @@
+"""What a node offers, by its labels and its NodeResourceTopology: CPUs, NUMA nodes, policies (R12 to R17).
+
+Nodes alike share one `Options`, and with it all that is worked out about them.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeVar
+
+import msgspec
+
+from scheduler.api.numa import (
+    AMPLIFICATION_RATIO,
+    BEST_EFFORT,
+    CPU_BIND_POLICY_LABEL,
+    CPU_TOPOLOGY,
+    FULL_PCPUS,
+    KUBELET_CPU_MANAGER,
+    NODE_RESERVATION,
+    NUMA_ALLOCATE_STRATEGY_LABEL,
+    NUMA_POLICIES,
+    NUMA_TOPOLOGY_POLICY_LABEL,
+    POD_CPU_ALLOCS,
+    RESTRICTED,
+    SINGLE_NUMA_NODE,
+    SPREAD_BY_PCPUS,
+    SYSTEM_QOS,
+    CpuManagerPolicy,
+    CpusetError,
+    CpuTopology,
+    NodeReservation,
+    NodeResourceTopology,
+    PodCpuAlloc,
+    SystemQos,
+    parse_cpuset,
+)
+from scheduler.api.quantity import CPU, QuantityError, amount
+from scheduler.api.requests import Amounts
+from scheduler.plugins.nodenuma.topology import Cpu, Topology
+
+KUBELET_POLICIES = {
+    f"{policy}{level}": policy
+    for policy in (BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE)
+    for level in ("", "ContainerLevel", "PodLevel")
+}
+_BIND_LABELS = {"FullPCPUsOnly": FULL_PCPUS, "SpreadByPCPUs": SPREAD_BY_PCPUS}
+_STRATEGIES = frozenset({"", "MostAllocated", "LeastAllocated", "DistributeEvenly"})
+_ZONE_NAME = re.compile(r"node-(\d+)$")
+
+T = TypeVar("T")
+Ratios = tuple[tuple[str, float], ...]
+ZoneAmounts = tuple[tuple[int, tuple[tuple[str, int], ...]], ...]  # by NUMA node, ascending
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What matters of a node; `zones` are what NUMA nodes have for pods, as amplified as the node is."""
+
+    topology: tuple[Cpu, ...] = ()
+    reserved: frozenset[int] = frozenset()
+    zones: ZoneAmounts = ()
+    bind_policy: str = ""
+    label_policy: str = ""
+    kubelet_policy: str = ""
+    strategy: str = ""
+    ratios: Ratios = ()
+    cpu_ratio: float | None = 1.0  # by the Node object, for the sum over the node; None: it cannot be read
+
+    @property
+    def steers(self) -> bool:
+        """Whether pods that ask for nothing in particular are treated in some way here."""
+        return bool(self.bind_policy or self.label_policy or self.kubelet_policy) or self.cpu_ratio != 1.0
+
+    def policy(self, *, label_first: bool = False) -> str:
+        """The node's own policy; where label and kubelet name different ones the kubelet would refuse the pod."""
+        if label_first:
+            return self.label_policy or self.kubelet_policy
+        return self.kubelet_policy or self.label_policy
+
+    def ratio(self, resource: str) -> float:
+        return next((ratio for name, ratio in self.ratios if name == resource), 1.0)
+
+
+NO_OPTIONS = Options()
+
+
+def amplify(value: int, ratio: float) -> int:
+    """What so much of a node is called once it is amplified (R47); binary arithmetic, as upstream's."""
+    return value if ratio <= 1 else math.ceil(value * ratio)
+
+
+@lru_cache(maxsize=1024)
+def _topology(written: str) -> Topology:
+    """The CPUs that an annotation lists; it is long, and all nodes of a model have the same."""
+    detail = msgspec.json.decode(written, type=CpuTopology).detail
+    return Topology(Cpu(one.id, (one.socket, one.core), one.socket, one.node) for one in detail)
+
+
+class _Reader:
+    """Decodes annotations, and notes what it cannot."""
+
+    def __init__(self) -> None:
+        self.wrong: list[str] = []
+
+    def read(self, annotations: Mapping[str, str], key: str, kind: type[T]) -> T | None:
+        text = annotations.get(key)
+        if not text:
+            return None
+        try:
+            return msgspec.json.decode(text, type=kind)
+        except msgspec.DecodeError as error:
+            self.wrong.append(f"{key}: {error}")
+            return None
+
+    def topology(self, written: str) -> Topology:
+        try:
+            return _topology(written)
+        except msgspec.DecodeError as error:
+            self.wrong.append(f"{CPU_TOPOLOGY}: {error}")
+            return _topology("{}")
+
+    def cpus(self, key: str, text: str) -> frozenset[int]:
+        try:
+            return parse_cpuset(text)
+        except CpusetError as error:
+            self.wrong.append(f"{key}: {error}")
+            return frozenset()
+
+
+def options_of(
+    labels: Mapping[str, str], annotations: Mapping[str, str], nrt: NodeResourceTopology | None
+) -> tuple[Options, list[str]]:
+    """The options of a node with these marks, and what about them cannot be understood."""
+    reader = _Reader()
+    label_policy = labels.get(NUMA_TOPOLOGY_POLICY_LABEL, "")
+    if label_policy not in NUMA_POLICIES:
+        if label_policy not in {"", "None"}:
+            reader.wrong.append(_unknown(NUMA_TOPOLOGY_POLICY_LABEL, ("None", *sorted(NUMA_POLICIES)), label_policy))
+        label_policy = ""
+    strategy = labels.get(NUMA_ALLOCATE_STRATEGY_LABEL, "")
+    if strategy not in _STRATEGIES:
+        reader.wrong.append(_unknown(NUMA_ALLOCATE_STRATEGY_LABEL, sorted(_STRATEGIES - {""}), strategy))
+        strategy = ""
+    ratios = reader.read(annotations, AMPLIFICATION_RATIO, dict[str, float])
+    cpu_ratio = None if reader.wrong and AMPLIFICATION_RATIO in reader.wrong[-1] else (ratios or {}).get(CPU, 1.0)
+    known = nrt.metadata.annotations if nrt is not None else {}
+    manager = reader.read(known, KUBELET_CPU_MANAGER, CpuManagerPolicy) or CpuManagerPolicy()
+    bind_policy = _BIND_LABELS.get(labels.get(CPU_BIND_POLICY_LABEL, ""), "")
+    if manager.policy == "static" and manager.options.get("full-pcpus-only") == "true":
+        bind_policy = FULL_PCPUS
+    if nrt is None:
+        return Options(
+            bind_policy=bind_policy, label_policy=label_policy, strategy=strategy, cpu_ratio=_clamped(cpu_ratio)
+        ), reader.wrong
+    topology = reader.topology(known.get(CPU_TOPOLOGY) or "{}")
+    reserved = _reserved(reader, known, manager) & topology.ids
+    amplified = reader.read(known, AMPLIFICATION_RATIO, dict[str, float])
+    factors = {} if amplified is not None else ratios or {}
+    held = amplified if amplified is not None else factors
+    return Options(
+        tuple(topology.cpus.values()),
+        reserved,
+        _less(_zones(reader, nrt, factors), topology, reserved, held.get(CPU, 1.0)),
+        bind_policy,
+        label_policy,
+        KUBELET_POLICIES.get(nrt.topology_policies[0], "") if nrt.topology_policies else "",
+        strategy,
+        tuple(sorted((name, ratio) for name, ratio in held.items() if ratio > 1)),
+        _clamped(cpu_ratio),
+    ), reader.wrong
+
+
+def _unknown(key: str, expected: object, found: str) -> str:
+    return f"{key}: expected one of {', '.join(expected)}, found {found!r}"  # type: ignore[arg-type]
+
+
+def _clamped(ratio: float | None) -> float | None:
+    return ratio if ratio is None else max(ratio, 1.0)
+
+
+def _reserved(reader: _Reader, annotations: Mapping[str, str], manager: CpuManagerPolicy) -> frozenset[int]:
+    """CPUs that pods are not to be bound to (R17)."""
+    found = reader.cpus(KUBELET_CPU_MANAGER, manager.reserved_cpus)
+    for alloc in reader.read(annotations, POD_CPU_ALLOCS, list[PodCpuAlloc] | None) or ():  # type: ignore[arg-type]
+        if alloc.managed_by_kubelet and alloc.uid and alloc.cpuset:
+            found |= reader.cpus(POD_CPU_ALLOCS, alloc.cpuset)
+    reservation = reader.read(annotations, NODE_RESERVATION, NodeReservation)
+    if reservation is not None:
+        found |= reader.cpus(NODE_RESERVATION, reservation.reserved_cpus)
+    system = reader.read(annotations, SYSTEM_QOS, SystemQos)
+    if system is not None and system.cpuset_exclusive is not False:
+        found |= reader.cpus(SYSTEM_QOS, system.cpuset)
+    return found
+
+
+def _zones(reader: _Reader, nrt: NodeResourceTopology, factors: Mapping[str, float]) -> dict[int, Amounts]:
+    """What the object says of each NUMA node, amplified if it is not yet."""
+    found: dict[int, Amounts] = {}
+    for zone in nrt.zones:
+        number = _ZONE_NAME.match(zone.name)
+        if zone.type != "Node" or number is None:
+            continue
+        amounts = found.setdefault(int(number[1]), {})
+        for resource in zone.resources:
+            try:
+                value = amount(resource.name, resource.allocatable)
+            except QuantityError as error:
+                reader.wrong.append(f"zone {zone.name}: {resource.name}: {error}")
+                continue
+            amounts[resource.name] = amplify(value, factors.get(resource.name, 1.0))
+    return found
+
+
+def _less(found: dict[int, Amounts], topology: Topology, reserved: frozenset[int], ratio: float) -> ZoneAmounts:
+    """The same without reserved CPUs."""
+    for node, amounts in found.items():
+        if CPU in amounts:
+            gone = sum(1 for one in reserved if topology.cpus[one].node == node)
+            amounts[CPU] = max(amounts[CPU] - amplify(gone * 1000, ratio), 0)
+    return tuple((node, tuple(sorted(amounts.items()))) for node, amounts in sorted(found.items()))

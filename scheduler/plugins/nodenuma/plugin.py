@@ -1,0 +1,320 @@
+"""Bind CPUs to the pods that ask for it, and take a pod's CPUs, memory and devices from the same NUMA nodes.
+
+A rejection is a `Status`, worded as Koordinator words it. Devices have their say through `numahints`; NodeNUMAResource
+comes before their plugin everywhere and leaves the NUMA nodes it settled on in the cycle's state.
+Follows Koordinator `pkg/scheduler/plugins/nodenumaresource`; deviations are in scheduler/DESIGN.md.
+"""
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from scheduler.api.core import Pod
+from scheduler.api.numa import (
+    NUMA_TOPOLOGY_SPEC,
+    PRIORITY_CLASS_LABEL,
+    QOS_LABEL,
+    RESOURCE_SPEC,
+    RESOURCE_STATUS,
+    NumaNodeResource,
+    ResourceStatus,
+    cpuset_text,
+)
+from scheduler.api.quantity import CPU, text
+from scheduler.cache.columns import Batch, Bools, Ints
+from scheduler.framework.handle import Handle
+from scheduler.framework.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.points import (
+    NO_MARKS,
+    FilterColumns,
+    Marks,
+    PreBind,
+    PreFilter,
+    Reserve,
+    Scope,
+    ScoreColumns,
+    VictimAware,
+)
+from scheduler.framework.state import CycleState, StateKey
+from scheduler.framework.status import SUCCESS, Status
+from scheduler.plugins.nodenuma.alignment import Devices, Outcome, Rules, align
+from scheduler.plugins.nodenuma.args import NodeNUMAResourceArgs, ScoringStrategy
+from scheduler.plugins.nodenuma.book import STEERS, NodeNuma, NumaBook
+from scheduler.plugins.nodenuma.demand import Demand, demand_of, written_back
+from scheduler.plugins.nodenuma.nodescore import NodeScore
+from scheduler.plugins.nodenuma.options import amplify
+from scheduler.plugins.nodenuma.states import Booking, NumaState
+from scheduler.plugins.numahints import AFFINITY, ALIGNER, PROVIDER, HintProvider, Mask
+
+BAD_RATIO = Status.unresolvable("node(s) invalid CPU amplification ratio")
+NO_AMPLIFIED = Status.unschedulable("Insufficient amplified cpu")
+NOTHING = Booking()
+MOST_OUTCOMES = 4096  # kept for each state of a node
+
+DEMAND: StateKey[Demand] = StateKey("NodeNUMAResource/demand")
+GIVEN: StateKey[Outcome] = StateKey("NodeNUMAResource/given")
+TRIAL: StateKey[dict[str, NodeNuma]] = StateKey("NodeNUMAResource/trial")
+
+
+class _Stacked(NamedTuple):
+    """Some classes, and what they have in common."""
+
+    states: Sequence[CycleState]
+    demanding: list[int]  # those that ask for something themselves, by place in `states`
+    provided: bool  # whether devices have a say for some of them
+
+
+class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, VictimAware):
+    name = "NodeNUMAResource"
+    scope = Scope.NODE_PODS
+    reads_labels = (QOS_LABEL, PRIORITY_CLASS_LABEL)
+    reads_annotations = (RESOURCE_SPEC, NUMA_TOPOLOGY_SPEC)
+    faceted = True
+
+    def __init__(self, handle: Handle, args: NodeNUMAResourceArgs | None = None) -> None:
+        args = args or NodeNUMAResourceArgs()
+        self._handle = handle
+        self._rules = Rules(
+            args.default_cpu_bind_policy,
+            (args.scoring_strategy or ScoringStrategy()).scorer(),
+            (args.numa_scoring_strategy or ScoringStrategy()).scorer(),
+            args.node_label_first,
+        )
+        self._scoring = NodeScore(handle.columns.resources, self._rules.scorer)
+        self._demands: dict[Demand, Demand] = {}
+        self.book = NumaBook.of(handle)
+
+    # -- filtering ----------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: Pod) -> Status:
+        demand = demand_of(pod, self._handle.cache.classes.of(pod).requests, self._rules.default_policy)
+        if isinstance(demand, Status):
+            return demand
+        if demand is None or (demand.plain and not self.book.steering):
+            return Status.skip()
+        state[DEMAND] = self._demands.setdefault(demand, demand)  # one object, by which outcomes are filed
+        state[ALIGNER] = self
+        return SUCCESS
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return self._verdict(state, node)
+
+    def _verdict(self, state: CycleState, node: NodeInfo) -> Status:
+        demand, numa = state[DEMAND], self._state(state, node.name)
+        options = numa.options
+        if demand.plain and not options.steers:
+            return SUCCESS
+        policy = demand.policy_on(options.policy(label_first=self._rules.label_first))
+        if isinstance(policy, Status):
+            return policy
+        if options.cpu_ratio != 1.0 and demand.cpu:
+            status = _amplified(demand, numa, node, self._handle.columns.resources.column(CPU))
+            if status is not None:
+                return status
+        outcome = self._outcome(state, demand, numa, node.name)
+        return outcome if isinstance(outcome, Status) else SUCCESS
+
+    def _outcome(self, state: CycleState, demand: Demand, numa: NumaState, name: str) -> Outcome | Status:
+        """What `align` says, found once for each state and demand."""
+        policy = demand.policy_on(numa.options.policy(label_first=self._rules.label_first))
+        if isinstance(policy, Status):
+            return policy
+        provider = state.get(PROVIDER) if policy else None
+        key = (id(self), id(demand), provider.numa_token(state, name) if provider is not None else None)
+        found: Outcome | Status | None = numa.outcomes.get(key)
+        if found is None:
+            if len(numa.outcomes) >= MOST_OUTCOMES:
+                numa.outcomes.clear()
+            devices = _asked(provider, state, name) if provider is not None else None
+            found = numa.outcomes[key] = align(numa, demand, self._rules, devices)
+        return found
+
+    def affinity(self, state: CycleState, node: str) -> Mask | None:
+        demand, numa = state[DEMAND], self._state(state, node)
+        if not (demand.numa_policy or numa.options.policy(label_first=self._rules.label_first)):
+            return None
+        outcome = self._outcome(state, demand, numa, node)
+        return None if isinstance(outcome, Status) else outcome.mask
+
+    def _state(self, state: CycleState, name: str) -> NumaState:
+        """The node's state, as preemption imagines it if it does."""
+        trials = state.get(TRIAL)
+        found = trials.get(name) if trials is not None else None
+        found = found or self.book.find(name)
+        return found.state if found is not None else self.book.nothing
+
+    # -- many at once -------------------------------------------------------------------------------------------------
+
+    def stack(self, states: Sequence[CycleState]) -> _Stacked:
+        demanding = [index for index, state in enumerate(states) if not state[DEMAND].plain]
+        return _Stacked(states, demanding, any(PROVIDER in state for state in states))
+
+    def passing(self, stacked: _Stacked, batch: Batch) -> Bools | None:
+        ok: Bools = np.ones((len(stacked.states), batch.size), np.bool_)
+        for index, place, node in self._special(stacked, batch):
+            ok[index, place] = self._verdict(stacked.states[index], node).ok
+        return ok
+
+    def _special(self, stacked: _Stacked, batch: Batch) -> Iterator[tuple[int, int, NodeInfo]]:
+        """Classes and places in the batch that have to be looked at: most pods on most nodes do not."""
+        steers = batch.own(STEERS)
+        nodes, names = self._handle.cache.nodes, batch.columns.names
+        demanding = set(stacked.demanding)
+        for place in np.flatnonzero(steers).tolist() if not demanding else range(batch.size):
+            node = nodes.get(names[batch.rows[place]])
+            if node is not None and node.node is not None:
+                for index in range(len(stacked.states)) if steers[place] else stacked.demanding:
+                    yield index, place, node
+
+    def filter_facet(self, stacked: _Stacked, node: NodeInfo) -> Hashable:
+        numa = self.book.find(node.name)
+        if not stacked.demanding and (numa is None or not numa.state.options.steers):
+            return None
+        return self._facet(stacked, node, numa)
+
+    def _facet(self, stacked: _Stacked, node: NodeInfo, numa: NodeNuma | None) -> Hashable:
+        tokens: Hashable = None
+        if stacked.provided:
+            tokens = tuple(
+                provider.numa_token(state, node.name)
+                for state in stacked.states
+                if (provider := state.get(PROVIDER)) is not None
+            )
+        if numa is None:
+            return (None, tokens)
+        if numa.state.options.cpu_ratio == 1.0:
+            return (numa.state, tokens)
+        return (numa.state, tokens, self._scoring.sums(node))
+
+    def passing_on(self, stacked: _Stacked, node: NodeInfo) -> Bools:
+        return np.array([self._verdict(state, node).ok for state in stacked.states], np.bool_)
+
+    def rejections(self, stacked: _Stacked, batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
+        codes = np.zeros(batch.size, np.int64)
+        said: list[Status] = [SUCCESS]
+        for _, place, node in self._special(stacked, batch):
+            status = self._verdict(stacked.states[0], node)
+            if not status.ok:
+                if status not in said:
+                    said.append(status)
+                codes[place] = said.index(status)
+        return codes, said.__getitem__
+
+    # -- scoring ------------------------------------------------------------------------------------------------------
+
+    def pre_score(self, state: CycleState, pod: Pod) -> bool:
+        return DEMAND in state
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        demand, found = state[DEMAND], self.book.find(node.name)
+        numa = found.state if found is not None else self.book.nothing
+        if demand.plain and not numa.options.steers:
+            return self._scoring.plain(demand, node)
+        outcome = self._outcome(state, demand, numa, node.name)
+        return 0 if isinstance(outcome, Status) else self._scoring.of(numa, outcome, node)
+
+    def stack_scores(self, states: Sequence[CycleState]) -> _Stacked:
+        return self.stack(states)
+
+    def scores(self, stacked: _Stacked, batch: Batch) -> Ints | None:
+        found = np.stack([self._scoring.many(state[DEMAND], batch) for state in stacked.states])
+        for index, place, node in self._special(stacked, batch):
+            found[index, place] = self.score(stacked.states[index], _NOBODY, node)
+        return found
+
+    def score_facet(self, stacked: _Stacked, node: NodeInfo) -> Hashable:
+        numa = self.book.find(node.name)
+        sums = self._scoring.sums(node)
+        if not stacked.demanding and (numa is None or not numa.state.options.steers):
+            return sums
+        return (sums, self._facet(stacked, node, numa))
+
+    def scores_on(self, stacked: _Stacked, node: NodeInfo) -> Ints:
+        return np.array([self.score(state, _NOBODY, node) for state in stacked.states], np.int64)
+
+    # -- settling -----------------------------------------------------------------------------------------------------
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        demand = state.get(DEMAND)
+        if demand is None:
+            return SUCCESS
+        found = self.book.find(node_name)
+        numa = found.state if found is not None else self.book.nothing
+        if demand.plain and not numa.options.steers:
+            return SUCCESS
+        outcome = self._outcome(state, demand, numa, node_name)
+        if isinstance(outcome, Status):
+            return outcome
+        state[GIVEN] = outcome
+        if outcome.mask is not None:
+            state[AFFINITY] = outcome.mask
+        if outcome.booking != NOTHING:
+            self.book.book(node_name, pod.metadata.uid, outcome.booking)
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        if DEMAND in state:
+            state.discard(GIVEN)
+            state.discard(AFFINITY)
+            self.book.release(node_name, pod.metadata.uid)
+
+    def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Marks:
+        given = state.get(GIVEN)
+        if given is None or given.booking == NOTHING:
+            return NO_MARKS
+        annotations = {RESOURCE_STATUS: status_text(given.booking)}
+        self.book.promise(pod.metadata.uid, annotations[RESOURCE_STATUS])
+        if given.need.wish is not None:
+            spec = written_back(state[DEMAND], given.need.wish)
+            if spec is not None:
+                annotations[RESOURCE_SPEC] = spec
+        return Marks(annotations, {})
+
+    # -- preemption ---------------------------------------------------------------------------------------------------
+
+    def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
+        self._imagine(state, victim, node.name, there=False)
+
+    def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
+        self._imagine(state, victim, node.name, there=True)
+
+    def _imagine(self, state: CycleState, victim: PodInfo, name: str, *, there: bool) -> None:
+        real = self.book.find(name) if DEMAND in state else None
+        booking = real.held.get(victim.uid) if real is not None else None
+        if real is None or booking is None:
+            return
+        trials = state.get(TRIAL)
+        state[TRIAL] = trials = {} if trials is None else dict(trials)
+        trials[name] = trial = (trials.get(name) or real).copy()  # states that were forked earlier keep theirs
+        self.book.imagined(trial, victim.uid, booking if there else None)
+
+
+_NOBODY = Pod()  # what a demand says is all that is asked of a pod
+
+
+def _asked(provider: HintProvider, state: CycleState, name: str) -> Devices:
+    return Devices(partial(provider.numa_hints, state, name), partial(provider.numa_fits, state, name))
+
+
+def _amplified(demand: Demand, numa: NumaState, node: NodeInfo, column: int) -> Status | None:
+    """Whether the node as a whole has the CPU, where it is amplified (R49); bound CPUs are real ones."""
+    ratio = numa.options.cpu_ratio
+    if ratio is None:
+        return BAD_RATIO
+    binding = demand.bind or bool(numa.options.bind_policy)
+    wanted = amplify(demand.cpu, ratio) if binding else demand.cpu
+    used, bound = node.requested[column], numa.bound * 1000
+    if bound and used >= bound:
+        used += amplify(bound, ratio) - bound
+    return NO_AMPLIFIED if wanted > node.allocatable[column] - used else None
+
+
+def status_text(booking: Booking) -> str:
+    """The annotation that says what a pod holds."""
+    zones = tuple(
+        NumaNodeResource(node, {name: text(name, value) for name, value in amounts}) for node, amounts in booking.zones
+    )
+    return msgspec.json.encode(ResourceStatus(cpuset_text(booking.cpus), zones)).decode()

@@ -1,0 +1,43 @@
+"""How full nodes and NUMA nodes would be, as a score (R57)."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from scheduler.cache.columns import Ints
+from scheduler.plugins.noderesources.strategies import LeastAllocated, MostAllocated, Strategy
+
+NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
+
+
+class Scorer:
+    """The weighted mean over the resources that a strategy names."""
+
+    def __init__(self, strategy: str, weights: Mapping[str, int]) -> None:
+        self.strategy = strategy
+        self.weights = dict(weights)
+        self._arithmetic: Strategy = MostAllocated() if strategy == "MostAllocated" else LeastAllocated()
+
+    def counts(self, name: str, requests: Mapping[str, int]) -> bool:
+        """Whether a resource matters for such a pod: extended ones only if it asks for them."""
+        return name in NATIVE or bool(requests.get(name))
+
+    def score(self, capacity: Mapping[str, int], used: Mapping[str, int], requests: Mapping[str, int]) -> int:
+        """0 to 100; `used` is without the pod, a resource without capacity does not count."""
+        scored = []
+        for name, weight in self.weights.items():
+            total = capacity.get(name, 0)
+            if total > 0 and self.counts(name, requests):
+                left = total - used.get(name, 0) - requests.get(name, 0)
+                scored.append((self._arithmetic.one(total, left), weight))
+        return self._arithmetic.mean(scored)
+
+    def many(self, resources: Mapping[str, tuple[Ints, Ints]], total: Ints) -> Ints:
+        """`score` for many nodes, given capacity and what would be left by resource; `total` is zeros to add to."""
+        weights = np.zeros(len(total), np.int64)
+        for name, (capacity, left) in resources.items():
+            there = capacity > 0
+            scored = self._arithmetic.many(np.maximum(capacity, 1), left.copy())
+            total += np.where(there, scored, 0) * self.weights[name]
+            weights += there * self.weights[name]
+        return total // np.maximum(weights, 1)

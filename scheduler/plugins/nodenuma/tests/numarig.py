@@ -1,0 +1,56 @@
+"""A small cluster in memory whose nodes have NUMA nodes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from scheduler.api.builders import PodBuilder, pod
+from scheduler.api.numa import RESOURCE_STATUS, ResourceStatus, decode_status
+from scheduler.config import Configuration
+from scheduler.plugins.nodenuma.tests.machines import SMALL, Shape, topology_of
+from scheduler.tests.rig import Rig, profile
+
+
+def scored(**args: Any) -> Configuration:
+    """One profile with these arguments of the plugin."""
+    return profile(pluginConfig=[{"name": "NodeNUMAResource", "args": args}])
+
+
+class Machines(Rig):
+    """A rig whose nodes have NUMA nodes."""
+
+    def machine(
+        self,
+        name: str,
+        shape: Shape = SMALL,
+        *,
+        memory: int = 128,
+        labels: Mapping[str, str] | None = None,
+        **report: Any,
+    ) -> None:
+        sockets, nodes, cores, threads = shape
+        self.node(
+            name,
+            cpu=str(sockets * nodes * cores * threads),
+            memory=f"{memory * sockets * nodes}Gi",
+            labels=dict(labels or {}),
+        )
+        self.core.set_topology(name, topology_of(name, shape, memory=memory, **report))
+
+    def holds(self, builder: PodBuilder, node: str, status: str) -> None:
+        """A pod is on a node already, with what the scheduler once gave it."""
+        self.running(builder.annotation(RESOURCE_STATUS, status), node)
+
+    def told(self, name: str) -> str:
+        """What filters said about a pod, whatever preemption had to say."""
+        return self.message(name).partition(" preemption:")[0].removeprefix("0/1 nodes are available: ")
+
+    def given(self, name: str) -> ResourceStatus:
+        return decode_status(self.binding(name).annotations[RESOURCE_STATUS])
+
+
+def lsr(name: str, cpu: str = "4", memory: str = "1Gi") -> PodBuilder:
+    return pod(name).qos("LSR").request(cpu=cpu, memory=memory)
+
+
+def share(name: str, cpu: str = "4", memory: str = "1Gi") -> PodBuilder:
+    return pod(name).request(cpu=cpu, memory=memory)

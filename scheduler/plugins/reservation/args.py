@@ -1,0 +1,36 @@
+"""Arguments of the Reservation plugin, as Koordinator's configuration spells them."""
+
+from scheduler.framework.points import Args
+
+
+class ReservationArgs(Args, frozen=True):
+    """Times are in seconds. Workers and the selector index have no effect: nothing here is searched one by one."""
+
+    enable_preemption: bool = False
+    min_candidate_nodes_percentage: int = 10
+    min_candidate_nodes_absolute: int = 100
+    controller_workers: int = 1
+    gc_duration_seconds: int = 86400
+    gc_interval_seconds: int = 60
+    disable_garbage_collection: bool = False
+    resync_interval_seconds: int = 60
+    ignored_resources: tuple[str, ...] = ()
+    ignored_resource_groups: tuple[str, ...] = ()
+    reservation_selector_index: dict[str, object] = {}  # noqa: RUF012 msgspec copies it for each instance
+
+    def check(self) -> None:
+        if not 0 <= self.min_candidate_nodes_percentage <= 100:
+            found = self.min_candidate_nodes_percentage
+            raise ValueError(f"minCandidateNodesPercentage: expected 0 to 100, found {found}")
+        if self.min_candidate_nodes_absolute < 0:
+            found = self.min_candidate_nodes_absolute
+            raise ValueError(f"minCandidateNodesAbsolute: expected 0 or more, found {found}")
+        if not self.min_candidate_nodes_percentage and not self.min_candidate_nodes_absolute:
+            raise ValueError("minCandidateNodesPercentage, minCandidateNodesAbsolute: both are 0; one must be more")
+        for name, value in (
+            ("gcDurationSeconds", self.gc_duration_seconds),
+            ("gcIntervalSeconds", self.gc_interval_seconds),
+            ("resyncIntervalSeconds", self.resync_interval_seconds),
+        ):
+            if value <= 0:
+                raise ValueError(f"{name}: expected more than 0, found {value}")

@@ -1,0 +1,225 @@
+"""Which reservations there are, which pods are in them, and what that leaves on nodes for everybody else.
+
+A reservation is on its node as a pod (`reserve_pod`) that holds what its owners do not hold yet: when one comes that
+pod shrinks, when one goes it grows again. So sums, columns and devices are always what a stranger may go by, and
+nobody has to know of reservations to schedule around them. Upstream counts both in full and corrects copies of nodes
+in each cycle; the numbers are the same (R24) until an owner takes more than was reserved.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from scheduler.api.core import Pod
+from scheduler.api.device import DEVICE_ALLOCATED
+from scheduler.api.quantity import QuantityError
+from scheduler.api.requests import Amounts, amounts
+from scheduler.api.reservation import (
+    HIGHEST_PRIORITY,
+    Reservation,
+    allocated_to,
+    is_reserve_pod,
+    reserve_pod,
+    restricted_to,
+    template_requests,
+    withheld,
+)
+from scheduler.cache.cache import Cache
+from scheduler.cache.classes import renamed
+from scheduler.framework.handle import Handle
+from scheduler.framework.nodeinfo import PodInfo
+from scheduler.framework.points import Listener
+from scheduler.framework.reserved import Reserved
+from scheduler.plugins.deviceshare.cache import DeviceCache
+from scheduler.plugins.deviceshare.reserved import still_held
+from scheduler.plugins.reservation.owners import OwnerIndex
+
+
+class ReservationBook(Listener):
+    """All reservations. All profiles share one."""
+
+    def __init__(self, cache: Cache, devices: DeviceCache) -> None:
+        self._cache = cache
+        self._devices = devices
+        self.owners = OwnerIndex()
+        self.known: dict[str, Reservation] = {}  # by uid, in whatever phase
+        self._available: dict[str, Reserved] = {}  # by uid
+        self._by_group: dict[str, dict[str, Reserved]] = {}
+        self._by_node: dict[str, dict[str, Reserved]] = {}
+        self._in: dict[str, dict[str, Amounts]] = {}  # by reservation's uid: what its pods request, by theirs
+        self._of: dict[str, str] = {}  # pod uid → the uid of its reservation
+        self.moved: set[str] = set()  # uids of reservations that gained or lost a pod; whoever writes status empties it
+
+    @staticmethod
+    def of(handle: Handle) -> "ReservationBook":
+        """The one of this scheduler; made, and listening to its cache, when the first profile asks."""
+
+        def make() -> ReservationBook:
+            # Devices listen first: when a pod comes, what it has of them must be known before what that leaves.
+            book = ReservationBook(handle.cache, DeviceCache.of(handle))
+            handle.cache.listen(book)
+            return book
+
+        return handle.shared(ReservationBook, make)
+
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    def find(self, uid: str) -> Reserved | None:
+        """The available reservation of that uid."""
+        return self._available.get(uid)
+
+    def holding(self, pod_uid: str) -> Reserved | None:
+        """The available reservation that a pod is in."""
+        return self._available.get(self._of.get(pod_uid, ""))
+
+    def on(self, node: str) -> Mapping[str, Reserved]:
+        """Those on a node, by uid."""
+        return self._by_node.get(node, {})
+
+    def nodes(self) -> list[str]:
+        """The nodes that have any."""
+        return list(self._by_node)
+
+    def of_groups(self, groups: Sequence[str]) -> Iterator[Reserved]:
+        """Those whose owners are of these groups, open to pods or not."""
+        for group in groups:
+            yield from self._by_group[group].values()
+
+    def __iter__(self) -> Iterator[Reserved]:
+        """Those that are available."""
+        return iter(self._available.values())
+
+    def pods_in(self, uid: str) -> list[PodInfo]:
+        """The pods that the API server shows in a reservation, by uid (R7)."""
+        found = (self._cache.placed(one) for one in sorted(self._in.get(uid, ())) if not self._cache.is_assumed(one))
+        return [info for info in found if info is not None and allocated_to(info.pod) == uid]
+
+    # -- reservations -------------------------------------------------------------------------------------------------
+
+    def set(self, reservation: Reservation) -> Pod:
+        """A reservation came or changed. Returns its pod, as it now stands for it.
+
+        Raises:
+            ValueError: it cannot be understood; it counts for nothing then.
+        """
+        uid = reservation.metadata.uid
+        self._withdraw(uid)
+        self.known[uid] = reservation
+        if not reservation.available:
+            return reserve_pod(reservation)
+        reserved = self._understood(reservation)
+        reserved.group = self.owners.add(reservation.spec.owners)
+        self._available[uid] = reserved
+        self._by_group.setdefault(reserved.group, {})[uid] = reserved
+        self._by_node.setdefault(reserved.node, {})[uid] = reserved
+        self._cache.stirs += 1
+        self.moved.add(uid)
+        return self._pod(reserved)
+
+    def remove(self, uid: str) -> None:
+        """A reservation is gone; its pods stay where they are."""
+        self._withdraw(uid)
+        self.known.pop(uid, None)
+        self.moved.discard(uid)
+
+    def _withdraw(self, uid: str) -> None:
+        reserved = self._available.pop(uid, None)
+        if reserved is None:
+            return
+        self._cache.stirs += 1
+        self.owners.remove(reserved.group)
+        for table, key in ((self._by_group, reserved.group), (self._by_node, reserved.node)):
+            del table[key][uid]
+            if not table[key]:
+                del table[key]
+
+    def _understood(self, reservation: Reservation) -> Reserved:
+        status = reservation.status
+        found = amounts(status.allocatable) if status.allocatable else template_requests(reservation)
+        uid = reservation.metadata.uid
+        return Reserved(
+            reservation,
+            renamed(found),
+            renamed(withheld(reservation)),
+            restricted_to(reservation),
+            "",
+            reservation.metadata.annotations.get(DEVICE_ALLOCATED, ""),
+            self._in.setdefault(uid, {}),
+        )
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def assign(self, uid: str, pod: Pod, node: str) -> None:
+        """`pod` goes into the reservation `uid`, with whatever it has of devices by now."""
+        pod_uid = pod.metadata.uid
+        if self._of.get(pod_uid) == uid:
+            return
+        self.withdraw(pod_uid)
+        self._of[pod_uid] = uid
+        self._in.setdefault(uid, {})[pod_uid] = {**self._cache.classes.of(pod).requests}
+        self._changed(uid)
+
+    def withdraw(self, pod_uid: str) -> None:
+        """The pod is in no reservation any more."""
+        uid = self._of.pop(pod_uid, None)
+        if uid is not None:
+            del self._in[uid][pod_uid]
+            self._changed(uid)
+
+    def _changed(self, uid: str) -> None:
+        """Let the reservation hold what its pods leave."""
+        if not self._in[uid] and uid not in self._available:
+            del self._in[uid]
+        self.moved.add(uid)
+        reserved = self._available.get(uid)
+        if reserved is not None:
+            self._cache.stirs += 1
+            if self._cache.placed(uid) is not None:
+                self._cache.set_pod(self._pod(reserved))
+
+    def _pod(self, reserved: Reserved) -> Pod:
+        """The pod that holds what is left of a reservation."""
+        return self.pod_without(reserved, ())
+
+    def pod_without(self, reserved: Reserved, gone: Sequence[str]) -> Pod:
+        """The pod that would hold what is left if the pods `gone` were not in the reservation."""
+        pod = reserve_pod(reserved.reservation, reserved.left(gone))
+        pod = replace(pod, spec=replace(pod.spec, priority=HIGHEST_PRIORITY))  # what is placed is nobody's victim (R44)
+        if not reserved.annotation:
+            return pod
+        annotations = {**pod.metadata.annotations}
+        held = self._devices.find(reserved.node)
+        others = [uid for uid in reserved.owners if uid not in gone]
+        taken = [] if held is None else [held.held[uid] for uid in others if uid in held.held]
+        if not taken:
+            return pod
+        left = still_held(reserved.annotation, taken)
+        if left:
+            annotations[DEVICE_ALLOCATED] = left
+        else:
+            annotations.pop(DEVICE_ALLOCATED, None)
+        return replace(pod, metadata=replace(pod.metadata, annotations=annotations))
+
+    # -- what the cache tells -----------------------------------------------------------------------------------------
+
+    def pod_placed(self, info: PodInfo) -> None:
+        if info.pod.metadata.annotations:
+            uid = allocated_to(info.pod)
+            if uid and not is_reserve_pod(info.pod):
+                self.assign(uid, info.pod, info.node_name)
+
+    def pod_changed(self, info: PodInfo, before: Pod) -> None:
+        uid = allocated_to(info.pod)
+        if uid != self._of.get(info.uid, ""):
+            self.withdraw(info.uid)
+        self.pod_placed(info)
+        if uid:
+            self.moved.add(uid)  # our own words have come back: status may name the pod now
+
+    def pod_gone(self, info: PodInfo) -> None:
+        if info.uid in self._of:
+            self.withdraw(info.uid)
+
+
+UNREADABLE = (ValueError, QuantityError, msgspec.DecodeError)  # what `ReservationBook.set` meets in what people write

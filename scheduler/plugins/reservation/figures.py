@@ -1,0 +1,33 @@
+"""What there is to measure about reservations (R52): their phases, and how much of them is used."""
+
+from collections.abc import Iterator
+
+from scheduler.api.quantity import CPU, MEMORY
+from scheduler.api.reservation import AVAILABLE, FAILED, PENDING, SUCCEEDED
+from scheduler.plugins.reservation.book import ReservationBook
+
+PHASES = (PENDING, AVAILABLE, SUCCEEDED, FAILED)
+_UNITS = {CPU: ("core", 1000), MEMORY: ("Gi", 1 << 30)}  # by resource: what one of it is called, and how many make it
+
+Sample = tuple[dict[str, str], float]  # labels and value
+
+
+def phases(book: ReservationBook) -> Iterator[Sample]:
+    """1 for the phase that a reservation is in, 0 for the others."""
+    for reservation in sorted(book.known.values(), key=lambda one: one.name):
+        now = reservation.status.phase or PENDING
+        for phase in PHASES:
+            yield {"name": reservation.name, "phase": phase}, float(phase == now)
+
+
+def resources(book: ReservationBook) -> Iterator[Sample]:
+    """Of each available reservation and resource: all of it, what its pods have of it, and the part that is."""
+    for reserved in sorted(book, key=lambda one: one.name):
+        allocated = reserved.allocated
+        for name, value in sorted(reserved.allocatable.items()):
+            unit, size = _UNITS.get(name, ("raw", 1))
+            used = allocated.get(name, 0)
+            found = (("allocatable", unit, value / size), ("allocated", unit, used / size),
+                     ("utilization", "ratio", used / value if value else 0.0))  # fmt: skip
+            for kind, unit_, amount in found:
+                yield {"type": kind, "name": reserved.name, "resource": name, "unit": unit_}, amount

@@ -1,0 +1,91 @@
+"""The arithmetic of reservations: what is left in one, what a pod in it may take of the node, what it is worth."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from scheduler.api.requests import Amounts
+from scheduler.framework.points import MAX_NODE_SCORE
+from scheduler.framework.reserved import Reserved
+
+PODS = "pods"
+PREFIX = "Reservation(s) "
+
+
+def short(requests: Mapping[str, int], allocatable: Mapping[str, int], taken: Mapping[str, int]) -> list[str]:
+    """The resources of which a node has too little left, in the order of the request (R29).
+
+    `taken` is what counts as taken there: `pods` includes everybody but the pod itself.
+    """
+    found = [PODS] if taken.get(PODS, 0) + 1 > allocatable.get(PODS, 0) else []
+    found += [
+        name for name, value in requests.items() if value > allocatable.get(name, 0) - taken.get(name, 0) and value
+    ]
+    return found
+
+
+def taken_beside(
+    reserved: Reserved, others: Sequence[Reserved], seen: Mapping[str, int], gone: Sequence[str]
+) -> Amounts:
+    """What counts as taken on a node for a pod that goes into `reserved` (R29).
+
+    `seen`: what is requested on the node with nothing counted of `reserved` and `others`, which are all that are for
+    this pod there; what the others still hold is out of its reach. `gone`: pods that preemption would take.
+    """
+    taken = dict(seen)
+    for other in others:
+        if other is not reserved:
+            take_left(taken, other, gone)
+    left = reserved.left(gone)
+    for name, value in reserved.withheld.items():
+        taken[name] = taken.get(name, 0) + min(value, left.get(name, 0))
+    return taken
+
+
+def take_left(taken: Amounts, reserved: Reserved, gone: Sequence[str]) -> None:
+    """Count what a reservation still holds as taken. The pods that it has room for are not places on the node."""
+    for name, value in reserved.left(gone).items():
+        if name != PODS:
+            taken[name] = taken.get(name, 0) + value
+
+
+def lacking(
+    requests: Mapping[str, int], reserved: Reserved, gone: Sequence[str] = (), *, detailed: bool = False
+) -> list[str]:
+    """Why a Restricted reservation has too little left, in Koordinator's words (R31)."""
+    reasons: list[str] = []
+    most = reserved.allocatable.get(PODS)
+    inside = sum(uid not in gone for uid in reserved.owners)
+    if most is not None and inside + 1 > most:
+        reasons.append(_reason("Too many pods", 1, inside, most, detailed=detailed))
+    used = reserved.allocated_but(gone)
+    for name in strict_names(reserved):
+        wanted, taken = requests.get(name, 0), used.get(name, 0)
+        capacity = reserved.allocatable[name] - reserved.withheld.get(name, 0)
+        if wanted and wanted > capacity - taken:
+            reasons.append(_reason(f"Insufficient {name}", wanted, taken, capacity, detailed=detailed))
+    return reasons
+
+
+def strict_names(reserved: Reserved) -> Collection[str]:
+    """The resources that a Restricted reservation is strict about: the ones named, or all that it has."""
+    named = [name for name in reserved.allocatable if name in reserved.strict]
+    return [name for name in named or reserved.allocatable if name != PODS]
+
+
+def _reason(text: str, wanted: int, used: int, capacity: int, *, detailed: bool) -> str:
+    more = f", requested: {wanted}, used: {used}, capacity: {capacity}" if detailed else ""
+    return f"{PREFIX}{text}{more}"
+
+
+def worth(requests: Mapping[str, int], reserved: Reserved) -> int:
+    """How full the pod would make the reservation, 0 to 100 (R37): one that it just fits is left to it."""
+    if not requests:
+        return 0
+    capacities = {name: value for name, value in reserved.allocatable.items() if value > 0}
+    if not capacities:
+        return 0
+    allocated = reserved.allocated
+    total = 0
+    for name, capacity in capacities.items():
+        wanted = requests.get(name, 0) + allocated.get(name, 0)
+        total += MAX_NODE_SCORE * wanted // capacity if wanted <= capacity else 0
+    return total // len(capacities)

@@ -1,0 +1,156 @@
+"""What becomes of a reservation: placed, refused, used, run out. Pure functions from one status to the next (R1 to R8).
+
+Each returns the fields of `status` to write, as a merge patch has them, or None if nothing changes. Times are seconds
+since 1970; conditions hold them to the second.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from scheduler.api.clock import from_rfc3339, rfc3339
+from scheduler.api.core import Pod
+from scheduler.api.requests import Amounts
+from scheduler.api.reservation import (
+    AVAILABLE,
+    DEFAULT_TTL,
+    EXPIRED,
+    FAILED,
+    READY,
+    SCHEDULED,
+    SUCCEEDED,
+    UNSCHEDULABLE,
+    Reservation,
+    ReservationCondition,
+    quantities,
+    seconds,
+    template_requests,
+)
+from scheduler.api.wire import to_plain
+
+Status = dict[str, Any]
+SOONEST, LATEST = 3.0, 15.0  # seconds until a live reservation is looked at again
+
+
+def placed(reservation: Reservation, node: str, now: float) -> Status:
+    """It has its node (R2).
+
+    Raises:
+        ValueError: its template is none.
+    """
+    stamp = rfc3339(now)
+    return {
+        "phase": AVAILABLE,
+        "nodeName": node,
+        "allocatable": quantities(template_requests(reservation)),
+        "conditions": _plain([
+            ReservationCondition(SCHEDULED, "True", SCHEDULED, "", stamp, stamp),
+            ReservationCondition(READY, "True", AVAILABLE, "", stamp, stamp),
+        ]),
+    }  # fmt: skip
+
+
+def refused(reservation: Reservation, message: str, now: float) -> Status | None:
+    """No node takes it (R3)."""
+    stamp = rfc3339(now)
+    before = reservation.status.condition(SCHEDULED)
+    if before is not None and before.status == "True":
+        after = replace(before, last_probe_time=stamp)
+    elif before is None:
+        after = ReservationCondition(SCHEDULED, "False", UNSCHEDULABLE, message, stamp, stamp)
+    else:
+        if (before.status, before.reason, before.message) == ("False", UNSCHEDULABLE, message):
+            return None
+        since = before.last_transition_time if before.status == "False" else stamp
+        after = ReservationCondition(SCHEDULED, "False", UNSCHEDULABLE, message, stamp, since)
+    return {"conditions": _with(reservation, after)}
+
+
+def run_out(reservation: Reservation, now: float) -> Status:
+    """It is over, used or not (R6)."""
+    stamp = rfc3339(now)
+    before = reservation.status.condition(READY)
+    if before is not None and before.status == "False":
+        after = replace(before, reason=EXPIRED, last_probe_time=stamp)
+    else:
+        after = ReservationCondition(READY, "False", EXPIRED, "", stamp, stamp)
+    return {"phase": FAILED, "conditions": _with(reservation, after)}
+
+
+def used(reservation: Reservation, owners: Sequence[Pod], allocated: Amounts, now: float) -> Status | None:
+    """These pods are in it now (R7); `owners` by uid. One that is allocated once is done with the first change."""
+    status = reservation.status
+    found = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": pod.metadata.namespace,
+            "name": pod.metadata.name,
+            "uid": pod.metadata.uid,
+        }
+        for pod in owners
+    ]
+    amounts_now = quantities(allocated)
+    if [one.uid for one in status.current_owners] == [one["uid"] for one in found] and amounts_now == status.allocated:
+        return None
+    gone = dict.fromkeys(status.allocated.keys() - amounts_now.keys())  # a merge patch takes away what is null
+    fields: Status = {"currentOwners": found, "allocated": {**amounts_now, **gone}}
+    if reservation.spec.allocate_once:
+        stamp = rfc3339(now)
+        before = status.condition(READY)
+        since = before.last_transition_time if before is not None else stamp
+        after = ReservationCondition(READY, "False", SUCCEEDED, "", stamp, since)
+        fields |= {"phase": SUCCEEDED, "conditions": _with(reservation, after)}
+    return fields
+
+
+def is_over(reservation: Reservation, now: float) -> bool:
+    """Whether its time has run out (R4)."""
+    ends = end_of(reservation)
+    return not reservation.ended and ends is not None and now > ends
+
+
+def end_of(reservation: Reservation) -> float | None:
+    """When its time runs out; None: never. A ttl of 0 goes before `expires`."""
+    spec = reservation.spec
+    ttl = seconds(spec.ttl) if spec.ttl is not None else None
+    if ttl == 0:
+        return None
+    created = reservation.metadata.creation_timestamp
+    ends = [] if created is None else [from_rfc3339(created) + (DEFAULT_TTL if ttl is None else ttl)]
+    if spec.expires is not None:
+        ends.append(from_rfc3339(spec.expires))
+    return min(ends, default=None)
+
+
+def next_look(reservations: Iterable[Reservation], now: float) -> float:
+    """Seconds until some of these should be looked at again (R5)."""
+    ends = [end for one in reservations if not one.ended and (end := end_of(one)) is not None]
+    return min(max(min(ends, default=now + LATEST) - now, SOONEST), LATEST)
+
+
+def is_waste(reservation: Reservation, now: float, keep: float, *, node_there: bool) -> bool:
+    """Whether it has been over for so long, or so hopelessly, that it can be deleted (R8); `keep` in seconds."""
+    if not (reservation.expired or reservation.status.phase == SUCCEEDED):
+        return False
+    if not node_there:
+        return True
+    ready = reservation.status.condition(READY)
+    if ready is None:
+        return False
+    since = ready.last_transition_time if reservation.expired else ready.last_probe_time
+    return since is not None and now - from_rfc3339(since) > keep
+
+
+def _with(reservation: Reservation, changed: ReservationCondition) -> list[Any]:
+    """All conditions, one of them as it is now."""
+    others = [one for one in reservation.status.conditions if one.type != changed.type]
+    if len(others) == len(reservation.status.conditions):
+        return _plain([*others, changed])
+    return _plain([changed if one.type == changed.type else one for one in reservation.status.conditions])
+
+
+def _plain(conditions: Iterable[ReservationCondition]) -> list[Any]:
+    found: list[Any] = to_plain(list(conditions))
+    return found

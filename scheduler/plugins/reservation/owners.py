@@ -1,0 +1,90 @@
+"""Which reservations could be a pod's: found by what owners must say of it, without looking at all of them.
+
+Reservations with the same owners are one group. A group is filed under something that its pods must have (a uid, a
+name, a controller, a label), so that the many pods that no reservation is for are told after a few look-ups.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from scheduler.api.core import Pod
+from scheduler.api.reservation import ReservationOwner
+from scheduler.api.wire import to_json
+
+Mark = tuple[str, ...]
+ANYBODY: Mark = ()
+
+
+class OwnerIndex:
+    """Groups of owners, each with how many reservations it has."""
+
+    def __init__(self) -> None:
+        self._owners: dict[str, tuple[ReservationOwner, ...]] = {}
+        self._counts: dict[str, int] = {}
+        self._filed: dict[Mark, dict[str, None]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._owners)
+
+    def add(self, owners: tuple[ReservationOwner, ...]) -> str:
+        """File a reservation's owners; returns the name of their group."""
+        group = to_json(owners).decode()
+        self._counts[group] = self._counts.get(group, 0) + 1
+        if group not in self._owners:
+            self._owners[group] = owners
+            for mark in map(_mark, owners):
+                self._filed.setdefault(mark, {})[group] = None
+        return group
+
+    def remove(self, group: str) -> None:
+        """One reservation of that group is gone."""
+        self._counts[group] -= 1
+        if self._counts[group]:
+            return
+        del self._counts[group]
+        for mark in set(map(_mark, self._owners.pop(group))):
+            del self._filed[mark][group]
+            if not self._filed[mark]:
+                del self._filed[mark]
+
+    def groups(self, pod: Pod) -> list[str]:
+        """The groups that `pod` belongs to, sorted."""
+        if not self._filed:
+            return []
+        near = {group for mark in _marks(pod) for group in self._filed.get(mark, ())}
+        return sorted(group for group in near if matches(self._owners[group], pod))
+
+    def knows(self, pod: Pod) -> bool:
+        """Whether `groups` would find any."""
+        filed = self._filed
+        return bool(filed) and any(
+            matches(self._owners[group], pod) for mark in _marks(pod) if mark in filed for group in filed[mark]
+        )
+
+
+def matches(owners: Iterable[ReservationOwner], pod: Pod) -> bool:
+    """R17: one of them must hold."""
+    return any(owner.matches(pod) for owner in owners)
+
+
+def _mark(owner: ReservationOwner) -> Mark:
+    """Something that every pod of this owner has."""
+    wanted, controller, selector = owner.object, owner.controller, owner.label_selector
+    if wanted is not None and (wanted.uid or wanted.name):
+        return ("uid", wanted.uid) if wanted.uid else ("name", wanted.name)
+    if controller is not None and (controller.uid or controller.name):
+        return ("by-uid", controller.uid) if controller.uid else ("by-name", controller.name)
+    if selector is not None and selector.match_labels:
+        return ("label", *min(selector.match_labels.items()))
+    return ANYBODY
+
+
+def _marks(pod: Pod) -> Iterator[Mark]:
+    metadata = pod.metadata
+    yield ANYBODY
+    yield "uid", metadata.uid
+    yield "name", metadata.name
+    for key, value in metadata.labels.items():
+        yield "label", key, value
+    for one in metadata.owner_references:
+        yield "by-uid", one.uid
+        yield "by-name", one.name

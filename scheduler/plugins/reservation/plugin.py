@@ -1,0 +1,413 @@
+"""Place pods in the reservations that are for them, and let nobody else have what is reserved.
+
+What is reserved is held on its node by a pod of its own (`book`), so pods that no reservation is for need nothing of
+this. For the others the plugin names the holders that they may overlook (`overlooked`), judges each reservation on a
+node, and settles which one a pod goes into.
+Follows Koordinator pkg/scheduler/plugins/reservation; deviations are in scheduler/DESIGN.md.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from scheduler.api.core import Pod
+from scheduler.api.requests import Amounts
+from scheduler.api.reservation import (
+    RESERVATION_AFFINITY,
+    RESERVATION_ALLOCATED,
+    RESERVATION_IGNORED,
+    RESERVATION_NODE,
+    AnnotationError,
+    allocation,
+    is_reserve_pod,
+    seconds,
+)
+from scheduler.cache.columns import Batch, Bools, Ints
+from scheduler.cache.resources import PODS_COLUMN
+from scheduler.framework.clusterwide import MARK
+from scheduler.framework.failure import FitError
+from scheduler.framework.handle import Handle
+from scheduler.framework.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.points import (
+    NO_MARKS,
+    ByMaximum,
+    FilterColumns,
+    Marks,
+    PostFilter,
+    PostFilterResult,
+    PreBind,
+    PreFilter,
+    Reserve,
+    Scope,
+    ScoreColumns,
+    Transformer,
+    VictimAware,
+)
+from scheduler.framework.reserved import IGNORED, MATCHED, NOMINATE, NOMINATED, REQUIRED, ReservationAware, Reserved
+from scheduler.framework.restored import as_seen
+from scheduler.framework.state import CycleState, StateKey
+from scheduler.framework.status import SUCCESS, Code, Status
+from scheduler.plugins.defaultpreemption.plugin import DefaultPreemptionArgs
+from scheduler.plugins.reservation.args import ReservationArgs
+from scheduler.plugins.reservation.book import ReservationBook
+from scheduler.plugins.reservation.diagnosis import Diagnosis
+from scheduler.plugins.reservation.fitting import PODS, lacking, short, take_left, taken_beside, worth
+from scheduler.plugins.reservation.matching import Match, Wish, judge
+from scheduler.plugins.reservation.preemption import ReservationPreemption
+
+NO_MATCH = Status.unresolvable("node(s) no reservations match reservation affinity")
+NONE_WILL_DO = Status.unschedulable("node(s) no reservation(s) to meet the requirements")
+WRONG_NODE = Status.unresolvable("node(s) didn't match the nodeName specified by reservation")
+POLICY_CONFLICT = Status.unresolvable("node(s) reservation allocate policy conflict")
+PREFERRED = 1000  # raw score of the node whose reservation comes first in order
+
+
+@dataclass(slots=True)
+class Seen:
+    """What this cycle's pod has to do with reservations."""
+
+    pod: Pod
+    wish: Wish
+    requests: Amounts
+    diagnosis: Diagnosis
+    nominated: dict[str, Reserved | None] = field(default_factory=dict)  # by node
+
+
+SEEN: StateKey[Seen] = StateKey("Reservation/seen")
+OWN: StateKey[str] = StateKey("Reservation/own")  # the pod is a reservation's; the node that it names, or ""
+OWN_UID: StateKey[str] = StateKey("Reservation/own-uid")
+GONE: StateKey[tuple[str, ...]] = StateKey("Reservation/gone")  # pods that preemption imagines gone
+PREFERRED_NODE: StateKey[str] = StateKey("Reservation/preferred-node")
+
+
+class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumns, Reserve, PreBind, VictimAware):
+    name = "Reservation"
+    scope = Scope.CLUSTER
+    normalizer = ByMaximum()
+
+    def __init__(self, handle: Handle, args: ReservationArgs | None = None) -> None:
+        self.args = args or ReservationArgs()
+        self._handle = handle
+        self._classes = handle.cache.classes
+        self.book = ReservationBook.of(handle)
+        self._owners = self.book.owners
+        self._aware_in: dict[str, list[ReservationAware]] = {}  # by profile
+        enough = DefaultPreemptionArgs(
+            min_candidate_nodes_percentage=self.args.min_candidate_nodes_percentage,
+            min_candidate_nodes_absolute=self.args.min_candidate_nodes_absolute,
+        )
+        self._preemption = ReservationPreemption(handle, enough) if self.args.enable_preemption else None
+
+    def concerns(self, pod: Pod) -> bool:
+        annotations = pod.metadata.annotations
+        if annotations and (
+            RESERVATION_AFFINITY in annotations or RESERVATION_IGNORED in annotations or is_reserve_pod(pod)
+        ):
+            return True
+        return bool(self._owners) and (self._owners.knows(pod) or RESERVATION_IGNORED in pod.metadata.labels)
+
+    # -- which nodes are seen otherwise -------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: Pod) -> Status:
+        if is_reserve_pod(pod):
+            state[OWN] = pod.metadata.annotations.get(RESERVATION_NODE, "")
+            state[OWN_UID] = pod.metadata.uid
+            state[MARK] = f"reservation on {state[OWN]}"
+            problem = self._problem(pod)
+            return Status.unresolvable(problem) if problem else SUCCESS
+        try:
+            wish = Wish.of(pod)
+        except AnnotationError as error:
+            return Status.unresolvable(str(error))
+        requests = self._classes.of(pod).requests
+        seen = state[SEEN] = Seen(pod, wish, requests, Diagnosis(wish.affinity is not None))
+        groups = self._owners.groups(pod)
+        state[MARK] = f"for {groups} {pod.metadata.annotations.get(RESERVATION_AFFINITY)} {wish.exact} {wish.ignored}"
+        matched: dict[str, list[Reserved]] = {}
+        if wish.ignored:
+            state[IGNORED] = True
+            for reserved in self.book:
+                if reserved.open:
+                    matched.setdefault(reserved.node, []).append(reserved)
+        else:
+            for reserved in self.book.of_groups(groups):
+                node = self._handle.cache.find(reserved.node)
+                if node is None or not reserved.open:
+                    continue
+                found, taint = judge(wish, requests, reserved, node.known)
+                seen.diagnosis.note(reserved.node, found, taint, named=bool(wish.name))
+                if found is Match.MATCHED and (
+                    wish.affinity is not None or not requests.keys().isdisjoint(reserved.allocatable)
+                ):  # one that has nothing of what the pod asks is left alone (R32)
+                    matched.setdefault(reserved.node, []).append(reserved)
+        if matched:
+            for found_there in matched.values():
+                found_there.sort(key=lambda reserved: reserved.name)
+            state[MATCHED] = matched
+            state[NOMINATE] = self._nominate
+        if wish.affinity is not None and not wish.ignored:
+            state[REQUIRED] = True
+            return Status.only(frozenset(matched)) if matched else NO_MATCH
+        return SUCCESS
+
+    def _problem(self, pod: Pod) -> str:
+        reservation = self.book.known.get(pod.metadata.uid)
+        if reservation is None:
+            return "the reservation is nil"
+        ttl = reservation.spec.ttl
+        if ttl is not None and seconds(ttl) is None:
+            return f'the reservation\'s ttl: expected a duration such as "24h", found "{ttl}"'
+        return reservation.problem
+
+    def overlooked(self, state: CycleState, pod: Pod) -> Mapping[str, Sequence[PodInfo]]:
+        found: dict[str, list[PodInfo]] = {}
+        for name, there in (state.get(MATCHED) or {}).items():
+            node = self._handle.cache.find(name)
+            for reserved in there:
+                holder = None if node is None else node.pods.get(reserved.uid)
+                if holder is not None:
+                    found.setdefault(name, []).append(holder)
+        return found
+
+    def chosen(self, state: CycleState, pod: Pod, node: NodeInfo) -> None:
+        if IGNORED not in state and MATCHED in state:
+            nominated = self._nominate(state, pod, node)
+            if nominated is not None:
+                state[NOMINATED] = nominated
+
+    # -- filter -------------------------------------------------------------------------------------------------------
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        own = state.get(OWN)
+        if own is not None:
+            if own and own != node.name:
+                return WRONG_NODE
+            return POLICY_CONFLICT if self._conflicts(pod.metadata.uid, node.name) else SUCCESS
+        there = (state.get(MATCHED) or {}).get(node.name)
+        if not there or IGNORED in state:
+            return SUCCESS
+        return self._filter_owner(state, pod, there, node)
+
+    def _conflicts(self, uid: str, name: str) -> bool:
+        """R28: whether a reservation on the node leaves more open, or less, than this one does."""
+        there, reservation = self.book.on(name), self.book.known.get(uid)
+        if not there or reservation is None:
+            return False
+        loose = not reservation.spec.allocate_policy
+        return any((not other.reservation.spec.allocate_policy) != loose for other in there.values())
+
+    def _filter_owner(self, state: CycleState, pod: Pod, there: Sequence[Reserved], node: NodeInfo) -> Status:
+        """R29 to R33: one of the reservations will do, or the node beside them."""
+        required = REQUIRED in state
+        by_node: dict[str, None] = {}
+        by_reservation: list[str] = []
+        for reserved in there:
+            node_lacks, lacks = self._shortfalls(state, reserved, there, node)
+            by_node.update(dict.fromkeys(node_lacks))
+            by_reservation += lacks
+            if node_lacks or lacks:
+                continue
+            refused = [status for status in self._asked(state, pod, reserved, node.name) if not status.ok]
+            if not refused:
+                return SUCCESS
+            by_reservation += [reason for status in refused for reason in status.reasons]
+        if required:
+            reasons = [*(f"Insufficient {name} by node" for name in sorted(by_node)), *by_reservation]
+            return Status.unschedulable(*reasons) if reasons else NONE_WILL_DO
+        if not by_node:  # else the node alone will not do either
+            by_node.update(dict.fromkeys(self._short_alone(state, there, node)))
+        if by_node:
+            return Status.unschedulable(*(f"Insufficient {name} by node" for name in sorted(by_node)))
+        beside = (plugin.fits_in(state, pod, None, node.name) for plugin in self._aware(pod))
+        return next((status for status in beside if not status.ok), SUCCESS)
+
+    def _shortfalls(
+        self, state: CycleState, reserved: Reserved, there: Sequence[Reserved], node: NodeInfo
+    ) -> tuple[list[str], list[str]]:
+        """What the node and the reservation together lack, and what a Restricted reservation lacks by itself."""
+        seen, gone = state[SEEN], _gone(state)
+        taken = taken_beside(reserved, there, self._named(node.requested, seen.requests), gone)
+        lacks: list[str] = []
+        if reserved.restricted:
+            lacks = lacking(seen.requests, reserved, gone, detailed=bool(seen.wish.name))
+        return short(seen.requests, self._named(node.allocatable, seen.requests), taken), lacks
+
+    def _short_alone(self, state: CycleState, there: Sequence[Reserved], node: NodeInfo) -> list[str]:
+        requests = state[SEEN].requests
+        taken = self._named(node.requested, requests)
+        for reserved in there:
+            take_left(taken, reserved, _gone(state))
+        return short(requests, self._named(node.allocatable, requests), taken)
+
+    def _named(self, amounts: Sequence[int], requests: Amounts) -> Amounts:
+        """Of a node's amounts by column those that a pod asks for, and its places for pods."""
+        column = self._handle.columns.resources.column
+        found = {PODS: amounts[PODS_COLUMN]}
+        for name in requests:
+            number = column(name)
+            found[name] = amounts[number] if number < len(amounts) else 0
+        return found
+
+    def _asked(self, state: CycleState, pod: Pod, reserved: Reserved, node_name: str) -> list[Status]:
+        """What the plugins say that hold something of their own for reservations."""
+        return [plugin.fits_in(state, pod, reserved, node_name) for plugin in self._aware(pod)]
+
+    def _aware(self, pod: Pod) -> list[ReservationAware]:
+        name = pod.spec.scheduler_name
+        if name not in self._aware_in:
+            plugins = self._handle.runner_named(name).profile.all
+            self._aware_in[name] = [plugin for plugin in plugins if isinstance(plugin, ReservationAware)]
+        return self._aware_in[name]
+
+    def stack(self, states: Sequence[CycleState]) -> Sequence[CycleState]:
+        return states
+
+    def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
+        return np.stack([self.rejections([state], batch)[0] == 0 for state in stacked])
+
+    def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
+        """On nodes that are seen as they are, only a reservation's own pod is judged; the others are asked plainly."""
+        own, columns = stacked[0].get(OWN), self._handle.columns
+        codes = np.zeros(columns.capacity, np.int64)
+        statuses = [SUCCESS, WRONG_NODE, POLICY_CONFLICT]
+        if own is not None:
+            uid = stacked[0][OWN_UID]
+            for name in self.book.nodes() if uid in self.book.known else ():
+                if name in columns.rows and self._conflicts(uid, name):
+                    codes[columns.rows[name]] = 2
+            if own:
+                there = columns.rows.get(own, -1)
+                codes[np.arange(len(codes)) != there] = 1
+        return batch.pick(codes), statuses.__getitem__
+
+    # -- which reservation --------------------------------------------------------------------------------------------
+
+    def _nominate(self, state: CycleState, pod: Pod, node: NodeInfo) -> Reserved | None:
+        """R36: the reservation on a node that the pod would go into; None if it would take none."""
+        seen, there = state[SEEN], (state.get(MATCHED) or {}).get(node.name, ())
+        if node.name not in seen.nominated:
+            seen.nominated[node.name] = self._best(state, pod, there, node)
+        return seen.nominated[node.name]
+
+    def _best(self, state: CycleState, pod: Pod, there: Sequence[Reserved], node: NodeInfo) -> Reserved | None:
+        seen, required = state[SEEN], REQUIRED in state
+        if len(there) == 1 and required:
+            return there[0]
+        left = [
+            reserved
+            for reserved in there
+            if not any(self._shortfalls(state, reserved, there, node))
+            and all(status.ok for status in self._asked(state, pod, reserved, node.name))
+        ]
+        if len(left) < 2:
+            return left[0] if left else None
+        ordered = [reserved for reserved in left if reserved.reservation.order]
+        if ordered:
+            return min(ordered, key=lambda reserved: (reserved.reservation.order, reserved.name))
+        scores = np.array([worth(seen.requests, reserved) for reserved in left], np.int64)
+        for plugin in self._aware(pod):
+            raw = np.array([plugin.worth_in(state, pod, reserved, node.name) for reserved in left], np.int64)
+            scores += self.normalizer.apply(raw, raw.max(keepdims=True))
+        return left[int(scores.argmax())]
+
+    def survey(self, state: CycleState, pod: Pod, nodes: Sequence[NodeInfo]) -> None:
+        """R38: a reservation on every node, and the node whose reservation comes first of all."""
+        orders: list[tuple[int, str, str]] = []
+        for name, there in (state.get(MATCHED) or {}).items():
+            if any(reserved.reservation.order for reserved in there):
+                node = next((node for node in nodes if node.name == name), None)
+                nominated = None if node is None else self._nominated_on(state, pod, node)
+                if nominated is not None and nominated.reservation.order:
+                    orders.append((nominated.reservation.order, nominated.name, name))
+        state[PREFERRED_NODE] = min(orders)[2] if orders else ""
+
+    def _nominated_on(self, state: CycleState, pod: Pod, node: NodeInfo) -> Reserved | None:
+        return self._nominate(*_swapped(state, pod, node))
+
+    def pre_score(self, state: CycleState, pod: Pod) -> bool:
+        return MATCHED in state and IGNORED not in state
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        if node.name not in (state.get(MATCHED) or {}):
+            return 0
+        nominated = self._nominated_on(state, pod, node)
+        if nominated is None:
+            return 0
+        if node.name == state[PREFERRED_NODE]:
+            return PREFERRED
+        return worth(state[SEEN].requests, nominated)
+
+    def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
+        state, columns = stacked[0], self._handle.columns
+        pod = state[SEEN].pod
+        places = {int(row): place for place, row in enumerate(batch.rows)}
+        nodes = [node for name in state[MATCHED] if columns.rows[name] in places
+                 if (node := self._handle.cache.find(name)) is not None]  # fmt: skip
+        self.survey(state, pod, nodes)
+        found = np.zeros((1, batch.size), np.int64)
+        for node in nodes:
+            found[0, places[node.row]] = self.score(state, pod, node)
+        return found
+
+    # -- going into it ------------------------------------------------------------------------------------------------
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        nominated = state.get(NOMINATED)
+        if nominated is not None:
+            self.book.assign(nominated.uid, pod, node_name)
+        elif REQUIRED in state:
+            return NO_MATCH
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        self.book.withdraw(pod.metadata.uid)
+
+    def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Marks:
+        nominated = state.get(NOMINATED)
+        if nominated is None:
+            return NO_MARKS
+        return Marks({RESERVATION_ALLOCATED: allocation(nominated.name, nominated.uid)}, {})
+
+    # -- preemption ---------------------------------------------------------------------------------------------------
+
+    def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
+        self._imagine(state, victim, node)
+
+    def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
+        self._imagine(state, victim, node)
+
+    def _imagine(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
+        """A pod of a reservation comes or goes: what it had is its reservation's, and free only to those it is for."""
+        reserved = self.book.holding(victim.uid)
+        if reserved is None:
+            return
+        gone = tuple(sorted({*_gone(state)} ^ {victim.uid}))
+        state[GONE] = gone
+        holder = node.pods.get(reserved.uid)
+        if holder is not None:
+            node.remove(holder)
+            pod = self.book.pod_without(reserved, gone)
+            node.add(PodInfo(pod, self._classes.of(pod), node.name))
+
+    def post_filter(self, state: CycleState, info: PodInfo, failure: FitError) -> PostFilterResult:
+        made, clear = list[str](), False
+        if self._preemption is not None:
+            found = self._preemption.post_filter(state, info, failure)
+            if found.status.code is not Code.UNSCHEDULABLE:
+                return found
+            made, clear = [*found.status.reasons], found.clear_nomination
+        seen = state.get(SEEN)
+        if seen is not None and not seen.wish.ignored:
+            rows = self._handle.columns.rows
+            made += seen.diagnosis.reasons(lambda name: failure.status(rows[name]))
+        return PostFilterResult(Status.unschedulable(*made), clear_nomination=clear)
+
+
+def _gone(state: CycleState) -> tuple[str, ...]:
+    return state.get(GONE) or ()
+
+
+def _swapped(state: CycleState, pod: Pod, node: NodeInfo) -> tuple[CycleState, Pod, NodeInfo]:
+    inner, seen = as_seen(state, node)
+    return inner, pod, seen

@@ -1,0 +1,186 @@
+"""Reservations towards the API server: placing one is writing its status, and so is what happens to it later.
+
+What to write is decided in `plugins/reservation/lifecycle.py`; here it is sent, and time is kept.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from scheduler.api.clock import Clock, Timer
+from scheduler.api.reservation import RESERVATION_NAME, RESERVATIONS_PATH, Reservation
+from scheduler.api.transport import Done, Response
+from scheduler.client.events import EventRecorder
+from scheduler.client.rest import Rest, refusal
+from scheduler.cycle import Core
+from scheduler.framework.events import Bind, Decision, Reject
+from scheduler.plugins.reservation import lifecycle
+from scheduler.plugins.reservation.args import ReservationArgs
+
+log = logging.getLogger(__name__)
+
+NOT_ACTIVE = "reservation is not active"
+RETRY_PAUSE = 1.0  # seconds before a status that was refused is written again
+
+
+class ReservationKeeper:
+    """Writes what the core decides about reservations, and ends those whose time is over.
+
+    `after` is called whenever the core may have something to do, `execute` carries out what the core decides then.
+    """
+
+    def __init__(  # noqa: PLR0917 what surrounds it, as the binder has it
+        self,
+        core: Core,
+        rest: Rest,
+        clock: Clock,
+        events: EventRecorder,
+        after: Callable[[], None],
+        execute: Callable[[Decision], None],
+    ) -> None:
+        self._core, self._rest, self._clock, self._events = core, rest, clock, events
+        self._after, self._execute = after, execute
+        self._book = core.reservations
+        self._args = core.reservation_args or ReservationArgs()
+        self._writing: set[str] = set()
+        self._timer: Timer | None = None
+        self._collected = clock.monotonic()
+        self._stopped = False
+
+    # -- decisions ----------------------------------------------------------------------------------------------------
+
+    def bind(self, decision: Bind, settled: Callable[[], None]) -> None:
+        """Give a reservation its node (R41): annotations first, then the status that makes it count.
+
+        `settled` is called once, when the API server has answered for good.
+        """
+        uid = decision.info.uid
+        reservation = self._book.known.get(uid)
+        if reservation is None or reservation.ended:
+            self._failed(decision, NOT_ACTIVE, settled, retry=False)
+            return
+        version = reservation.metadata.resource_version
+
+        def annotated(response: Response) -> None:
+            if response.ok:
+                self._place(decision, reservation, settled)
+            else:
+                self._failed(decision, refusal(response), settled, retry=response.code != 404)
+
+        if decision.annotations:
+            body = {"metadata": {"annotations": dict(decision.annotations), "resourceVersion": version}}
+            self._rest.merge(f"{RESERVATIONS_PATH}/{reservation.name}", body, annotated)
+        else:
+            self._place(decision, reservation, settled, version=version)
+
+    def _place(
+        self, decision: Bind, reservation: Reservation, settled: Callable[[], None], *, version: str = ""
+    ) -> None:
+        def written(response: Response) -> None:
+            if not response.ok:
+                self._failed(decision, refusal(response), settled, retry=response.code != 404)
+                return
+            settled()
+            self._core.bound(decision.info.uid)
+            note = f"Successfully assigned {reservation.name} to {decision.node}"
+            self._events.normal(decision.info.pod, "Scheduled", "Binding", note)
+            self._after()
+
+        try:
+            status = lifecycle.placed(reservation, decision.node, self._clock.now())
+        except ValueError as error:
+            self._failed(decision, str(error), settled, retry=False)
+            return
+        self._write(reservation, status, written, version=version)
+
+    def _failed(self, decision: Bind, why: str, settled: Callable[[], None], *, retry: bool) -> None:
+        settled()
+        log.warning("bind failed reservation=%s node=%s why=%s", _name(decision), decision.node, why)
+        for more in self._core.bind_failed(decision.info.uid, why, retry=retry):
+            self._execute(more)
+        self._after()
+
+    def reject(self, decision: Reject) -> None:
+        """Say on the reservation why no node takes it."""
+        self._events.warning(decision.info.pod, "FailedScheduling", "Scheduling", decision.message)
+        reservation = self._book.known.get(decision.info.uid)
+        status = reservation and lifecycle.refused(reservation, decision.message, self._clock.now())
+        if reservation is not None and status:
+            self._write(reservation, status, lambda _: None)
+
+    # -- what happens to those that are placed ------------------------------------------------------------------------
+
+    def work(self) -> None:
+        """Write down who is in which reservation, and see to it that time is kept."""
+        for uid in [uid for uid in self._book.moved if uid not in self._writing]:
+            self._book.moved.discard(uid)
+            self._sync(uid)
+        if self._timer is None and self._book.known and not self._stopped:
+            wait = lifecycle.next_look(self._book.known.values(), self._clock.now())
+            self._timer = self._clock.call_later(min(wait, self._args.gc_interval_seconds), self._sweep)
+
+    def stop(self) -> None:
+        """Write no more."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _sync(self, uid: str) -> None:
+        reserved = self._book.find(uid)
+        if reserved is None:
+            return
+        owners = self._book.pods_in(uid)
+        inside = {info.uid: reserved.owners[info.uid] for info in owners if info.uid in reserved.owners}
+        gone = [one for one in reserved.owners if one not in inside]
+        allocated = reserved.allocated_but(gone)
+        status = lifecycle.used(reserved.reservation, [info.pod for info in owners], allocated, self._clock.now())
+        if status is not None:
+            self._change(reserved.reservation, status)
+
+    def _change(self, reservation: Reservation, status: dict[str, Any]) -> None:
+        uid = reservation.metadata.uid
+        self._writing.add(uid)
+
+        def written(response: Response) -> None:
+            self._writing.discard(uid)
+            if not response.ok and response.code != 404:
+                log.info("status not written reservation=%s why=%s", reservation.name, refusal(response))
+                self._book.moved.add(uid)
+                self._clock.call_later(RETRY_PAUSE, self._after)
+            elif uid in self._book.moved:
+                self._after()
+
+        self._write(reservation, status, written, version=reservation.metadata.resource_version)
+
+    def _sweep(self) -> None:
+        self._timer = None
+        if self._stopped:
+            return
+        now = self._clock.now()
+        collect = self._clock.monotonic() - self._collected >= self._args.gc_interval_seconds
+        if collect:
+            self._collected = self._clock.monotonic()
+        for reservation in list(self._book.known.values()):
+            node = reservation.status.node_name
+            node_there = self._core.cache.find(node) is not None
+            if node and not reservation.ended and (lifecycle.is_over(reservation, now) or not node_there):
+                if reservation.metadata.uid not in self._writing:
+                    self._change(reservation, lifecycle.run_out(reservation, now))
+            elif (
+                collect
+                and not self._args.disable_garbage_collection
+                and lifecycle.is_waste(reservation, now, self._args.gc_duration_seconds, node_there=node_there)
+            ):
+                path = f"{RESERVATIONS_PATH}/{reservation.name}"
+                self._rest.delete(path, uid=reservation.metadata.uid, done=lambda _: None)
+        self._after()
+
+    def _write(self, reservation: Reservation, status: dict[str, Any], done: Done, *, version: str = "") -> None:
+        body: dict[str, Any] = {"metadata": {"uid": reservation.metadata.uid}, "status": status}
+        if version:
+            body["metadata"]["resourceVersion"] = version  # written only if nobody else has been there since
+        self._rest.merge(f"{RESERVATIONS_PATH}/{reservation.name}/status", body, done)
+
+
+def _name(decision: Bind) -> str:
+    return decision.info.pod.metadata.annotations.get(RESERVATION_NAME, "")

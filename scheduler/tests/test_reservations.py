@@ -1,0 +1,198 @@
+"""Reservations written to the API server: placed, refused, used, ended and cleaned up."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.api.builders import ReservationBuilder, pod, reservation
+from scheduler.api.reservation import RESERVATIONS_PATH, Reservation
+from scheduler.api.transport import Request, Response
+from scheduler.plugins.reservation.tests.held import hold, inside
+from scheduler.tests.scripted import ok, refused
+from scheduler.tests.test_binding import Scene
+
+
+class Held(Scene):
+    """A scene in which reservations are shown as the API server has them."""
+
+    def __init__(self, **node: Any) -> None:
+        super().__init__()
+        self.rig.node("n", **node)
+        self.keeper = self.binder.reservations
+
+    def show(self, built: ReservationBuilder, **status: Any) -> None:
+        manifest = built.manifest
+        created = self.rig.clock.timestamp()
+        manifest["metadata"] |= {"uid": f"uid-{built.name}", "resourceVersion": "7", "creationTimestamp": created}
+        self.rig.core.set_reservation(msgspec.convert({**manifest, "status": status}, Reservation))
+
+    def written(self) -> list[dict[str, Any]]:
+        """What was written into statuses, in order."""
+        sent = [one for one in self.api.sent if one.method == "PATCH" and one.path.endswith("/status")]
+        return [json.loads(one.body)["status"] for one in sent]
+
+
+def of(cores: int) -> ReservationBuilder:
+    return reservation("r").like(pod("x").request(cpu=cores)).for_labels(app="a")
+
+
+def test_placing_one_is_writing_its_status() -> None:
+    scene = Held()
+    scene.show(of(2))
+    scene.work()
+    assert [one.path for one in scene.api.sent if one.method == "PATCH"] == [f"{RESERVATIONS_PATH}/r/status"]
+    (status,) = scene.written()
+    assert (status["phase"], status["nodeName"], status["allocatable"]) == ("Available", "n", {"cpu": "2"})
+    assert scene.notes() == [("Scheduled", "Successfully assigned r to n")]
+    (event,) = scene.api.bodies("POST", "/namespaces/default/events")
+    assert (event["regarding"]["kind"], event["regarding"]["name"]) == ("Reservation", "r")
+    assert scene.binder.in_flight == 0
+
+
+def test_its_devices_are_written_before_it_counts() -> None:
+    scene = Held(gpus=2)
+    scene.show(reservation("r").like(pod("x").gpus(1)).for_labels(app="a"))
+    scene.work()
+    first, second = (one for one in scene.api.sent if one.method == "PATCH")
+    assert (first.path, second.path) == (f"{RESERVATIONS_PATH}/r", f"{RESERVATIONS_PATH}/r/status")
+    metadata = json.loads(first.body)["metadata"]
+    assert metadata["resourceVersion"] == "7", "nobody else may have placed it meanwhile"
+    assert '"minor":0' in metadata["annotations"]["scheduling.koordinator.sh/device-allocated"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "again"),
+    [
+        pytest.param(refused(409, "Conflict", "it has changed"), True, id="changed-meanwhile"),
+        pytest.param(refused(404, "NotFound", "it is not there"), False, id="gone-meanwhile"),
+    ],
+)
+def test_a_status_that_is_refused(answer: Response, again: bool) -> None:
+    scene = Held()
+    scene.show(of(2))
+    scene.answers("/status", answer)
+    scene.work()
+    node = scene.rig.core.cache.find("n")
+    assert node is not None
+    assert not node.pods, "what it was given is free again"
+    scene.api.answer = lambda _: ok()
+    before = len(scene.written())
+    scene.rig.clock.advance(2.0)
+    scene.work()
+    assert len(scene.written()) == before + again
+
+
+def test_one_that_fits_nowhere_says_why() -> None:
+    scene = Held(cpu="1")
+    scene.show(of(2))
+    scene.work()
+    (status,) = scene.written()
+    (condition,) = status["conditions"]
+    assert (condition["type"], condition["status"], condition["reason"]) == ("Scheduled", "False", "Unschedulable")
+    assert condition["message"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    assert scene.notes()[0][0] == "FailedScheduling"
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        pytest.param({"owners": []}, "the reservation misses the owner spec", id="no-owners"),
+        pytest.param({"template": None}, "the reservation misses the template spec", id="no-template"),
+        pytest.param({"ttl": None}, "the reservation misses the expiration spec", id="no-end"),
+        pytest.param({"ttl": "soon"}, "the reservation's ttl: expected a duration", id="no-duration"),
+    ],
+)
+def test_one_that_makes_no_sense_says_what_is_missing(changed: dict[str, Any], said: str) -> None:
+    scene = Held()
+    built = of(2)
+    built.manifest["spec"] |= changed
+    scene.show(built)
+    scene.work()
+    assert said in scene.written()[0]["conditions"][0]["message"]
+
+
+def test_a_template_that_is_none_is_complained_of() -> None:
+    scene = Held()
+    built = of(2)
+    built.manifest["spec"]["template"] = {"spec": {"containers": 3}}
+    scene.show(built)
+    scene.work()
+    (complaint,) = scene.rig.core.complaints
+    assert complaint.startswith("reservation r: spec.template:")
+    assert scene.written() == []
+
+
+def test_who_is_in_it_is_written_once() -> None:
+    scene = Held()
+    hold(scene.rig, "r", "n", {"cpu": 4000})
+    inside(scene.rig, "p", "n", "r", cpu=1)
+    for _ in range(2):
+        scene.keeper.work()
+        scene.rig.clock.settle()
+    (status,) = scene.written()
+    assert ([one["name"] for one in status["currentOwners"]], status["allocated"]) == (["p"], {"cpu": "1"})
+
+
+def test_one_whose_time_is_over_is_ended() -> None:
+    scene = Held()
+    scene.show(of(2).ttl("10s"), phase="Available", nodeName="n", allocatable={"cpu": "2"})
+    scene.keeper.work()
+    scene.rig.clock.advance(9.0)
+    assert scene.written() == []
+    for _ in range(2):
+        scene.keeper.work()
+        scene.rig.clock.advance(3.0)
+    (status,) = scene.written()
+    assert (status["phase"], status["conditions"][-1]["reason"]) == ("Failed", "Expired")
+
+
+def test_one_whose_node_is_gone_is_ended() -> None:
+    scene = Held()
+    scene.show(of(2), phase="Available", nodeName="n", allocatable={"cpu": "2"})
+    scene.rig.core.remove_node("n")
+    scene.keeper.work()
+    scene.rig.clock.advance(20.0)
+    assert scene.written()[0]["phase"] == "Failed"
+
+
+def test_one_that_is_long_over_is_deleted() -> None:
+    scene = Held()
+    since = scene.rig.clock.timestamp()
+    ready = {
+        "type": "Ready",
+        "status": "False",
+        "reason": "Expired",
+        "lastTransitionTime": since,
+        "lastProbeTime": since,
+    }
+    scene.show(of(2), phase="Failed", nodeName="n", conditions=[ready])
+
+    def pass_by(seconds: float) -> None:
+        scene.rig.clock.advance(seconds)
+        for _ in range(6):
+            scene.keeper.work()
+            scene.rig.clock.advance(15.0)
+
+    pass_by(0.0)
+    assert scene.paths("DELETE") == []
+    pass_by(24 * 3600.0)
+    assert set(scene.paths("DELETE")) == {f"{RESERVATIONS_PATH}/r"}
+
+
+def test_a_refused_status_is_written_again() -> None:
+    scene = Held()
+    hold(scene.rig, "r", "n", {"cpu": 4000})
+    inside(scene.rig, "p", "n", "r", cpu=1)
+    failures = iter([refused(409, "Conflict", "it has changed")])
+
+    def answer(request: Request) -> Response:
+        return next(failures, ok())
+
+    scene.api.answer = answer
+    scene.keeper.work()
+    scene.rig.clock.advance(2.0)
+    scene.keeper.work()
+    scene.rig.clock.settle()
+    assert len(scene.written()) == 2

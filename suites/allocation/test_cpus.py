@@ -1,0 +1,255 @@
+"""Pods of the classes LSR and LSE get CPUs of their own: whole cores or one of each, as they and the node say.
+
+The machine of most cases has two NUMA nodes of 16 cores with two threads each.
+"""
+
+import random
+
+import pytest
+
+from fixtures.cpus import cores, cpu_numa_nodes, cpus, kept_cpus, seats, shares
+from fixtures.expect import Expect
+from fixtures.trial import Trial
+from harness.clusters.protocol import Capability
+from scheduler.api.builders import PodBuilder, node, pod, pods
+from scheduler.api.numa import (
+    CPU_BIND_POLICY_LABEL,
+    FULL_PCPUS,
+    NODE_RESERVATION,
+    NUMA_ALLOCATE_STRATEGY_LABEL,
+    NUMA_NODE_LEVEL,
+    PCPU_LEVEL,
+    RESOURCE_STATUS,
+    SPREAD_BY_PCPUS,
+)
+from scheduler.api.wire import to_json
+
+MACHINE = "cpu-64"
+
+pytestmark = [pytest.mark.needs(Capability.NODES)]
+
+
+def bound(one: PodBuilder, cpu: int | str, qos: str = "LSR") -> PodBuilder:
+    return one.qos(qos).request(cpu=cpu, memory="1Gi")
+
+
+@pytest.mark.feature("CPU-1")
+@pytest.mark.case("CP-001", severity="blocker")
+@pytest.mark.parametrize("qos", ["LSR", "LSE"])
+@pytest.mark.parametrize(
+    ("policy", "each"),
+    [
+        pytest.param("", 2, id="by-default-whole-cores"),
+        pytest.param(FULL_PCPUS, 2, id="whole-cores"),
+        pytest.param(SPREAD_BY_PCPUS, 1, id="one-of-each-core"),
+    ],
+)
+def test_cpus_of_their_own(cluster: Trial, expect: Expect, qos: str, policy: str, each: int) -> None:
+    """A pod gets as many CPUs as it asks for, on one NUMA node, by the policy it prefers or the scheduler's own."""
+    cluster.add(node("n1").server(MACHINE))
+    asked = bound(pod("a"), 4, qos)
+    cluster.submit(asked.bind_cpus(policy) if policy else asked)
+
+    a = expect.running("a")
+
+    assert len(cpus(a)) == 4
+    assert set(cores(cluster, a).values()) == {each}
+    assert len(cpu_numa_nodes(cluster, a)) == 1
+
+
+@pytest.mark.feature("CPU-1")
+@pytest.mark.case("CP-002", severity="critical")
+@pytest.mark.parametrize(
+    ("asked", "cpu"),
+    [
+        pytest.param(pod("a").qos("LS"), "4", id="ls"),
+        pytest.param(pod("a").qos("BE"), "4", id="be"),
+        pytest.param(pod("a"), "4", id="no-class"),
+        pytest.param(pod("a").bind_cpus(FULL_PCPUS), "4", id="a-policy-alone"),
+        pytest.param(pod("a").qos("LSR").label("koordinator.sh/priority-class", "koord-batch"), "4", id="batch"),
+    ],
+)
+def test_all_others_share(cluster: Trial, expect: Expect, asked: PodBuilder, cpu: str) -> None:
+    """No other pod gets CPUs of its own, whatever policy it names."""
+    cluster.add(node("n1").server(MACHINE))
+    cluster.submit(asked.request(cpu=cpu))
+
+    assert RESOURCE_STATUS not in expect.running("a").metadata.annotations
+
+
+@pytest.mark.feature("CPU-1")
+@pytest.mark.case("CP-003", severity="critical")
+def test_half_a_cpu_cannot_be_bound(cluster: Trial, expect: Expect) -> None:
+    """Bound CPUs are whole ones."""
+    cluster.add(node("n1").server(MACHINE))
+    cluster.submit(bound(pod("a"), "3500m"))
+
+    expect.pending("a", saying="the requested CPUs must be integer")
+
+
+@pytest.mark.feature("CPU-1")
+@pytest.mark.case("CP-004", severity="critical")
+def test_a_preference_gives_way_and_a_requirement_waits(cluster: Trial, expect: Expect) -> None:
+    """Once every core is broken, who prefers whole cores takes single CPUs, and who requires them waits for one."""
+    cluster.add(node("n1").server(MACHINE))
+    cluster.submit(bound(pod("breaks"), 32).bind_cpus(required=SPREAD_BY_PCPUS))
+    assert set(cores(cluster, expect.running("breaks")).values()) == {1}
+
+    cluster.submit(
+        bound(pod("prefers"), 2).bind_cpus(FULL_PCPUS), bound(pod("requires"), 2).bind_cpus(required=FULL_PCPUS)
+    )
+
+    assert set(cores(cluster, expect.running("prefers")).values()) == {1}
+    expect.pending("requires", saying="not enough cpus available to satisfy request")
+    cluster.delete("breaks")
+    assert set(cores(cluster, expect.running("requires")).values()) == {2}
+
+
+@pytest.mark.feature("CPU-2")
+@pytest.mark.case("CP-005", severity="critical")
+@pytest.mark.parametrize(
+    ("exclusive", "apart"),
+    [pytest.param(PCPU_LEVEL, cores, id="cores"), pytest.param(NUMA_NODE_LEVEL, cpu_numa_nodes, id="numa-nodes")],
+)
+def test_exclusive_pods_keep_apart(cluster: Trial, expect: Expect, exclusive: str, apart: object) -> None:
+    """Two exclusive pods share no core, or no NUMA node, as long as there is another one."""
+    assert callable(apart)
+    cluster.add(node("n1").server(MACHINE).label(NUMA_ALLOCATE_STRATEGY_LABEL, "MostAllocated"))
+    for one in pods("a", 2):
+        cluster.submit(bound(one, 2).bind_cpus(SPREAD_BY_PCPUS, exclusive=exclusive))
+    first, second = expect.running("a-0", "a-1")
+
+    assert not set(apart(cluster, first)) & set(apart(cluster, second))
+    assert len(cpu_numa_nodes(cluster, first) | cpu_numa_nodes(cluster, second)) == 1 + (exclusive == NUMA_NODE_LEVEL)
+
+
+@pytest.mark.feature("CPU-2")
+@pytest.mark.case("CP-006", severity="normal")
+def test_exclusive_is_a_preference(cluster: Trial, expect: Expect) -> None:
+    """A third pod that wants a NUMA node to itself still runs where there are two."""
+    cluster.add(node("n1").server(MACHINE))
+    cluster.submit(*(bound(one, 2).bind_cpus(exclusive=NUMA_NODE_LEVEL) for one in pods("a", 3)))
+
+    found = expect.running("a-0", "a-1", "a-2")
+    assert len(frozenset[int]().union(*map(cpus, found))) == 6
+
+
+@pytest.mark.feature("CPU-3")
+@pytest.mark.case("CP-007", severity="critical")
+@pytest.mark.parametrize("how", ["label", "kubelet"])
+def test_a_node_that_gives_whole_cores_only(cluster: Trial, expect: Expect, how: str) -> None:
+    """By label or by its kubelet's static policy: everybody's CPUs are bound there, in whole cores, or they wait."""
+    machine = node("n1").server(MACHINE)
+    cluster.add(
+        machine.label(CPU_BIND_POLICY_LABEL, "FullPCPUsOnly")
+        if how == "label"
+        else machine.kubelet(full_pcpus_only=True)
+    )
+    cluster.submit(
+        pod("plain").request(cpu=4), bound(pod("odd"), 5), bound(pod("spread"), 4).bind_cpus(SPREAD_BY_PCPUS)
+    )
+    cluster.submit(bound(pod("against"), 4).bind_cpus(required=SPREAD_BY_PCPUS), pod("half").request(cpu="500m"))
+
+    for found in expect.running("plain", "spread"):
+        assert set(cores(cluster, found).values()) == {2}
+    expect.pending("odd", saying="node(s) requested cpus not multiple cpus per core")
+    expect.pending("against", saying="node(s) cpu bind policy conflicts with pod's required cpu bind policy")
+    expect.pending("half", saying="the requested CPUs must be integer")
+
+
+@pytest.mark.feature("CPU-3")
+@pytest.mark.case("CP-008", severity="normal")
+@pytest.mark.parametrize(
+    ("strategy", "numa_nodes"),
+    [
+        pytest.param("MostAllocated", 1, id="fill-one-numa-node"),
+        pytest.param("LeastAllocated", 2, id="take-them-in-turn"),
+        pytest.param("", 2, id="in-turn-by-default"),
+    ],
+)
+def test_which_numa_node_cpus_come_from(cluster: Trial, expect: Expect, strategy: str, numa_nodes: int) -> None:
+    """The node's label says whether NUMA nodes are filled one by one."""
+    machine = node("n1").server(MACHINE)
+    cluster.add(machine.label(NUMA_ALLOCATE_STRATEGY_LABEL, strategy) if strategy else machine)
+    for one in pods("a", 2):
+        cluster.submit(bound(one, 4))
+        expect.running(one.name)
+
+    assert len({numa for found in cluster.pods() for numa in cpu_numa_nodes(cluster, found)}) == numa_nodes
+
+
+@pytest.mark.feature("CPU-3")
+@pytest.mark.case("CP-009", severity="critical")
+def test_cpus_that_the_kubelet_keeps_are_nobodys(cluster: Trial, expect: Expect) -> None:
+    """Reserved CPUs are bound to no pod, even when all others are."""
+    cluster.add(node("n1").server(MACHINE).kubelet(reserved_cpus="0-1,32-33"))
+    cluster.submit(bound(pod("all"), 60), bound(pod("one"), 1))
+
+    assert not cpus(expect.running("all")) & {0, 1, 32, 33}
+    expect.pending("one", saying="not enough cpus available to satisfy request")
+
+
+@pytest.mark.feature("CPU-5")
+@pytest.mark.case("CP-011", severity="critical")
+@pytest.mark.parametrize(
+    ("kept", "shares_fit"),
+    [
+        pytest.param({"resources": {"cpu": "8"}}, False, id="an-amount"),
+        pytest.param({"reservedCPUs": "0-3,32-35"}, False, id="a-list"),
+        pytest.param({"reservedCPUs": "0-3,32-35", "applyPolicy": "ReservedCPUsOnly"}, True, id="only-cpus"),
+    ],
+)
+def test_what_a_node_keeps(cluster: Trial, expect: Expect, kept: dict[str, object], shares_fit: bool) -> None:
+    """CPUs for processes outside containers are nobody's, and count against all pods unless it is said otherwise."""
+    cluster.add(node("n1").server(MACHINE))
+    marks = {"metadata": {"annotations": {NODE_RESERVATION: to_json(kept).decode()}}}
+    assert cluster.call("PATCH", "/api/v1/nodes/n1", marks).ok
+    assert cluster.cluster.wait(lambda: kept_cpus(cluster, "n1") == {0, 1, 2, 3, 32, 33, 34, 35}, within=10)
+
+    cluster.submit(bound(pod("bound"), 60))
+    expect.pending("bound")
+    cluster.submit(pod("shares").request(cpu=60))
+    if shares_fit:
+        expect.running("shares")
+    else:
+        expect.pending("shares", saying="Insufficient cpu")
+    cluster.delete("bound", "shares")
+    cluster.submit(bound(pod("rest"), 56))
+    assert not cpus(expect.running("rest")) & {0, 1, 2, 3, 32, 33, 34, 35}
+
+
+@pytest.mark.feature("CPU-1", "CPU-2")
+@pytest.mark.case("CP-010", severity="blocker")
+def test_churn_gives_no_cpu_twice(cluster: Trial, seed: int) -> None:
+    """Pods of all kinds come and go; no CPU ever has two owners, and required policies hold all the time."""
+    cluster.add(node("n1").server(MACHINE), node("n2").server(MACHINE).numa_policy("SingleNUMANode"))
+    draw = random.Random(seed)  # noqa: S311 a churn that can be repeated
+    alive: list[str] = []
+    judged = 0
+    where = {name: seats(cluster, name) for name in ("n1", "n2")}
+    for step in range(50):
+        if alive and draw.random() < 0.35:
+            cluster.delete(alive.pop(draw.randrange(len(alive))))
+        else:
+            one = pod(f"p{step}").request(cpu=draw.choice([2, 4, 6, 12]), memory="1Gi")
+            if draw.random() < 0.8:
+                required = draw.choice(["", FULL_PCPUS, SPREAD_BY_PCPUS])
+                one.qos("LSR").bind_cpus(required=required, exclusive=draw.choice(["", PCPU_LEVEL]))
+                one.label("required", required)
+            cluster.submit(one)
+            alive.append(one.name)
+        cluster.cluster.wait(lambda: False, within=0.1)
+        placed = [found for found in cluster.pods() if found.spec.node_name and not found.terminated]
+        owned = [(found.spec.node_name, cpu) for found in placed for cpu in cpus(found)]
+        assert len(set(owned)) == len(owned), f"a CPU has two owners: {sorted(owned)}"
+        for found in placed:
+            held = [where[found.spec.node_name][cpu] for cpu in cpus(found)]
+            each = {[seat.core for seat in held].count(seat.core) for seat in held}
+            required = found.metadata.labels.get("required", "")
+            if required and held:
+                judged += 1
+                assert each == {2 if required == FULL_PCPUS else 1}, f"{found.metadata.name} required {required}"
+            if found.spec.node_name == "n2":
+                assert len(shares(found)) == 1, f"{found.metadata.name} spans NUMA nodes"
+                assert {seat.numa for seat in held} <= shares(found).keys()
+    assert judged >= 20, "the churn bound too little to prove anything"

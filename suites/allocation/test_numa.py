@@ -1,0 +1,257 @@
+"""All that a pod gets comes from the same NUMA nodes, as the node's label, its kubelet or the pod itself says.
+
+The machines: one with two NUMA nodes of 32 CPUs and 128 GiB, one with eight H100, four on each of two NUMA nodes of
+112 CPUs and 1 TiB.
+"""
+
+import pytest
+
+from fixtures.cpus import cpu_numa_nodes, cpus, shares
+from fixtures.expect import Expect
+from fixtures.promises import check_arrival, minors, numa_nodes
+from fixtures.trial import Trial
+from harness.clusters.protocol import Capability
+from scheduler.api.builders import NodeBuilder, PodBuilder, node, pod, pods
+from scheduler.api.numa import BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE
+
+MACHINE, CARDS = "cpu-64", "dgx-h100"
+PACKING, SPREADING = "packing-numa", "spreading-numa"
+GIB = 1 << 30
+
+pytestmark = [pytest.mark.needs(Capability.NODES)]
+
+
+def labelled(policy: str, server: str = MACHINE, name: str = "n1") -> NodeBuilder:
+    return node(name).server(server).numa_policy(policy)
+
+
+def plain(name: str, cpu: int, memory: str = "16Gi") -> PodBuilder:
+    return pod(name).request(cpu=cpu, memory=memory)
+
+
+@pytest.mark.feature("NUMA-1")
+@pytest.mark.case("NU-001", severity="blocker")
+@pytest.mark.parametrize(
+    ("policy", "cpu", "spans"),
+    [
+        pytest.param("None", 33, 0, id="none-does-not-align"),
+        pytest.param(BEST_EFFORT, 8, 1, id="best-effort-aligns"),
+        pytest.param(BEST_EFFORT, 33, 2, id="best-effort-spans"),
+        pytest.param(RESTRICTED, 8, 1, id="restricted-aligns"),
+        pytest.param(RESTRICTED, 33, 2, id="restricted-spans-what-is-larger"),
+        pytest.param(SINGLE_NUMA_NODE, 32, 1, id="single-takes-a-whole-one"),
+        pytest.param(SINGLE_NUMA_NODE, 33, None, id="single-refuses-what-is-larger"),
+    ],
+)
+def test_the_nodes_policy(cluster: Trial, expect: Expect, policy: str, cpu: int, spans: int | None) -> None:
+    """How many NUMA nodes a pod has parts of, and that they add up to what it asked for."""
+    cluster.add(labelled(policy))
+    cluster.submit(plain("a", cpu))
+
+    if spans is None:
+        expect.pending("a", saying="Unaligned NUMA Hint cause cpu prefer [11] among [11]")
+        return
+    a = expect.running("a")
+    assert len(shares(a)) == spans
+    assert sum(shares(a).values()) == (cpu * 1000 if spans else 0)
+    assert sum(shares(a, "memory").values()) == (16 * GIB if spans else 0)
+
+
+@pytest.mark.feature("NUMA-1")
+@pytest.mark.case("NU-002", severity="critical")
+@pytest.mark.parametrize("level", ["PodLevel", "ContainerLevel"])
+def test_the_kubelets_policy_wins(cluster: Trial, expect: Expect, level: str) -> None:
+    """Where the label would let a pod span NUMA nodes and the kubelet would not, it is not sent there."""
+    cluster.add(labelled(RESTRICTED).kubelet(topology_policy=f"SingleNUMANode{level}"))
+    cluster.submit(plain("large", 33), plain("small", 32))
+
+    assert len(shares(expect.running("small"))) == 1
+    expect.pending("large", saying="Unaligned NUMA Hint cause")
+
+
+@pytest.mark.feature("NUMA-1")
+@pytest.mark.case("NU-003", severity="critical")
+def test_a_full_numa_node_is_waited_for(cluster: Trial, expect: Expect) -> None:
+    """What is free on two NUMA nodes together does not do for a pod that must have it on one."""
+    cluster.add(labelled(SINGLE_NUMA_NODE))
+    cluster.submit(plain("a", 24), plain("b", 24))
+    expect.running("a", "b")
+    cluster.submit(plain("c", 12))
+
+    expect.pending("c", saying="Unaligned NUMA Hint cause")
+    expect.stable(seconds=2)
+    cluster.delete("a")
+    assert len(shares(expect.running("c"))) == 1
+
+
+@pytest.mark.feature("NUMA-2")
+@pytest.mark.case("NU-004", severity="blocker")
+@pytest.mark.parametrize(
+    ("policy", "cpu", "spans"),
+    [
+        pytest.param(RESTRICTED, 8, 1, id="restricted"),
+        pytest.param(RESTRICTED, 33, 2, id="restricted-larger-than-one"),
+        pytest.param(SINGLE_NUMA_NODE, 32, 1, id="single"),
+        pytest.param(SINGLE_NUMA_NODE, 33, None, id="single-larger-than-one"),
+        pytest.param(BEST_EFFORT, 33, 2, id="best-effort"),
+    ],
+)
+def test_the_pods_policy(cluster: Trial, expect: Expect, policy: str, cpu: int, spans: int | None) -> None:
+    """A pod that names a policy is aligned on a node that names none; others there are not."""
+    cluster.add(node("n1").server(MACHINE))
+    cluster.submit(plain("a", cpu).align(policy), plain("b", 1))
+
+    assert not shares(expect.running("b"))
+    if spans is None:
+        expect.pending("a", saying="Unaligned NUMA Hint cause")
+    else:
+        assert len(shares(expect.running("a"))) == spans
+
+
+@pytest.mark.feature("NUMA-2")
+@pytest.mark.case("NU-005", severity="critical")
+def test_policies_that_differ(cluster: Trial, expect: Expect) -> None:
+    """A pod goes to a node of its own policy, or of none, and to no other."""
+    cluster.add(labelled(RESTRICTED))
+    cluster.submit(plain("other", 8).align(SINGLE_NUMA_NODE), plain("same", 8).align(RESTRICTED))
+
+    assert len(shares(expect.running("same"))) == 1
+    expect.pending("other", saying="node(s) NUMA Topology policy not match")
+    cluster.add(labelled(SINGLE_NUMA_NODE, name="n2"))
+    assert expect.running("other").spec.node_name == "n2"
+
+
+@pytest.mark.feature("NUMA-2")
+@pytest.mark.case("NU-006", severity="critical")
+@pytest.mark.parametrize(
+    ("exclusive", "fits"),
+    [
+        pytest.param("Required", False, id="required"),
+        pytest.param("", False, id="required-by-default"),
+        pytest.param("Preferred", True, id="preferred"),
+    ],
+)
+def test_single_numa_node_exclusive(cluster: Trial, expect: Expect, exclusive: str, fits: bool) -> None:
+    """A pod on one NUMA node keeps off those that a pod with CPUs of both already spans, if it is exclusive."""
+    cluster.add(node("n1").server(MACHINE))
+    cluster.submit(plain("wide", 40).qos("LSR").align(RESTRICTED))
+    assert cpu_numa_nodes(cluster, expect.running("wide")) == {0, 1}
+
+    cluster.submit(plain("a", 4).align(SINGLE_NUMA_NODE, exclusive=exclusive))
+
+    if fits:
+        assert len(shares(expect.running("a"))) == 1
+    else:
+        expect.pending("a", saying="Unaligned NUMA Hint cause")
+        cluster.delete("wide")
+        assert len(shares(expect.running("a"))) == 1
+
+
+@pytest.mark.feature("NUMA-3")
+@pytest.mark.case("NU-007", severity="critical")
+@pytest.mark.profile(PACKING, SPREADING)
+@pytest.mark.parametrize(
+    ("profile", "on_nodes", "on_numa_nodes"),
+    [
+        pytest.param(PACKING, 1, 1, id="packing-fills-one-numa-node"),
+        pytest.param(SPREADING, 2, 2, id="spreading-goes-in-turn"),
+    ],
+)
+def test_scores(cluster: Trial, expect: Expect, profile: str, on_nodes: int, on_numa_nodes: int) -> None:
+    """The profile says how nodes are filled, and how NUMA nodes are."""
+    cluster.add(labelled(SINGLE_NUMA_NODE), labelled(SINGLE_NUMA_NODE, name="n2"))
+    for one in pods("a", 4):
+        cluster.submit(one.request(cpu=4, memory="16Gi").scheduler(profile))
+        expect.running(one.name)
+
+    used: dict[str, set[int]] = {}
+    for found in cluster.pods():
+        used.setdefault(found.spec.node_name, set()).update(shares(found))
+    assert len(used) == on_nodes
+    assert {len(one) for one in used.values()} == {on_numa_nodes}
+
+
+@pytest.mark.feature("NUMA-4", "DEV-5")
+@pytest.mark.case("NU-008", severity="blocker")
+@pytest.mark.parametrize("policy", [RESTRICTED, SINGLE_NUMA_NODE])
+@pytest.mark.parametrize("qos", ["", "LSR"])
+def test_cards_cpus_and_memory_together(cluster: Trial, expect: Expect, policy: str, qos: str) -> None:
+    """The release's own pod: two cards, 64 CPUs and 500Gi from one NUMA node, and a second one from the other."""
+    cluster.add(node("n1").server(CARDS))
+    for asked in pods("a", 2):
+        asked.request(cpu=64, memory="500Gi").gpus(2).align(policy, exclusive="Preferred")
+        cluster.submit(asked.qos(qos) if qos else asked)
+    found = expect.running("a-0", "a-1")
+
+    for one in found:
+        check_arrival(cluster, one)
+        (numa,) = numa_nodes(cluster, one)
+        assert shares(one) == {numa: 64_000}
+        assert shares(one, "memory") == {numa: 500 * GIB}
+        assert len(cpus(one)) == (64 if qos else 0)
+        assert cpu_numa_nodes(cluster, one) <= {numa}
+    assert {len(numa_nodes(cluster, one)) for one in found} == {1}
+    assert shares(found[0]).keys() != shares(found[1]).keys()
+
+
+@pytest.mark.feature("NUMA-4", "DEV-5")
+@pytest.mark.case("NU-009", severity="critical")
+def test_cards_follow_the_cpus(cluster: Trial, expect: Expect) -> None:
+    """Where one NUMA node has no CPUs left, its cards are no option for a pod that wants both from one."""
+    cluster.add(labelled(SINGLE_NUMA_NODE, CARDS))
+    cluster.submit(plain("busy", 100))
+    (taken,) = shares(expect.running("busy"))
+    cluster.submit(*(one.request(cpu=20, memory="16Gi").gpus(1) for one in pods("a", 5)))
+
+    names = [f"a-{number}" for number in range(5)]
+    assert cluster.cluster.wait(lambda: sum(bool(one.spec.node_name) for one in cluster.pods()) == 5, within=30)
+    expect.stable(seconds=2)
+    placed = [one for one in cluster.pods() if one.spec.node_name and one.metadata.name in names]
+    assert {numa for one in placed for numa in numa_nodes(cluster, one)} == {1 - taken}
+    assert sorted(minor for one in placed for minor in minors(one)) == sorted(
+        {minor for one in placed for minor in minors(one)}
+    )
+    waiting = next(name for name in names if name not in {one.metadata.name for one in placed})
+    expect.pending(waiting, saying="Unaligned NUMA Hint cause")
+
+
+@pytest.mark.feature("NUMA-4")
+@pytest.mark.case("NU-010", severity="critical")
+def test_more_cpus_than_one_numa_node_and_one_card(cluster: Trial, expect: Expect) -> None:
+    """Restricted lets the CPUs span where they must, and the card does not stand in the way."""
+    cluster.add(labelled(RESTRICTED, CARDS))
+    cluster.submit(plain("a", 120).gpus(1))
+
+    a = expect.running("a")
+    assert shares(a) == {0: 60_000, 1: 60_000}
+    assert len(minors(a)) == 1
+
+
+@pytest.mark.feature("NUMA-4")
+@pytest.mark.case("NU-011", severity="critical")
+def test_a_nic_as_well(cluster: Trial, expect: Expect) -> None:
+    """CPUs, memory, a card and a NIC of one pod, all from one NUMA node."""
+    cluster.add(labelled(SINGLE_NUMA_NODE, CARDS))
+    for one in pods("a", 4):
+        cluster.submit(one.request(cpu=16, memory="64Gi").gpus(1).rdma(100).jointly("gpu", "rdma"))
+
+    for found in expect.running("a-0", "a-1", "a-2", "a-3"):
+        (numa,) = shares(found)
+        assert numa_nodes(cluster, found) == {numa}
+        assert numa_nodes(cluster, found, "rdma") == {numa}
+
+
+@pytest.mark.feature("NUMA-1")
+@pytest.mark.case("NU-012", severity="normal")
+def test_numa_nodes_are_not_overbooked(cluster: Trial, expect: Expect) -> None:
+    """Pods that come by the dozen share the NUMA nodes without taking more than there is."""
+    cluster.add(labelled(SINGLE_NUMA_NODE))
+    cluster.submit(*(one.request(cpu=6, memory="8Gi") for one in pods("a", 12)))
+
+    assert cluster.cluster.wait(lambda: sum(bool(one.spec.node_name) for one in cluster.pods()) == 10, within=30)
+    expect.stable(seconds=2)
+    used = {0: 0, 1: 0}
+    for found in cluster.pods():
+        for numa, cpu in shares(found).items():
+            used[numa] += cpu
+    assert used == {0: 30_000, 1: 30_000}

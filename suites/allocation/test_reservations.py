@@ -1,0 +1,390 @@
+"""Resources and devices held for pods to come: nobody else gets them, their owners do, and what is left is given back.
+
+A reservation is judged by what its status says, by where pods land, and by which cards they get.
+"""
+
+import pytest
+
+from fixtures.expect import Expect
+from fixtures.promises import check_arrival, minors, reservation_of
+from fixtures.trial import Trial
+from harness.clusters.protocol import Capability
+from scheduler.api.builders import PodBuilder, node, pod, priority_class, reservation
+from scheduler.api.core import Pod
+from scheduler.api.quantity import amount
+from scheduler.api.reservation import RESERVATIONS_PATH, Reservation
+
+pytestmark = [pytest.mark.needs(Capability.NODES)]
+
+RESERVING = "reserving"  # the profile whose Reservation plugin preempts
+SMALL = 8  # cores of a node
+
+
+def owner(name: str, **resources: str | int) -> PodBuilder:
+    """A pod for which the reservations here are."""
+    return pod(name).label("app", "owner").request(**resources)
+
+
+def cpu(amounts: dict[str, str | int | float]) -> int:
+    return amount("cpu", amounts.get("cpu", 0))
+
+
+def conditions(one: Reservation) -> list[tuple[str, str, str]]:
+    return [(found.type, found.status, found.reason) for found in one.status.conditions]
+
+
+@pytest.mark.feature("RSV-1")
+@pytest.mark.case("RV-001", severity="blocker")
+def test_a_place_is_held_for_its_owner(cluster: Trial, expect: Expect) -> None:
+    """A reservation is scheduled like a pod; strangers stay out of it, its owner gets in, and both say so."""
+    cluster.add(node("n1").cpu(SMALL))
+    cluster.reserve(reservation("held").like(pod("x").request(cpu=6, memory="1Gi")).for_labels(app="owner").many())
+    held = expect.available("held")
+    cluster.submit(pod("stranger").request(cpu=3))
+    expect.pending("stranger", saying="Insufficient cpu")
+
+    cluster.submit(owner("a", cpu=4))
+
+    a = expect.bound("a")
+    assert (held.status.node_name, cpu(held.status.allocatable)) == ("n1", 6000)
+    assert conditions(held) == [("Scheduled", "True", "Scheduled"), ("Ready", "True", "Available")]
+    assert reservation_of(a) == "held"
+    held = expect.reservation("held", lambda one: len(one.status.current_owners) == 1, "to name its owner")
+    assert (held.status.current_owners[0].name, cpu(held.status.allocated), held.status.phase) == (
+        "a",
+        4000,
+        "Available",
+    )
+    expect.pending("stranger")
+
+
+@pytest.mark.feature("RSV-1")
+@pytest.mark.case("RV-002", severity="critical")
+def test_a_place_is_used_again(cluster: Trial, expect: Expect) -> None:
+    """What an owner leaves goes back to the reservation: the next owner gets it, a stranger does not."""
+    cluster.add(node("n1").cpu(SMALL))
+    cluster.reserve(reservation("held").like(pod("x").request(cpu=6)).for_labels(app="owner").many())
+    expect.available("held")
+    cluster.submit(owner("a", cpu=6))
+    expect.bound("a")
+    expect.reservation("held", lambda one: cpu(one.status.allocated) == 6000, "to be used")
+    cluster.submit(pod("stranger").request(cpu=3))
+    expect.pending("stranger")
+
+    cluster.delete("a")
+
+    unused = expect.reservation("held", lambda one: not one.status.current_owners, "to be free again")
+    assert (unused.status.phase, cpu(unused.status.allocated)) == ("Available", 0)
+    expect.pending("stranger")
+    cluster.submit(owner("b", cpu=6))
+    assert reservation_of(expect.bound("b")) == "held"
+
+
+@pytest.mark.feature("RSV-1")
+@pytest.mark.case("RV-003", severity="critical")
+def test_time_runs_out(cluster: Trial, expect: Expect) -> None:
+    """A reservation whose ttl is over is Failed with the reason Expired, and what it held is anybody's."""
+    cluster.add(node("n1").cpu(SMALL))
+    cluster.reserve(reservation("held").like(pod("x").request(cpu=6)).for_labels(app="owner").many().ttl("8s"))
+    expect.available("held")
+    cluster.submit(pod("stranger").request(cpu=3))
+    expect.pending("stranger")
+
+    ended = expect.reservation("held", lambda one: one.expired, "to expire")
+
+    assert conditions(ended) == [("Scheduled", "True", "Scheduled"), ("Ready", "False", "Expired")]
+    expect.bound("stranger")
+
+
+@pytest.mark.feature("RSV-1")
+@pytest.mark.case("RV-004", severity="critical")
+def test_no_room_for_a_reservation(cluster: Trial, expect: Expect) -> None:
+    """A reservation that fits nowhere stays Pending and says why, as a pod would; once there is room it is placed."""
+    cluster.add(node("n1").cpu(SMALL))
+    cluster.submit(pod("there").request(cpu=4))
+    expect.bound("there")
+    cluster.reserve(reservation("large").like(pod("x").request(cpu=6)).for_labels(app="owner"))
+
+    refused = expect.reservation("large", lambda one: bool(one.status.conditions), "to be refused")
+
+    assert conditions(refused) == [("Scheduled", "False", "Unschedulable")]
+    assert "Insufficient cpu" in refused.status.conditions[0].message
+    assert not refused.status.node_name
+    assert "FailedScheduling" in [one.reason for one in cluster.events("large", namespace="default")]
+    cluster.delete("there")
+    expect.available("large")
+
+
+@pytest.mark.feature("RSV-1")
+@pytest.mark.case("RV-005", severity="critical")
+def test_an_owner_by_name_waits_for_its_place(cluster: Trial, expect: Expect) -> None:
+    """A pod that finds no room gets in once a reservation for it is there; others of its shape keep waiting."""
+    cluster.add(node("n1").cpu(SMALL))
+    cluster.submit(pod("filler").request(cpu=3))
+    expect.bound("filler")
+    cluster.reserve(reservation("held").like(pod("x").request(cpu=5)).for_pod("mine", cluster.name))
+    expect.available("held")
+
+    cluster.submit(pod("other").request(cpu=5), pod("mine").request(cpu=5))
+
+    assert reservation_of(expect.bound("mine")) == "held"
+    expect.pending("other")
+
+
+@pytest.mark.feature("RSV-2")
+@pytest.mark.case("RV-010", severity="critical")
+def test_it_serves_once(cluster: Trial, expect: Expect) -> None:
+    """The first owner ends a reservation that is allocated once, however little it takes; the rest is free to all."""
+    cluster.add(node("n1").cpu(SMALL))
+    cluster.reserve(reservation("once").like(pod("x").request(cpu=6)).for_labels(app="owner"))
+    expect.available("once")
+    cluster.submit(owner("first", cpu=1))
+
+    first = expect.bound("first")
+    done = expect.reservation("once", lambda one: one.status.phase == "Succeeded", "to have succeeded")
+
+    assert reservation_of(first) == "once"
+    assert conditions(done) == [("Scheduled", "True", "Scheduled"), ("Ready", "False", "Succeeded")]
+    assert [one.name for one in done.status.current_owners] == ["first"]
+    cluster.submit(owner("second", cpu=1), pod("stranger").request(cpu=6))
+    second, _ = expect.bound("second", "stranger")
+    assert not reservation_of(second)
+
+
+@pytest.mark.feature("RSV-2")
+@pytest.mark.case("RV-011", severity="critical")
+@pytest.mark.parametrize(
+    ("policy", "fits"),
+    [pytest.param("", True, id="default"), pytest.param("Aligned", True, id="aligned"),
+     pytest.param("Restricted", False, id="restricted")],
+)  # fmt: skip
+def test_more_than_was_reserved(cluster: Trial, expect: Expect, policy: str, fits: bool) -> None:
+    """An owner may take the rest from the node, unless the reservation is Restricted."""
+    cluster.add(node("n1").cpu(SMALL))
+    held = reservation("held").like(pod("x").request(cpu=4)).for_labels(app="owner").many()
+    cluster.reserve(held.policy(policy) if policy else held)
+    expect.available("held")
+
+    cluster.submit(owner("a", cpu=6).into_reservation())
+
+    if fits:
+        assert reservation_of(expect.bound("a")) == "held"
+    else:
+        expect.pending("a", saying="Reservation(s) Insufficient cpu")
+
+
+@pytest.mark.feature("RSV-3")
+@pytest.mark.case("RV-020", severity="critical")
+def test_affinity(cluster: Trial, expect: Expect) -> None:
+    """A pod may ask for a reservation by name or by labels; where there is none such it waits, room or no room."""
+    cluster.add(node("n1").cpu(64))
+    cluster.reserve(
+        reservation("gold").like(pod("x").request(cpu=2)).for_labels(app="owner").many().label("tier", "gold"),
+        reservation("tin").like(pod("x").request(cpu=2)).for_labels(app="owner").many().label("tier", "tin"),
+    )
+    expect.available("gold")
+    expect.available("tin")
+
+    cluster.submit(
+        owner("by-name", cpu=1).into_reservation(name="tin"),
+        owner("by-label", cpu=1).into_reservation(reservationSelector={"tier": "gold"}),
+        owner("no-such-name", cpu=1).into_reservation(name="lead"),
+        owner("no-such-label", cpu=1).into_reservation(reservationSelector={"tier": "lead"}),
+        pod("not-an-owner").request(cpu=1).into_reservation(),
+    )
+
+    by_name, by_label = expect.bound("by-name", "by-label")
+    assert (reservation_of(by_name), reservation_of(by_label)) == ("tin", "gold")
+    expect.pending("no-such-name", saying="2 Reservation(s) didn't match the requested reservation name")
+    expect.pending("no-such-label", saying="2 Reservation(s) didn't match affinity rules")
+    expect.pending("not-an-owner", saying="node(s) no reservations match reservation affinity")
+    said = [one.message for one in cluster.events("no-such-name") if one.reason == "FailedScheduling-Reservation"]
+    assert said == ["0/2 reservations are available: 2 Reservation(s) didn't match the requested reservation name."]
+
+
+@pytest.mark.feature("RSV-3")
+@pytest.mark.case("RV-021", severity="critical")
+def test_closed_and_tainted(cluster: Trial, expect: Expect) -> None:
+    """Nobody new gets into a closed reservation; taints keep out who asks for one and does not tolerate them."""
+    cluster.add(node("n1").cpu(SMALL))
+    held = [
+        reservation(name).like(pod("x").request(cpu=3)).for_labels(app=name).many() for name in ("closed", "tainted")
+    ]
+    cluster.reserve(held[0].closed(), held[1].taint("t", "v"))
+    for one in held:
+        expect.available(one.name)
+
+    cluster.submit(
+        pod("in-vain").label("app", "closed").request(cpu=3),
+        pod("tolerates-nothing").label("app", "tainted").request(cpu=1).into_reservation(),
+        pod("tolerates").label("app", "tainted").request(cpu=1)
+        .into_reservation(tolerations=[{"key": "t", "operator": "Equal", "value": "v", "effect": "NoSchedule"}]),
+    )  # fmt: skip
+
+    expect.pending("in-vain", saying="1 Reservation(s) is unschedulable")
+    expect.pending("tolerates-nothing", saying="1 Reservation(s) had untolerated taint {t: v}")
+    assert reservation_of(expect.bound("tolerates")) == "tainted"
+
+
+@pytest.mark.feature("RSV-3")
+@pytest.mark.case("RV-022", severity="critical")
+def test_exactly_this_size(cluster: Trial, expect: Expect) -> None:
+    """A pod that asks for an exact match takes the reservation of its size, and no larger one."""
+    cluster.add(node("n1").cpu(16))
+    cluster.reserve(*(reservation(f"of-{cores}").like(pod("x").request(cpu=cores)).for_labels(app="owner").many()
+                      for cores in (2, 4)))  # fmt: skip
+    expect.available("of-2")
+    expect.available("of-4")
+
+    cluster.submit(owner("two", cpu=2).exactly("cpu"), owner("three", cpu=3).exactly("cpu").into_reservation())
+
+    assert reservation_of(expect.bound("two")) == "of-2"
+    expect.pending("three", saying="2 Reservation(s) is not exact matched")
+
+
+@pytest.mark.feature("RSV-3")
+@pytest.mark.case("RV-023", severity="critical")
+def test_reservations_ignored(cluster: Trial, expect: Expect) -> None:
+    """To a pod that ignores reservations what they hold is free, and it is nobody's owner."""
+    cluster.add(node("n1").cpu(SMALL))
+    cluster.reserve(reservation("held").like(pod("x").request(cpu=6)).for_labels(app="owner").many())
+    expect.available("held")
+
+    cluster.submit(owner("ignores", cpu=6).ignores_reservations())
+
+    assert not reservation_of(expect.bound("ignores"))
+    found = cluster.reservation("held")
+    assert found is not None
+    assert not found.status.current_owners
+
+
+@pytest.mark.feature("RSV-3")
+@pytest.mark.case("RV-024", severity="normal")
+def test_order(cluster: Trial, expect: Expect) -> None:
+    """Of several reservations the one with the least order is used first, on whichever node it is."""
+    cluster.add(node("n1").cpu(SMALL), node("n2").cpu(SMALL))
+    cluster.reserve(
+        reservation("third").like(pod("x").request(cpu=2)).for_labels(app="owner"),
+        reservation("second").like(pod("x").request(cpu=6)).for_labels(app="owner").order(7),
+        reservation("first").like(pod("x").request(cpu=6)).for_labels(app="owner").order(3),
+    )
+    for name in ("first", "second", "third"):
+        expect.available(name)
+
+    order = []
+    for name in ("a", "b", "c"):
+        cluster.submit(owner(name, cpu=2))
+        order.append(reservation_of(expect.bound(name)))
+
+    assert order == ["first", "second", "third"]
+
+
+CARDS = 4
+
+
+@pytest.mark.feature("RSV-1", "DEV-1")
+@pytest.mark.case("RV-030", severity="blocker")
+@pytest.mark.parametrize("policy", ["", "Aligned", "Restricted"])
+def test_cards_are_held(cluster: Trial, expect: Expect, policy: str) -> None:
+    """A reservation of cards holds these very cards: strangers get others, owners get them, one by one."""
+    cluster.add(node("n1").gpus("a10", CARDS))
+    held = reservation("held").like(pod("x").gpus(2)).for_labels(app="owner").many()
+    cluster.reserve(held.policy(policy) if policy else held)
+    reserved = minors(Pod(expect.available("held").metadata))
+
+    cluster.submit(pod("stranger").gpus(CARDS - 2))
+    others = minors(expect.bound("stranger"))
+    cluster.submit(pod("late").gpus(1), owner("a").gpus(1), owner("b").gpus(1))
+    a, b = expect.bound("a", "b")
+
+    assert len(reserved) == 2
+    assert not {*reserved} & {*others}
+    assert sorted(minors(a) + minors(b)) == reserved
+    assert (reservation_of(a), reservation_of(b)) == ("held", "held")
+    expect.pending("late")
+    expect.running("a")
+    check_arrival(cluster, a)
+
+
+@pytest.mark.feature("RSV-2", "DEV-4")
+@pytest.mark.case("RV-031", severity="critical")
+def test_a_share_of_a_card_is_held(cluster: Trial, expect: Expect) -> None:
+    """Half a card that is held is left out of what others share; a Restricted owner gets no more than that half."""
+    cluster.add(node("n1").gpus("a10", 1))
+    cluster.reserve(
+        reservation("half").like(pod("x").gpu_share(50)).for_labels(app="owner").many().policy("Restricted")
+    )
+    expect.available("half")
+
+    cluster.submit(
+        pod("whole").gpus(1), pod("quarter").gpu_share(25), owner("too-much").gpu_share(60).into_reservation(),
+        owner("third").gpu_share(30),
+    )  # fmt: skip
+
+    third, _ = expect.bound("third", "quarter")
+    assert reservation_of(third) == "half"
+    expect.pending("whole")
+    expect.pending("too-much", saying="Reservation(s) Insufficient")
+
+
+@pytest.mark.feature("RSV-1", "DEV-1")
+@pytest.mark.case("RV-032", severity="critical")
+def test_cards_go_back_to_the_reservation(cluster: Trial, expect: Expect) -> None:
+    """The cards of an owner that ends are its reservation's again; once that has gone they are anybody's."""
+    cluster.add(node("n1").gpus("a10", 2))
+    cluster.reserve(reservation("held").like(pod("x").gpus(2)).for_labels(app="owner").many())
+    expect.available("held")
+    cluster.submit(owner("a").gpus(2))
+    expect.bound("a")
+    cluster.submit(pod("stranger").gpus(1))
+    expect.pending("stranger")
+
+    cluster.delete("a")
+    expect.reservation("held", lambda one: not one.status.current_owners, "to be free again")
+    expect.pending("stranger")
+    cluster.call("DELETE", f"{RESERVATIONS_PATH}/held")
+
+    expect.bound("stranger")
+
+
+@pytest.mark.feature("RSV-4", "PRE-1")
+@pytest.mark.case("RV-040", severity="critical")
+@pytest.mark.profile(RESERVING)
+def test_room_is_made_inside(cluster: Trial, expect: Expect) -> None:
+    """Who must go into a full reservation has its least important pod go, and nobody beside it."""
+    cluster.apply(priority_class("trial-high", 1000))
+    cluster.add(node("n1").cpu(SMALL))
+    held = reservation("held").like(pod("x").request(cpu=4)).for_labels(app="owner").many()
+    cluster.reserve(held.policy("Restricted"))
+    expect.available("held")
+    cluster.submit(owner("inside", cpu=4), pod("beside").request(cpu=4))
+    expect.bound("inside", "beside")
+
+    cluster.submit(owner("wants", cpu=3).into_reservation().priority_class("trial-high").scheduler(RESERVING))
+
+    expect.gone("inside")
+    assert reservation_of(expect.bound("wants")) == "held"
+    assert cluster.pod("beside").spec.node_name == "n1"
+
+
+@pytest.mark.feature("RSV-5")
+@pytest.mark.case("RV-050", severity="critical")
+def test_its_own_place_is_not_in_the_way(cluster: Trial, expect: Expect) -> None:
+    """What stands for a reservation keeps off who must not be near its owners, but not these owners themselves."""
+    cluster.add(node("n1").cpu(SMALL))
+    alone = away_from(pod("x").request(cpu=2).label("app", "owner"), "owner")
+    cluster.reserve(reservation("held").like(alone).for_labels(app="owner").many())
+    expect.available("held")
+
+    cluster.submit(away_from(pod("stranger").request(cpu=2), "owner"))
+    expect.pending("stranger", saying="anti-affinity")
+    cluster.submit(away_from(owner("a", cpu=2), "owner"))
+
+    assert reservation_of(expect.bound("a")) == "held"
+
+
+def away_from(one: PodBuilder, app: str) -> PodBuilder:
+    """Not on a node that has a pod of that app."""
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "kubernetes.io/hostname"}
+    one.manifest["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return one

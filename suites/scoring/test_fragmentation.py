@@ -1,0 +1,88 @@
+"""A profile that counts fragments leaves more of the cluster usable than one that spreads.
+
+Judged by what becomes of the cluster, not by scores: how many large pods find a place once small ones have come.
+"""
+
+import random
+from collections import Counter
+
+import pytest
+
+from fixtures.expect import Expect
+from fixtures.trial import Trial
+from harness.clusters.protocol import Capability
+from scheduler.api.builders import PodBuilder, node, pod, pods
+from scheduler.api.core import DEFAULT_SCHEDULER
+
+FEWER = "fewer-fragments"
+
+pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.profile(FEWER), pytest.mark.feature("DEV-4")]
+
+
+def place(cluster: Trial, expect: Expect, asked: list[PodBuilder], profile: str) -> list[str]:
+    """Their nodes; each pod is placed before the next one comes."""
+    found = []
+    for one in asked:
+        cluster.submit(one.scheduler(profile))
+        found.append(expect.bound(one.name).spec.node_name)
+    return found
+
+
+def fitting(cluster: Trial, large: list[PodBuilder], profile: str) -> int:
+    """How many of the large pods find a place."""
+    cluster.submit(*(one.scheduler(profile) for one in large))
+
+    def settled() -> bool:
+        return all(one.spec.node_name or one.status.conditions for one in cluster.pods())
+
+    assert cluster.cluster.wait(settled, within=30)
+    names = {one.name for one in large}
+    return sum(bool(one.spec.node_name) for one in cluster.pods() if one.metadata.name in names)
+
+
+@pytest.mark.case("SC-020", severity="critical")
+@pytest.mark.parametrize(
+    ("profile", "whole_machines"),
+    [pytest.param(FEWER, 3, id="fewer-fragments"), pytest.param(DEFAULT_SCHEDULER, 0, id="spreading")],
+)
+def test_halves_leave_whole_machines(cluster: Trial, expect: Expect, profile: str, whole_machines: int) -> None:
+    """Four halves fit on two cards; whoever spreads them leaves no machine with all its cards."""
+    cluster.add(*(node(f"n{number}").gpus("a10", 4) for number in range(4)))
+    place(cluster, expect, [one.gpu_share(50).request(cpu=4) for one in pods("half", 4)], profile)
+
+    assert fitting(cluster, [one.gpus(4).request(cpu=32) for one in pods("large", 4)], profile) == whole_machines
+
+
+@pytest.mark.case("SC-021", severity="critical")
+@pytest.mark.parametrize(
+    ("profile", "whole_machines"),
+    [pytest.param(FEWER, 2, id="fewer-fragments"), pytest.param(DEFAULT_SCHEDULER, 0, id="spreading")],
+)
+def test_pods_without_cards_leave_the_cards_their_cpus(
+    cluster: Trial, expect: Expect, profile: str, whole_machines: int
+) -> None:
+    """Idle cards without a CPU beside them serve nobody: pods without cards go where no card is."""
+    cluster.add(node("a").gpus("a10", 4).cpu(40), node("b").gpus("a10", 4).cpu(40), node("plain").cpu(48))
+    where = Counter(place(cluster, expect, [one.request(cpu=12) for one in pods("cpu", 4)], profile))
+
+    assert (where["plain"] == 4) == (profile == FEWER)
+    assert fitting(cluster, [one.gpus(4).request(cpu=32) for one in pods("large", 2)], profile) == whole_machines
+
+
+@pytest.mark.case("SC-022", severity="normal")
+def test_a_mixture_leaves_no_less_than_spreading_does(cluster: Trial, expect: Expect, seed: int) -> None:
+    """Halves, whole cards and pods without cards in a random order: afterwards at least as many large pods fit."""
+    shapes = {"half": (50, 4), "one": (100, 8), "cpu": (0, 8)}
+    fits = {}
+    for profile in (FEWER, DEFAULT_SCHEDULER):
+        draw = random.Random(seed)  # noqa: S311 the same mixture for both
+        cluster.add(*(node(f"{profile}-{number}").gpus("a10", 4).cpu(48).label("for", profile) for number in range(4)))
+        asked = []
+        for number in range(14):
+            gpu, cpu = shapes[draw.choice(list(shapes))]
+            one = pod(f"{profile}-{number}").request(cpu=cpu).on(**{"for": profile})
+            asked.append(one.gpus(1) if gpu == 100 else one.gpu_share(gpu) if gpu else one)
+        place(cluster, expect, asked, profile)
+        large = [one.gpus(4).request(cpu=32).on(**{"for": profile}) for one in pods(f"large-{profile}", 4)]
+        fits[profile] = fitting(cluster, large, profile)
+    assert fits[FEWER] >= fits[DEFAULT_SCHEDULER], f"whole machines left: {fits}"
