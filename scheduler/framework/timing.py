@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from scheduler.api.clock import Clock
 from scheduler.framework.histogram import Histogram
-from scheduler.framework.points import Plugin, PostFilterResult
+from scheduler.framework.points import Plugin, PostFilterResult, Transformer
 from scheduler.framework.status import Code, Status
 
 BASES = Plugin.__module__
@@ -22,6 +22,7 @@ POINT_SECONDS = tuple(0.0001 * 2**power for power in range(12))  # upstream's: 0
 
 PRE_FILTER, FILTER, POST_FILTER = "PreFilter", "Filter", "PostFilter"
 PRE_SCORE, SCORE, RESERVE, PRE_BIND = "PreScore", "Score", "Reserve", "PreBind"
+BEFORE_PRE_FILTER, AFTER_PRE_FILTER = "BeforePreFilter", "AfterPreFilter"  # Koordinator's
 BIND, BINDER = "Bind", "DefaultBinder"  # one request of ours, whatever plugin upstream has for it
 
 METHODS = {
@@ -40,6 +41,8 @@ METHODS = {
     "reserve": RESERVE,
     "pre_bind": PRE_BIND,
 }  # each method's point, by upstream's name
+TRANSFORMING = {**METHODS, "pre_filter": BEFORE_PRE_FILTER, "overlooked": AFTER_PRE_FILTER}
+"""Those of a transformer: in `pre_filter` it looks for what it will show otherwise, as Koordinator's do one point earlier."""
 
 NAMES = {
     Code.SUCCESS: "Success",
@@ -76,7 +79,7 @@ class Timing:
         """
         methods = {
             name: point
-            for name, point in METHODS.items()
+            for name, point in (TRANSFORMING if issubclass(kind, Transformer) else METHODS).items()
             if getattr(getattr(kind, name, None), "__module__", BASES) != BASES  # what these do is nobody's work
         }
         return type(kind.__name__, (kind,), {
