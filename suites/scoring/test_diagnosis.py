@@ -64,7 +64,7 @@ def told(cluster: Trial, subject: Subject | None) -> Told:
         pytest.param("v", "5", 200, "successfully set klog.logging.verbosity to 5\n", id="log-level"),
         pytest.param("s", "100", 200, "successfully set debugTopNScores to 100\n", id="scores"),
         pytest.param("f", "true", 200, "successfully set debugFilterFailure to true\n", id="failures"),
-        pytest.param("v", "loud", 400, "failed set klog.logging.verbosity loud: ", id="no-level"),
+        pytest.param("v", "loud", 400, 'parsing "loud": invalid syntax', id="no-level"),
         pytest.param("s", "all", 400, "failed set debugTopNScores all: ", id="no-number"),
         pytest.param("f", "yes", 400, "failed set debugFilterFailure yes: ", id="neither-true-nor-false"),
     ],
@@ -75,7 +75,7 @@ def test_switches_answer_in_the_words_of_koordinator(
     """A flag is set by PUT; the answer repeats what was set, or what was wrong with it."""
     found, said = flag(name, value)
     assert found == code
-    assert said == words if code == 200 else said.startswith(words)
+    assert said == words if code == 200 else words in said, said
 
 
 @pytest.mark.feature("SHELL-2")
@@ -87,7 +87,7 @@ def test_switches_are_for_put_alone(services: Ask) -> None:
     assert (answer.code, answer.body.decode().strip()) == (406, "unsupported http method")
     index = services("GET", "/debug/flags/unknown")
     assert index.code == 200
-    assert "/debug/flags/s" in index.body.decode()
+    assert {"d", "db", "f", "s", "v"} <= set(re.findall(r">(\w+)<", index.body.decode()))
 
 
 @pytest.mark.feature("SHELL-2")
@@ -113,8 +113,8 @@ def test_scores_are_logged_as_a_table(
         assert int(row[3]) == sum(int(score) for score in row[4:])
     assert int(rows[0][3]) >= int(rows[1][3])
     assert not after.startswith("|"), "more rows than were asked for"
-    best = [row[2] for row in rows if row[3] == rows[0][3]]
-    assert where in best or len(best) == 2
+    best = {row[2] for row in rows if row[3] == rows[0][3]}
+    assert where in best or len(best) == len(rows), "with as many best ones as rows there may be more below"
 
 
 def cells(line: str) -> list[str]:
@@ -136,7 +136,7 @@ def test_rejected_nodes_are_logged(
 
     logged = told(f'Failed to filter for Pod "{cluster.name}/p" on Node "small"').partition("\n")[0]
 
-    assert re.fullmatch(r"( \(pass \d+\))?, failedPlugin: NodeResourcesFit, reason: .*Insufficient cpu.*", logged)
+    assert re.fullmatch(r"( \(pass \d+\))?, failedPlugin: NodeResourcesFit,.* reason: .*Insufficient cpu.*", logged)
     flag("f", "false")
     cluster.submit(pod("after").request(cpu=4))
     expect.bound("after")
@@ -213,7 +213,7 @@ def observed(cluster: Trial, services: Ask, before: Figures, name: str, **labels
 @pytest.mark.case("SH-017", severity="critical")
 def test_latencies_of_every_extension_point(cluster: Trial, expect: Expect, services: Ask) -> None:
     """Pods that are placed, and pods that are not, leave values at each point they went through, and of its plugins."""
-    cluster.add(node("n1").cpu(64).gpus("a10", MANY), node("n2").cpu(64))
+    cluster.add(node("n1").cpu(64).gpus("a10", MANY), node("n2").cpu(64).gpus("a10", MANY))
     before = figures(services)
     asked = [one.gpus(1).request(cpu=f"{100 + number}m") for number, one in enumerate(pods("p", MANY))]
     cluster.submit(*asked)
