@@ -5,7 +5,7 @@ then the pod counts as being where it was decided to go.
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from scheduler.api.clock import Timer
 from scheduler.api.core import ConfigMap, Node, Pod, PodDisruptionBudget
@@ -213,10 +213,14 @@ class Core:
 
     def find(self, key: str) -> PodInfo | None:
         """A pod by namespace/name, on a node or in the queue."""
-        placed = (info for node in self.cache.nodes.values() for info in node.pods.values())
-        return next(
-            (info for info in (*placed, *(entry.info for _, entry in self.queue.entries())) if info.key == key), None
-        )
+        return next((info for info in self.pods() if info.key == key), None)
+
+    def pods(self) -> Iterator[PodInfo]:
+        """All pods, those on nodes first, then those in the queue."""
+        for node in self.cache.nodes.values():
+            yield from node.pods.values()
+        for _, entry in self.queue.entries():
+            yield entry.info
 
     @property
     def reservation_args(self) -> ReservationArgs | None:

@@ -42,7 +42,7 @@ METHODS = {
     "pre_bind": PRE_BIND,
 }  # each method's point, by upstream's name
 TRANSFORMING = {**METHODS, "pre_filter": BEFORE_PRE_FILTER, "overlooked": AFTER_PRE_FILTER}
-"""Those of a transformer: in `pre_filter` it looks for what it will show otherwise, as Koordinator's do one point earlier."""
+"""Those of a transformer: what it looks for in `pre_filter`, Koordinator's look for one point earlier."""
 
 NAMES = {
     Code.SUCCESS: "Success",
