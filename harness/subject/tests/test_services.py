@@ -113,6 +113,20 @@ def test_ours_as_a_process_answers_on_a_port_of_its_own_also_when_started_again(
         assert "/apis/v1/nodes/:nodeName" in orjson.loads(again.body)["GET"]
 
 
+def test_ours_is_started_again_where_somebody_was_quicker_at_the_port(
+    echo: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = int(echo.rpartition(":")[2])
+    found = iter([taken, free_port()])
+    monkeypatch.setattr("harness.subject.process.free_port", lambda: next(found))
+    with EmbeddedBackend().start() as cluster, open_subject(OURS, cluster) as subject:
+        assert subject is not None
+        answer = subject.ask("GET", "/healthz")
+        assert answer is not None
+        assert (answer.code, answer.body) == (200, b"ok")
+        assert f"--port {taken}: cannot listen" in subject.log()
+
+
 def test_a_binary_of_which_nobody_said_where_it_answers() -> None:
     with ProcessSubject("true", ["/bin/true"]) as subject:
         assert subject.ask("GET", "/healthz") is None
