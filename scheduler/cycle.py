@@ -24,7 +24,7 @@ from scheduler.framework.points import NO_MARKS, Marks
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import SUCCESS, Code, Status
-from scheduler.framework.timing import EVERY
+from scheduler.framework.timing import EVERY, PRE_BIND
 from scheduler.framework.verdicts import ClassVerdicts
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.slices import SliceBook
@@ -318,7 +318,10 @@ class Core:
     def _marks(self, runner: Runner, state: CycleState, pod: Pod, node: str) -> Marks:
         found = NO_MARKS
         for plugin in runner.profile.pre_bind:
-            marks = plugin.pre_bind(state, pod, node)
+            if self.timing.resting:
+                marks = plugin.pre_bind(state, pod, node)
+            else:
+                marks = self.timing.ask(PRE_BIND, plugin, plugin.pre_bind, state, pod, node)
             if marks is not NO_MARKS:
                 found = marks if found is NO_MARKS else _merged(found, marks)
         return found

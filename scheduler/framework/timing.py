@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from scheduler.api.clock import Clock
 from scheduler.framework.histogram import Histogram
 from scheduler.framework.points import Plugin, PostFilterResult, Transformer
-from scheduler.framework.status import Code, Status
+from scheduler.framework.status import SUCCESS, Code, Status
 
 BASES = Plugin.__module__
 EVERY = 10  # one cycle of so many is timed; upstream draws lots with the same chance
@@ -38,9 +38,7 @@ METHODS = {
     "scores": SCORE,
     "scores_on": SCORE,
     "normalize": SCORE,
-    "reserve": RESERVE,
-    "pre_bind": PRE_BIND,
-}  # each method's point, by upstream's name
+}  # each method's point, by upstream's name; of Reserve and PreBind, which every decision comes by, the callers ask
 TRANSFORMING = {**METHODS, "pre_filter": BEFORE_PRE_FILTER, "overlooked": AFTER_PRE_FILTER}
 """Those of a transformer: what it looks for in `pre_filter`, Koordinator's look for one point earlier."""
 
@@ -66,7 +64,7 @@ class Timing:
         self.by_point: dict[Key, Histogram] = {}  # extension point, status, profile
         self.pre_filter: Status | None = None  # why PreFilter ended the cycle that is being timed
         self._clock = clock
-        self._resting = True
+        self.resting = True
         self._bindings = 0
         self._spent: dict[str, float] = {}  # seconds by point, in this cycle
         self._said: dict[str, str] = {}  # the last status by point, in this cycle
@@ -93,10 +91,10 @@ class Timing:
         self.pre_filter = None
         self._spent.clear()
         self._said.clear()
-        self._resting = False
+        self.resting = False
 
     def stop(self) -> None:
-        self._resting = True
+        self.resting = True
 
     def settled(self, profile: str, *, placed: bool) -> None:
         """What was timed was one whole cycle, and `placed` its pod or did not."""
@@ -130,26 +128,27 @@ class Timing:
         if len(inspect.signature(method).parameters) == len(("self", "state", "pod", "node")):
 
             def of_node(plugin: Plugin, state: object, pod: object, node: object) -> Any:
-                if self._resting:  # the usual case, and asked once for each node and plugin in preemption
+                if self.resting:  # the usual case, and asked once for each node and plugin in preemption
                     return method(plugin, state, pod, node)
-                return self._ask(point, method, plugin, state, pod, node)
+                return self.ask(point, plugin, method, plugin, state, pod, node)
 
             return of_node
 
         def of_many(plugin: Plugin, *asked: object) -> Any:
-            if self._resting:
+            if self.resting:
                 return method(plugin, *asked)
-            return self._ask(point, method, plugin, *asked)
+            return self.ask(point, plugin, method, plugin, *asked)
 
         return of_many
 
-    def _ask(self, point: str, method: Method, plugin: Plugin, *asked: object) -> Any:
-        self._resting = True  # what the plugin asks meanwhile is its own
+    def ask(self, point: str, plugin: Plugin, method: Method, *asked: object) -> Any:
+        """Call the plugin's method in a cycle that is timed, which is while it is not `resting`."""
+        self.resting = True  # what the plugin asks meanwhile is its own
         began = self._clock.monotonic()
         try:
-            result = method(plugin, *asked)
+            result = method(*asked)
         finally:
-            self._resting = False
+            self.resting = False
         seconds = self._clock.monotonic() - began
         status = self._said[point] = _status(result)
         self._spent[point] = self._spent.get(point, 0.0) + seconds
@@ -159,6 +158,8 @@ class Timing:
 
 def _status(result: object) -> str:
     """Upstream's word for what a plugin said; of many nodes at once, or in numbers: that it said it."""
+    if result is SUCCESS:
+        return NAMES[Code.SUCCESS]
     if isinstance(result, PostFilterResult):
         result = result.status
     if isinstance(result, Status):
