@@ -50,6 +50,7 @@ NAMES = {
     Code.UNRESOLVABLE: "UnschedulableAndUnresolvable",
     Code.ERROR: "Error",
 }  # upstream's
+OK = NAMES[Code.SUCCESS]  # looked up once: the hash of an enumeration's member is a Python call
 
 Method = Callable[..., Any]
 Key = tuple[str, str, str]
@@ -101,14 +102,14 @@ class Timing:
         if self.pre_filter is not None:
             self._point(PRE_FILTER, NAMES[self.pre_filter.code], profile)
         else:
-            self._point(PRE_FILTER, NAMES[Code.SUCCESS], profile)
-            self._point(FILTER, NAMES[Code.SUCCESS], profile)  # also where no node is left, as upstream has it
+            self._point(PRE_FILTER, OK, profile)
+            self._point(FILTER, OK, profile)  # also where no node is left, as upstream has it
             if placed or RESERVE in self._spent:
-                self._point(PRE_SCORE, NAMES[Code.SUCCESS], profile)
-                self._point(SCORE, NAMES[Code.SUCCESS], profile)
-                self._point(RESERVE, self._said.get(RESERVE, NAMES[Code.SUCCESS]), profile)
+                self._point(PRE_SCORE, OK, profile)
+                self._point(SCORE, OK, profile)
+                self._point(RESERVE, self._said.get(RESERVE, OK), profile)
             if placed:
-                self._point(PRE_BIND, NAMES[Code.SUCCESS], profile)
+                self._point(PRE_BIND, OK, profile)
         if POST_FILTER in self._said:
             self._point(POST_FILTER, self._said[POST_FILTER], profile)
 
@@ -116,7 +117,7 @@ class Timing:
         """A binding was settled after so long, from its decision; one of ten is observed, as cycles are."""
         self._bindings += 1
         if self._bindings % EVERY == 1:
-            status = NAMES[Code.SUCCESS if ok else Code.ERROR]
+            status = OK if ok else NAMES[Code.ERROR]
             _of(self.by_point, (BIND, status, profile), POINT_SECONDS).observe(seconds)
             _of(self.by_plugin, (BINDER, BIND, status), PLUGIN_SECONDS).observe(seconds)
 
@@ -159,12 +160,12 @@ class Timing:
 def _status(result: object) -> str:
     """Upstream's word for what a plugin said; of many nodes at once, or in numbers: that it said it."""
     if result is SUCCESS:
-        return NAMES[Code.SUCCESS]
+        return OK
     if isinstance(result, PostFilterResult):
         result = result.status
     if isinstance(result, Status):
         return NAMES[result.code]
-    return NAMES[Code.SKIP if result is False else Code.SUCCESS]  # False: PreScore has nothing to say
+    return NAMES[Code.SKIP] if result is False else OK  # False: PreScore has nothing to say
 
 
 def _of(
