@@ -47,7 +47,8 @@ from scheduler.framework.events import Bind, Evict, Reject
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.reservation import lifecycle
 from scheduler.tests.oracle import judge
-from scheduler.tests.test_engine import Play, configuration
+from scheduler.tests.play import Play
+from scheduler.tests.test_engine import configuration
 
 AWAY = Affinity(
     pod_anti_affinity=PodAffinity((PodAffinityTerm("kubernetes.io/hostname", LabelSelector({"app": "c"})),))
