@@ -18,6 +18,7 @@ from harness.hami.protocol import SHIPPED, VERSION_LABEL, HamiHost
 from harness.nodes import devices as device_object
 from harness.nodes.admission import UNEXPECTED, Books, Refused
 from harness.nodes.capacity import capacity_and_allocatable
+from harness.nodes.leases import Leases
 from harness.nodes.pods import BoundPod, decode_pod, requests_of
 from harness.nodes.publisher import Hardware, Publisher
 from harness.nodes.references import Objects, References
@@ -141,6 +142,17 @@ class NodeAgent:
         changed = {name: value for name, value in now.items() if before.get(name) != value}
         if changed:
             self._publisher.mark(changed)
+
+    def befall(self, verb: str, leases: Leases, *, on: bool) -> None:
+        """A fault of the node itself, one of `faults.NODE_VERBS`, or its end."""
+        if verb == "not_ready":
+            self.set_ready(not on)
+        elif on:
+            self.freeze()
+            leases.drop(self.name)
+        else:
+            self.thaw()
+            leases.add(self.name, self.uid)
 
     def set_ready(self, ready: bool) -> None:
         """Say that the node is Ready, or that it is not."""
