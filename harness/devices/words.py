@@ -64,16 +64,20 @@ def label_of(vendor: str, model: str) -> str:
 
 
 def nvidia_nodes(minor: int) -> tuple[str, ...]:
+    """Device nodes of one GPU."""
     return (f"/dev/nvidia{minor}",)
 
 
 def davinci_nodes(minor: int) -> tuple[str, ...]:
+    """Device nodes of one NPU."""
     return (f"/dev/davinci{minor}",)
 
 
 def cambricon_nodes(minor: int) -> tuple[str, ...]:
+    """Device nodes of one MLU, the second for sharing memory between processes."""
     return (f"/dev/cambricon_dev{minor}", f"/dev/cambricon_ipcm{minor}")
 
 
 def rdma_nodes(number: int) -> tuple[str, ...]:
+    """Device nodes of one NIC, by the number of its verbs device."""
     return (f"/dev/infiniband/uverbs{number}",)

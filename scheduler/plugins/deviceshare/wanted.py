@@ -9,6 +9,8 @@ from scheduler.plugins.deviceshare.request import DeviceRequest
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
+    """One pod's request."""
+
     request: DeviceRequest
     isolation: str  # the provider that shared cards must be behind; "" if the pod does not mind
     picky: bool  # some models will not do
