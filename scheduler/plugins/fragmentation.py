@@ -26,8 +26,8 @@ from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import Status
 from scheduler.plugins.deviceshare.allocator import allocate
 from scheduler.plugins.deviceshare.cache import DeviceCache
+from scheduler.plugins.deviceshare.plugin import SETTLING, WANTED
 from scheduler.plugins.deviceshare.states import DeviceState
-from scheduler.plugins.deviceshare.wanted import SETTLING, WANTED
 
 CARD = 100  # percent
 MOST_KEPT = 1 << 17  # scores; beyond, all are forgotten

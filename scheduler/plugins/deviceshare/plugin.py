@@ -5,26 +5,34 @@ No extension point does I/O: binding writes what `pre_bind` returns, in one patc
 Follows Koordinator `pkg/scheduler/plugins/deviceshare`; deviations are in scheduler/DESIGN.md.
 """
 
-from collections.abc import Hashable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
 
 from scheduler.api.core import Pod
 from scheduler.api.device import DEVICE_ALLOCATED, GPU_ISOLATION_PROVIDER, GPU_MODEL_LABEL, GPU_VENDOR_LABEL
 from scheduler.api.requests import Amounts
+from scheduler.cache.columns import Batch, Bools, Ints
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import (
     NO_MARKS,
     ByMaximum,
+    FilterColumns,
     Marks,
     PreBind,
     PreFilter,
     Reserve,
     Scope,
+    ScoreColumns,
+    TrialColumns,
     VictimAware,
 )
 from scheduler.framework.reserved import (
     IGNORED,
+    MATCHED,
     NOMINATE,
     NOMINATED,
     REQUIRED,
@@ -38,35 +46,72 @@ from scheduler.plugins.deviceshare import inside
 from scheduler.plugins.deviceshare.adaption import Adaption
 from scheduler.plugins.deviceshare.allocator import allocate, trial, verdict, weighed
 from scheduler.plugins.deviceshare.args import DeviceShareArgs
+from scheduler.plugins.deviceshare.cache import (
+    DIVISOR,
+    FLAGS,
+    FREE,
+    HAS_TREE,
+    HONOURS,
+    LISTED,
+    NO_ENTRY,
+    SHOWN,
+    TOTAL,
+    WEIGHTS,
+    DeviceCache,
+    NodeDevices,
+)
 from scheduler.plugins.deviceshare.candidates import selected, sums
-from scheduler.plugins.deviceshare.columns import DeviceColumns
+from scheduler.plugins.deviceshare.gpus import Policy
 from scheduler.plugins.deviceshare.hints import ANNOTATIONS, InvalidHintError, read
-from scheduler.plugins.deviceshare.imagined import imagine, imagined, view
 from scheduler.plugins.deviceshare.numa import held_to, hints
 from scheduler.plugins.deviceshare.request import DeviceRequest, InvalidRequestError
 from scheduler.plugins.deviceshare.shares import Holding
 from scheduler.plugins.deviceshare.slices import NOT_A_SIZE, SliceBook
 from scheduler.plugins.deviceshare.states import SHARES, DeviceState
-from scheduler.plugins.deviceshare.wanted import SETTLING, WANTED, Wanted
+from scheduler.plugins.deviceshare.topology import NO_CARDS
 from scheduler.plugins.numahints import AFFINITY, ALIGNER, PROVIDER, Hints, Mask
 from scheduler.plugins.reservation.book import ReservationBook
 
 WRONG_ISOLATION = Status.unresolvable("GPUIsolationProviderHAMICore not found on the node")
 
 
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    request: DeviceRequest
+    isolation: str  # the provider that shared cards must be behind; "" if the pod does not mind
+    picky: bool  # some models will not do
+    gpu_shares: tuple[int, ...] | None  # by `SHARES`, where cards alone decide; None: only the plain way can tell
+
+
+WANTED: StateKey[_Wanted] = StateKey("DeviceShare/wanted")
+SETTLING: StateKey[Policy] = StateKey("DeviceShare/policy")  # by which the profile chooses cards
 GRANTED: StateKey[Holding] = StateKey("DeviceShare/granted")
 ADAPTED: StateKey[Marks] = StateKey("DeviceShare/adapted")  # for the vendor's device plugin
+# By node, as preemption imagines it: the devices' state, and the uids of who is gone.
+TRIAL: StateKey[dict[str, tuple[DeviceState, frozenset[str]]]] = StateKey("DeviceShare/trial")
 
 
-class DeviceShare(PreFilter, DeviceColumns, Reserve, PreBind, VictimAware, ReservationAware):
+class _Stacked(NamedTuple):
+    """What some classes ask of GPUs."""
+
+    shares: Ints  # what each card must have, [share, 1, class, 1]
+    counts: Ints  # and of how many cards, [class, 1]
+    requests: list[DeviceRequest]
+
+
+class DeviceShare(
+    PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve, PreBind, VictimAware, ReservationAware
+):
     name = "DeviceShare"
     scope = Scope.NODE_PODS
     reads_labels = (GPU_ISOLATION_PROVIDER,)
     reads_annotations = ANNOTATIONS
     normalizer = ByMaximum()
+    faceted = True
 
     def __init__(self, handle: Handle, args: DeviceShareArgs | None = None) -> None:
         args = args or DeviceShareArgs()
+        self._policy = args.policy()
         self._unshareable = {(one.vendor, one.model) for one in args.gpu_share_unsupported_models}
         self._handle = handle
         self._aligned = not args.disable_numa_alignment
@@ -76,8 +121,9 @@ class DeviceShare(PreFilter, DeviceColumns, Reserve, PreBind, VictimAware, Reser
         self._sizes_from = f"{templates.config_map_namespace}/{templates.config_map_name}"
         self._slices = handle.shared(SliceBook, SliceBook)
         self._slices.read.add(self._sizes_from)
-        super().__init__(handle, args.policy())
+        self.devices = DeviceCache.of(handle)
         self._book = ReservationBook.of(handle)
+        self._number, self._column_scorer = self.devices.weigh(self._policy.scorer)
         self._requests: dict[Hashable, DeviceRequest] = {}
 
     # -- extension points ---------------------------------------------------------------------------------------------
@@ -107,7 +153,7 @@ class DeviceShare(PreFilter, DeviceColumns, Reserve, PreBind, VictimAware, Reser
         state[SETTLING] = self._policy
         if self._aligned:
             state[PROVIDER] = self
-        state[WANTED] = Wanted(self._same(request, pod), isolation, shared and bool(self._unshareable), simple)
+        state[WANTED] = _Wanted(self._same(request, pod), isolation, shared and bool(self._unshareable), simple)
         return SUCCESS
 
     def _same(self, request: DeviceRequest, pod: Pod) -> DeviceRequest:
@@ -132,20 +178,101 @@ class DeviceShare(PreFilter, DeviceColumns, Reserve, PreBind, VictimAware, Reser
             return SUCCESS  # whoever aligns pods has tried these very devices (R28)
         there = matched_on(state, node.name)
         if there:
-            return inside.judge(view(state, devices), there, wanted.request, self._policy, required=REQUIRED in state)
-        return verdict(imagined(state, devices), wanted.request, self._policy)
+            return inside.judge(
+                self._view(state, devices), there, wanted.request, self._policy, required=REQUIRED in state
+            )
+        return verdict(self._imagined(state, devices), wanted.request, self._policy)
 
     def fits_in(self, state: CycleState, pod: Pod, reserved: Reserved | None, node_name: str) -> Status:
         wanted, devices = state.get(WANTED), self.devices.find(node_name)
         if wanted is None or devices is None or not devices.listed:
             return SUCCESS
-        return inside.fits(view(state, devices), matched_on(state, node_name), reserved, wanted.request, self._policy)
+        return inside.fits(
+            self._view(state, devices), matched_on(state, node_name), reserved, wanted.request, self._policy
+        )
 
     def worth_in(self, state: CycleState, pod: Pod, reserved: Reserved, node_name: str) -> int:
         wanted, devices = state.get(WANTED), self.devices.find(node_name)
         if wanted is None or devices is None or not devices.listed:
             return 0
-        return self._worth(inside.room(view(state, devices), matched_on(state, node_name), reserved), wanted.request)
+        return self._worth(
+            inside.room(self._view(state, devices), matched_on(state, node_name), reserved), wanted.request
+        )
+
+    def columnar(self, state: CycleState) -> bool:
+        wanted = state[WANTED]
+        return wanted.gpu_shares is not None and not wanted.isolation and not wanted.picky
+
+    def stack(self, states: Sequence[CycleState]) -> _Stacked:
+        wanted = [state[WANTED] for state in states]
+        shares = np.array([one.gpu_shares for one in wanted], np.int64).T
+        requests = [one.request for one in wanted]
+        counts = np.array([[one.types[0].count] for one in requests], np.int64)
+        return _Stacked(shares[:, None, :, None], counts, requests)
+
+    def passing(self, stacked: _Stacked, batch: Batch) -> Bools | None:
+        shown = batch.own(SHOWN)
+        # A card with nothing in it (unhealthy, or a filler) suffices for nobody: every request names an amount.
+        cards = shown[self.devices.first_card :]
+        cards = cards.reshape(len(SHARES), len(cards) // len(SHARES), 1, batch.size)  # there may be no node at all
+        suffices = cards[0] >= stacked.shares[0]
+        for have, need in zip(cards[1:], stacked.shares[1:], strict=True):
+            suffices &= have >= need
+        ok: Bools = np.add.reduce(suffices, dtype=np.int8) >= stacked.counts
+        ok |= shown[LISTED] == NO_ENTRY
+        if self.devices.honouring:
+            for index, one, status in self._by_table(stacked, batch):
+                ok[index, one] = status.ok
+        return ok
+
+    def filter_facet(self, stacked: object, node: NodeInfo) -> Hashable:
+        devices = self.devices.find(node.name)
+        if devices is None or not devices.listed:
+            return None
+        state = devices.state
+        if state.cards is None:
+            state.find_facets()
+        return state if state.template.traits.honour else state.cards
+
+    def passing_on(self, stacked: _Stacked, node: NodeInfo) -> Bools:
+        devices = self.devices.find(node.name)
+        if devices is None or not devices.listed:
+            return np.ones(len(stacked.requests), np.bool_)
+        cards = self.devices.shown(devices.state)[self.devices.first_card :].reshape(len(SHARES), -1, 1)
+        ok: Bools = np.add.reduce((cards >= stacked.shares[:, 0, :, 0][:, None]).all(axis=0)) >= stacked.counts[:, 0]
+        if devices.state.template.traits.honour:
+            for index, request in enumerate(stacked.requests):
+                if not request.types[0].shared:
+                    ok[index] = verdict(devices.state, request, self._policy).ok
+        return ok
+
+    def _by_table(self, stacked: _Stacked, batch: Batch) -> Iterator[tuple[int, int, Status]]:
+        """Verdicts on nodes where counting cards does not decide: class, place in the batch, and what is said there."""
+        whole = [(index, one) for index, one in enumerate(stacked.requests) if not one.types[0].shared]
+        for place in np.flatnonzero(batch.own(SHOWN)[FLAGS] & HONOURS) if whole else ():
+            devices = self.devices.find(batch.columns.names[batch.rows[place]])
+            if devices is not None:
+                for index, request in whole:
+                    yield index, int(place), verdict(devices.state, request, self._policy)
+
+    def rejections(self, stacked: _Stacked, batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
+        passing = self.passing(stacked, batch)
+        assert passing is not None  # noqa: S101
+        shown, gpu = batch.own(SHOWN), stacked.requests[0].types[0]
+        insufficient = "Insufficient gpu devices"
+        said = [SUCCESS, Status.unresolvable(insufficient), Status.unschedulable(insufficient)]
+        refused = np.full(batch.size, 2, np.int64)
+        if not (gpu.shared and gpu.count > 1):
+            said.append(NO_CARDS)
+            refused += (shown[FLAGS] & HAS_TREE) != 0
+        codes = np.where(passing[0], 0, np.where(shown[LISTED] == 0, 1, refused))
+        if self.devices.honouring:
+            for _, place, status in self._by_table(stacked, batch):
+                if not status.ok:
+                    if status not in said:
+                        said.append(status)
+                    codes[place] = said.index(status)
+        return codes, said.__getitem__
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
         return WANTED in state
@@ -156,9 +283,9 @@ class DeviceShare(PreFilter, DeviceColumns, Reserve, PreBind, VictimAware, Reser
             return 0
         there = matched_on(state, node.name)
         if not there:
-            return self._worth(imagined(state, devices), state[WANTED].request)
+            return self._worth(self._imagined(state, devices), state[WANTED].request)
         nominated = state[NOMINATE](state, pod, node)
-        return self._worth(inside.room(view(state, devices), there, nominated), state[WANTED].request)
+        return self._worth(inside.room(self._view(state, devices), there, nominated), state[WANTED].request)
 
     def _worth(self, devices: DeviceState, request: DeviceRequest) -> int:
         """What a node is worth to a request with its devices in this state (R60)."""
@@ -171,6 +298,36 @@ class DeviceShare(PreFilter, DeviceColumns, Reserve, PreBind, VictimAware, Reser
             score += self._policy.scorer.score(total, free, one.amounts)
         devices.scores[request] = score
         return score
+
+    def columnar_scores(self, state: CycleState) -> bool:
+        return state[WANTED].gpu_shares is not None
+
+    def stack_scores(self, states: Sequence[CycleState]) -> Ints:
+        """What each card must have, [share, class, 1]."""
+        return np.array([state[WANTED].gpu_shares for state in states], np.int64).T[..., None]
+
+    def scores(self, stacked: Ints, batch: Batch) -> Ints | None:
+        shown = batch.own(SHOWN)
+        return self._column_scorer.scores(
+            shown[TOTAL], shown[DIVISOR], shown[FREE], shown[WEIGHTS + self._number], stacked
+        )
+
+    def score_facet(self, stacked: Ints, node: NodeInfo) -> Hashable:
+        devices = self.devices.find(node.name)
+        if devices is None or not devices.listed:
+            return None
+        if devices.state.level is None:
+            devices.state.find_facets()
+        return devices.state.level
+
+    def scores_on(self, stacked: Ints, node: NodeInfo) -> Ints:
+        devices = self.devices.find(node.name)
+        if devices is None or not devices.listed:
+            return np.zeros(stacked.shape[1], np.int64)
+        shown = self.devices.shown(devices.state)[:, None]
+        return self._column_scorer.scores(
+            shown[TOTAL], shown[DIVISOR], shown[FREE], shown[WEIGHTS + self._number], stacked
+        )[:, 0]
 
     @property
     def falls(self) -> bool:
@@ -207,7 +364,7 @@ class DeviceShare(PreFilter, DeviceColumns, Reserve, PreBind, VictimAware, Reser
         mask = held_to(devices.state.template, state.get(AFFINITY) if self._aligned else None)
         there = matched_on(state, node_name)
         if mask is None and (there or IGNORED in state):
-            seen = view(state, devices)
+            seen = self._view(state, devices)
             found = inside.choose(seen, there, state.get(NOMINATED), wanted.request, self._policy)
         else:
             found = allocate(devices.state, wanted.request, self._policy, mask)
@@ -254,33 +411,106 @@ class DeviceShare(PreFilter, DeviceColumns, Reserve, PreBind, VictimAware, Reser
         devices = self.devices.find(node)
         if devices is None or not devices.listed:
             return None
-        return imagined(state, devices), state[WANTED].request
+        return self._imagined(state, devices), state[WANTED].request
 
     def numa_hints(self, state: CycleState, node: str) -> Hints | Status:
         devices = self.devices.find(node)
         if devices is None or not devices.listed:
             return {}
-        return hints(imagined(state, devices), state[WANTED].request, self._policy)
+        return hints(self._imagined(state, devices), state[WANTED].request, self._policy)
 
     def numa_fits(self, state: CycleState, node: str, mask: Mask) -> Status:
         devices = self.devices.find(node)
         if devices is None or not devices.listed:
             return SUCCESS
         held = held_to(devices.state.template, mask)
-        found = trial(imagined(state, devices), state[WANTED].request, self._policy, held)
+        found = trial(self._imagined(state, devices), state[WANTED].request, self._policy, held)
         return found if isinstance(found, Status) else SUCCESS
 
     # -- preemption ---------------------------------------------------------------------------------------------------
 
-    def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
+    def trial_facet(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Hashable:
         devices = self.devices.find(node.name)
-        if devices is not None and WANTED in state:
-            imagine(state, devices, self._book, victim.uid, -1)
+        if devices is None or not devices.listed:
+            return None
+        label, held = node.known.metadata.labels.get, devices.held.get
+        marks = label(GPU_ISOLATION_PROVIDER), label(GPU_VENDOR_LABEL), label(GPU_MODEL_LABEL)
+        return devices.state, marks, tuple([held(pod.uid) for pod in pods])
+
+    def trial_columnar(self, state: CycleState) -> bool:
+        return self.columnar(state)
+
+    def trial_width(self) -> int:
+        return self.devices.trial_width
+
+    def trial_free(self, node: NodeInfo) -> Sequence[int] | None:
+        devices = self.devices.find(node.name)
+        if devices is not None and devices.listed and devices.state.template.traits.honour:
+            return None
+        return self.devices.trial_free(devices)
+
+    def trial_keys(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Sequence[Hashable]:
+        devices = self.devices.find(node.name)
+        if devices is None or not devices.listed:
+            return [None] * len(pods)
+        template, held = devices.state.template, devices.held.get
+        return [(template, held(pod.uid)) for pod in pods]
+
+    def trial_held(self, node: NodeInfo, pod: PodInfo) -> Sequence[int]:
+        return self.devices.trial_held(self.devices.find(node.name), pod.uid)
+
+    def trial_passing(self, state: CycleState, free: Ints) -> Bools:
+        wanted = state[WANTED]
+        assert wanted.gpu_shares is not None  # noqa: S101
+        cards = free[:, 1:].reshape(len(free), len(SHARES), -1)
+        suffices = np.ones((len(free), cards.shape[2]), np.bool_)
+        for share, need in enumerate(wanted.gpu_shares):
+            if need:  # a card with nothing in it suffices for nobody: every request names an amount
+                suffices &= cards[:, share] >= need
+        ok: Bools = np.add.reduce(suffices, axis=1, dtype=np.int16) >= wanted.request.types[0].count
+        ok |= free[:, 0] > 0
+        return ok
+
+    def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
+        self._imagine(state, victim, node, -1)
 
     def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        devices = self.devices.find(node.name)
-        if devices is not None and WANTED in state:
-            imagine(state, devices, self._book, victim.uid, 1)
+        self._imagine(state, victim, node, 1)
+
+    def _imagine(self, state: CycleState, victim: PodInfo, node: NodeInfo, sign: int) -> None:
+        """Have a pod that holds devices be gone (-1), or one that is gone be back (1); others change nothing."""
+        devices = self.devices.find(node.name) if WANTED in state else None
+        holding = devices.held.get(victim.uid) if devices is not None else None
+        if devices is None or holding is None:
+            return
+        trials = state.get(TRIAL) or {}
+        there, gone = trials.get(node.name, (devices.state, frozenset()))
+        if (victim.uid in gone) is (sign > 0):
+            after, left_out = there.moved(holding.shares, sign), gone ^ {victim.uid}
+            reserved = self._book.holding(victim.uid)
+            overlooked = (state.get(MATCHED) or {}).get(node.name, ())
+            if (
+                reserved is not None
+                and reserved.annotation
+                and reserved.node == node.name
+                and reserved not in overlooked
+            ):
+                after = after.moved(inside.left(devices, reserved, gone), -1)  # what it had is its reservation's (R63)
+                after = after.moved(inside.left(devices, reserved, left_out), 1)
+            state[TRIAL] = {**trials, node.name: (after, left_out)}  # states that were forked earlier keep theirs
+
+    def _view(self, state: CycleState, devices: NodeDevices) -> NodeDevices:
+        """A node's devices with who has them, likewise."""
+        trials = state.get(TRIAL)
+        if trials is None or devices.name not in trials:
+            return devices
+        there, gone = trials[devices.name]
+        return devices.imagined(there, {uid: one for uid, one in devices.held.items() if uid not in gone})
+
+    def _imagined(self, state: CycleState, devices: NodeDevices) -> DeviceState:
+        """The state of a node's devices, as preemption imagines it if it does."""
+        trials = state.get(TRIAL)
+        return trials[devices.name][0] if trials is not None and devices.name in trials else devices.state
 
 
 def _moved(state: DeviceState, holding: Holding, kind: Hashable) -> Iterator[tuple[Amounts, Amounts]]:
