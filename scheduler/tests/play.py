@@ -11,7 +11,8 @@ from scheduler.api.core import Pod, PodSpec
 from scheduler.app import build_core
 from scheduler.config import Configuration
 from scheduler.cycle import Core
-from scheduler.framework.events import Bind, Reject
+from scheduler.framework.events import Bind, Evict, Reject
+from scheduler.framework.nodeinfo import PodInfo
 from scheduler.tests.oracle import judge
 
 
@@ -82,6 +83,7 @@ class Play:
     def decide(self) -> None:
         core = self.core
         for _ in range(100):
+            self.confirm()
             if not core.busy:
                 return
             entry = core.queue._active.peek()
@@ -91,11 +93,23 @@ class Play:
                 match decision:
                     case Bind(info, node):
                         assert node == want.node, f"{info.key} should go to {want}"
-                        core.bound(info.uid)
-                        self.bound[info.uid] = (info.pod, node)
+                        self.bind(decision)
                     case Reject(info, message):
                         assert not want.node, f"{info.key} should go to {want.node}, was refused: {message}"
                         assert message.startswith(want.message), (message, want.message)
+                    case Evict(victim):
+                        self.evict(victim)
                     case _:
                         pass
         raise AssertionError("the queue does not come to rest")
+
+    def confirm(self) -> None:
+        """What the API server has to say before the next decision."""
+
+    def bind(self, decision: Bind) -> None:
+        """A binding is taken."""
+        self.core.bound(decision.info.uid)
+        self.bound[decision.info.uid] = (decision.info.pod, decision.node)
+
+    def evict(self, victim: PodInfo) -> None:
+        """Somebody is to go; here all stay."""
