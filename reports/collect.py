@@ -51,6 +51,11 @@ class Requirement:
     def state(self) -> State:
         return state_of(entry.case for entry in self.cases)
 
+    def state_in(self, run: int) -> State | None:
+        """Its state by one run alone; None if no case of that run names it."""
+        cases = [entry.case for entry in self.cases if entry.run == run]
+        return state_of(cases) if cases else None
+
 
 @dataclass(frozen=True, slots=True)
 class Collection:

@@ -42,7 +42,6 @@ class SchemaNode:
         "_values",
         "custom",
         "int_or_string",
-        "is_struct",
         "list_map_keys",
         "list_type",
         "map_type",
