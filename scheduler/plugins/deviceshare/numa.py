@@ -1,6 +1,6 @@
-"""Which NUMA nodes would do for a pod's devices, for whoever aligns devices, CPUs and memory (R55 to R58)."""
+"""Which NUMA nodes would do for a pod's devices, for whoever aligns devices, CPUs and memory (R55, R56, R58)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from scheduler.framework.status import Status
@@ -15,7 +15,6 @@ from scheduler.plugins.numahints import Hint, Mask
 SAME_CARDS_SCORE = 500  # above all that CPUs can score: the cards come first
 
 TOO_FEW_THERE = Status.unresolvable("Insufficient NUMA Scoped Devices")
-NOWHERE = Status.unschedulable("Designated Allocation Lack NUMA Node ID")
 
 
 def hints(state: DeviceState, request: DeviceRequest, policy: Policy) -> Mapping[str, Sequence[Hint]] | Status:
@@ -65,15 +64,3 @@ def _try(state: DeviceState, request: DeviceRequest, mask: Mask, policy: Policy)
 
 def _cards(shares: Shares) -> set[int]:
     return {share.minor for share in shares if share.type == "gpu"}
-
-
-def designated(template: Template, shares: Iterable[tuple[str, int]]) -> Hint | Status:
-    """The hint for devices that are settled already, given by type and minor."""
-    mask: set[int] = set()
-    for where in shares:
-        number = template.index.get(where)
-        place = template.slots[number].place if number is not None else None
-        if place is None or place.numa < 0:
-            return NOWHERE
-        mask.add(place.numa)
-    return Hint(frozenset(mask), True, SAME_CARDS_SCORE)
