@@ -14,6 +14,7 @@ import numpy as np
 from scheduler.api.core import Pod
 from scheduler.api.device import DEVICE_ALLOCATED, GPU_ISOLATION_PROVIDER, GPU_MODEL_LABEL, GPU_VENDOR_LABEL
 from scheduler.api.requests import Amounts
+from scheduler.api.reservation import RESIZE_ALLOCATABLE, is_reserve_pod
 from scheduler.cache.columns import Batch, Bools, Ints
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
@@ -65,6 +66,7 @@ from scheduler.plugins.deviceshare.gpus import Policy
 from scheduler.plugins.deviceshare.hints import ANNOTATIONS, InvalidHintError, read
 from scheduler.plugins.deviceshare.numa import held_to, hints
 from scheduler.plugins.deviceshare.request import DeviceRequest, InvalidRequestError
+from scheduler.plugins.deviceshare.reserved import size_of
 from scheduler.plugins.deviceshare.shares import Holding
 from scheduler.plugins.deviceshare.slices import NOT_A_SIZE, SliceBook
 from scheduler.plugins.deviceshare.states import SHARES, DeviceState
@@ -115,6 +117,7 @@ class DeviceShare(
         self._unshareable = {(one.vendor, one.model) for one in args.gpu_share_unsupported_models}
         self._handle = handle
         self._aligned = not args.disable_numa_alignment
+        self._resizes = args.resize_pod
         self._adaption = Adaption(handle) if args.device_plugin_adaption else None
         templates = args.gpu_shared_resource_templates_config
         self._sized = frozenset(templates.matched_resources)
@@ -396,6 +399,8 @@ class DeviceShare(
             return NO_MARKS
         annotations = {DEVICE_ALLOCATED: granted.annotation(devices.ids)}
         self.devices.promise(pod.metadata.uid, annotations[DEVICE_ALLOCATED])
+        if self._resizes and is_reserve_pod(pod):
+            annotations[RESIZE_ALLOCATABLE] = size_of(granted)
         adapted = state.get(ADAPTED)
         if adapted is None:
             return Marks(annotations, {})

@@ -50,6 +50,7 @@ class ReservationBook(Listener):
         self._in: dict[str, dict[str, Amounts]] = {}  # by reservation's uid: what its pods request, by theirs
         self._of: dict[str, str] = {}  # pod uid → the uid of its reservation
         self.moved: set[str] = set()  # uids of reservations that gained or lost a pod; whoever writes status empties it
+        self.strays: set[str] = set()  # uids of pods whose reservation ended and was deleted; likewise
 
     @staticmethod
     def of(handle: Handle) -> "ReservationBook":
@@ -120,7 +121,9 @@ class ReservationBook(Listener):
     def remove(self, uid: str) -> None:
         """A reservation is gone; its pods stay where they are."""
         self._withdraw(uid)
-        self.known.pop(uid, None)
+        gone = self.known.pop(uid, None)
+        if gone is not None and gone.ended:
+            self.strays.update(self._in.get(uid, ()))
         self.moved.discard(uid)
 
     def _withdraw(self, uid: str) -> None:

@@ -231,14 +231,19 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         lacks: list[str] = []
         if reserved.restricted:
             lacks = lacking(seen.requests, reserved, gone, detailed=bool(seen.wish.name))
-        return short(seen.requests, self._named(node.allocatable, seen.requests), taken), lacks
+        return self._short(seen.requests, node, taken), lacks
 
     def _short_alone(self, state: CycleState, there: Sequence[Reserved], node: NodeInfo) -> list[str]:
         requests = state[SEEN].requests
         taken = self._named(node.requested, requests)
         for reserved in there:
             take_left(taken, reserved, _gone(state))
-        return short(requests, self._named(node.allocatable, requests), taken)
+        return self._short(requests, node, taken)
+
+    def _short(self, requests: Amounts, node: NodeInfo, taken: Amounts) -> list[str]:
+        """Of what a node has too little, resources aside that configuration says not to look at."""
+        found = short(requests, self._named(node.allocatable, requests), taken)
+        return [name for name in found if not self.args.ignores(name)]
 
     def _named(self, amounts: Sequence[int], requests: Amounts) -> Amounts:
         """Of a node's amounts by column those that a pod asks for, and its places for pods."""
