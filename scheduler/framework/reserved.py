@@ -74,6 +74,31 @@ NOMINATED: StateKey[Reserved] = StateKey("Reservation/nominated")  # what the po
 NOMINATE: StateKey[Callable[[CycleState, Pod, NodeInfo], Reserved | None]] = StateKey("Reservation/nominate")
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Where on a node a pod goes: into a reservation, or (None) beside all that are for it."""
+
+    reserved: Reserved | None
+
+
+INTO: StateKey[Way] = StateKey("Reservation/into")  # plugins are asked about this way alone; not there: about any
+
+
+def going(state: CycleState, reserved: Reserved | None) -> CycleState:
+    """The state in which to ask plugins about one way."""
+    inner = state.fork()
+    inner[INTO] = Way(reserved)
+    return inner
+
+
+def ways_on(state: CycleState, node_name: str) -> Sequence[Reserved | None]:
+    """All ways onto a node that has reservations for the pod; none where one is being asked about."""
+    there = matched_on(state, node_name)
+    if not there or INTO in state:
+        return ()
+    return there if REQUIRED in state else (*there, None)
+
+
 def matched_on(state: CycleState, node_name: str) -> Sequence[Reserved]:
     """The reservations on a node that are for this pod; none for a pod that ignores them."""
     matched = state.get(MATCHED)

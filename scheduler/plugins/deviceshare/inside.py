@@ -9,13 +9,14 @@ from collections.abc import Collection, Iterable, Sequence
 from scheduler.api.requests import Amounts
 from scheduler.framework.reserved import Reserved
 from scheduler.framework.status import SUCCESS, Status
-from scheduler.plugins.deviceshare.allocator import allocate, allocate_preferring, verdict
+from scheduler.plugins.deviceshare.allocator import allocate, allocate_preferring, trial, verdict
 from scheduler.plugins.deviceshare.cache import NodeDevices
 from scheduler.plugins.deviceshare.gpus import Policy
 from scheduler.plugins.deviceshare.request import DeviceRequest
 from scheduler.plugins.deviceshare.reserved import left_of, reserved_shares
 from scheduler.plugins.deviceshare.shares import Shares
 from scheduler.plugins.deviceshare.states import Choice, DeviceState, Template
+from scheduler.plugins.numahints import Mask
 
 PREFIX = "Reservation(s) "
 
@@ -99,15 +100,28 @@ def judge(
     return fits(devices, there, None, request, policy)
 
 
-def choose(
-    devices: NodeDevices, there: Sequence[Reserved], reserved: Reserved | None, request: DeviceRequest, policy: Policy
+def choose(  # noqa: PLR0917 all of them make the choice
+    devices: NodeDevices,
+    there: Sequence[Reserved],
+    reserved: Reserved | None,
+    request: DeviceRequest,
+    policy: Policy,
+    numa: Mask | None = None,
+    *,
+    trying: bool = False,
 ) -> Choice | Status:
-    """Devices for the request, those of the reservation first; `after` of the choice says nothing of the node."""
+    """Devices for the request, those of the reservation first; `after` of the choice says nothing of the node.
+
+    With `numa`, all of them on these NUMA nodes; when `trying`, of those types alone that decide about a node.
+    """
+    find = trial if trying else allocate
     state = room(devices, there, reserved)
     if reserved is None or not holds_devices(reserved):
-        return allocate(state, request, policy)
-    own = allocate(within(devices, state, reserved, at_most=reserved.restricted), request, policy)
+        return find(state, request, policy, numa)
+    own = find(within(devices, state, reserved, at_most=reserved.restricted), request, policy, numa)
     if isinstance(own, Choice) or reserved.restricted:
         return own
+    if trying:
+        return trial(state, request, policy, numa)
     preferred = frozenset((share.type, share.minor) for share in reserved_shares(reserved.annotation))
-    return allocate_preferring(state, request, policy, preferred)
+    return allocate_preferring(state, request, policy, preferred, numa)
