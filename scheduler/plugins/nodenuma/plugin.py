@@ -143,7 +143,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
             status = _amplified(demand, numa, node, self._handle.columns.resources.column(CPU))
             if status is not None:
                 return status
-        outcome = self._outcome_on(state, demand, node.name)
+        outcome = self._outcome_on(state, demand, numa, node.name)
         return outcome if isinstance(outcome, Status) else SUCCESS
 
     def _outcome(self, state: CycleState, demand: Demand, numa: NumaState, name: str) -> Outcome | Status:
@@ -161,12 +161,13 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
             found = numa.outcomes[key] = align(numa, demand, self._rules, devices)
         return found
 
-    def _outcome_on(self, state: CycleState, demand: Demand, name: str) -> Outcome | Status:
+    def _outcome_on(self, state: CycleState, demand: Demand, numa: NumaState, name: str) -> Outcome | Status:
         """What `align` says of the way that the pod goes, what is held for it first (R62)."""
-        numa, way = self._state(state, name), state.get(INTO)
-        known = self._known(state, name)
-        own = has(way.reserved) if way is not None and way.reserved is not None and known is not None else NOTHING
-        if way is None or way.reserved is None or known is None or own == NOTHING:
+        way = state.get(INTO)
+        if way is None or way.reserved is None:
+            return self._outcome(state, demand, numa, name)
+        known, own = self._known(state, name), has(way.reserved)
+        if known is None or own == NOTHING:
             return self._outcome(state, demand, numa, name)
         rest = left(known, way.reserved)
         inside = numa.within(rest.cpus if own.cpus else None, rest.zones if own.zones else None)
@@ -180,10 +181,11 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         if not (demand.numa_policy or numa.options.policy(label_first=self._rules.label_first)):
             return None
         for way in ways_on(state, node):
-            found = self._outcome_on(going(state, way), demand, node)
+            inner = going(state, way)
+            found = self._outcome_on(inner, demand, self._state(inner, node), node)
             if isinstance(found, Outcome):
                 return found.mask
-        outcome = self._outcome_on(state, demand, node)
+        outcome = self._outcome_on(state, demand, numa, node)
         return None if isinstance(outcome, Status) else outcome.mask
 
     def _known(self, state: CycleState, name: str) -> NodeNuma | None:
@@ -195,9 +197,9 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
     def _state(self, state: CycleState, name: str) -> NumaState:
         """The node's state for the way that the pod goes: all other reservations hold what they do."""
         found, way = self._known(state, name), state.get(INTO)
-        if found is None:
-            return self.book.nothing
-        others = [one for one in matched_on(state, name) if one is not way.reserved] if way is not None else []
+        if found is None or way is None:
+            return found.state if found is not None else self.book.nothing
+        others = [one for one in matched_on(state, name) if one is not way.reserved]
         held = [(one.uid, rest) for one in others if (rest := left(found, one)) != NOTHING]
         if not held:
             return found.state
@@ -274,7 +276,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         demand, numa = state[DEMAND], self._state(state, node.name)
         if demand.plain and not numa.options.steers:
             return self._scoring.plain(demand, node)
-        outcome = self._outcome_on(state, demand, node.name)
+        outcome = self._outcome_on(state, demand, numa, node.name)
         return 0 if isinstance(outcome, Status) else self._scoring.of(numa, outcome, node)
 
     def stack_scores(self, states: Sequence[CycleState]) -> _Stacked:
@@ -303,9 +305,10 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         if demand is None:
             return SUCCESS
         way = going(state, state.get(NOMINATED)) if matched_on(state, node_name) else state
-        if demand.plain and not self._state(way, node_name).options.steers:
+        numa = self._state(way, node_name)
+        if demand.plain and not numa.options.steers:
             return SUCCESS
-        outcome = self._outcome_on(way, demand, node_name)
+        outcome = self._outcome_on(way, demand, numa, node_name)
         if isinstance(outcome, Status):
             return outcome
         state[GIVEN] = outcome
