@@ -39,6 +39,7 @@ RESERVATION_NAME = "scheduling.koordinator.sh/reservation-name"
 RESERVATION_NODE = "scheduling.koordinator.sh/reservation-node"
 RESIZE_ALLOCATABLE = "scheduling.koordinator.sh/reservation-resize-allocatable"
 PRIORITY_LABEL = "koordinator.sh/priority"
+PRE_ALLOCATION_REQUIRED = "scheduling.koordinator.sh/pre-allocation-required"
 
 PENDING, AVAILABLE, SUCCEEDED, FAILED = "Pending", "Available", "Succeeded", "Failed"
 SCHEDULED, READY = "Scheduled", "Ready"  # condition types

@@ -115,6 +115,27 @@ def test_one_that_makes_no_sense_says_what_is_missing(changed: dict[str, Any], s
     assert said in scene.written()[0]["conditions"][0]["message"]
 
 
+@pytest.mark.parametrize(
+    ("policy", "required", "said"),
+    [
+        pytest.param("Restricted", False, "", id="wherever-there-is-room"),
+        pytest.param("Aligned", False, "pre allocation is unsupported with current attributes", id="of-no-such-policy"),
+        pytest.param("Restricted", True, "pre-allocation-required: expected none, since", id="from-running-pods-alone"),
+    ],
+)
+def test_one_that_would_take_from_running_pods(policy: str, required: bool, said: str) -> None:
+    scene = Held()
+    built = of(2).policy(policy)
+    built.manifest["spec"]["preAllocation"] = True
+    if required:
+        built.label("scheduling.koordinator.sh/pre-allocation-required", "true")
+    scene.show(built)
+    scene.work()
+    (status,) = scene.written()
+    assert status.get("phase") == (None if said else "Available")
+    assert said in status["conditions"][0].get("message", "")
+
+
 def test_a_template_that_is_none_is_complained_of() -> None:
     scene = Held()
     built = of(2)
