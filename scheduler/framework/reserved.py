@@ -23,6 +23,7 @@ class Reserved:
     strict: tuple[str, ...]  # the resources that a Restricted one is strict about
     group: str  # the same for all reservations with the same owners
     annotation: str = ""  # `device-allocated`: all devices that it holds, whoever uses them now
+    numa: Mapping[str, str] = field(default_factory=dict)  # annotations about CPUs and NUMA nodes, likewise
     owners: dict[str, Amounts] = field(default_factory=dict)  # what its pods request, by uid
 
     @property

@@ -11,7 +11,7 @@ NOTHING = Booking()
 
 def has(reserved: Reserved) -> Booking:
     """All that a reservation got, whoever uses it now."""
-    return booking_of(reserved.reservation.metadata.annotations) or NOTHING
+    return booking_of(reserved.numa) or NOTHING
 
 
 def left(numa: NodeNuma, reserved: Reserved) -> Booking:

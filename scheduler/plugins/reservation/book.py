@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from scheduler.api.core import Pod
 from scheduler.api.device import DEVICE_ALLOCATED
-from scheduler.api.numa import RESOURCE_STATUS
+from scheduler.api.numa import RESOURCE_SPEC, RESOURCE_STATUS
 from scheduler.api.quantity import QuantityError
 from scheduler.api.requests import Amounts, amounts
 from scheduler.api.reservation import (
@@ -145,13 +145,15 @@ class ReservationBook(Listener):
         status = reservation.status
         found = amounts(status.allocatable) if status.allocatable else template_requests(reservation)
         uid = reservation.metadata.uid
+        marks = reserve_pod(reservation).metadata.annotations
         return Reserved(
             reservation,
             renamed(found),
             renamed(withheld(reservation)),
             restricted_to(reservation),
             "",
-            reservation.metadata.annotations.get(DEVICE_ALLOCATED, ""),
+            marks.get(DEVICE_ALLOCATED, ""),
+            {name: marks[name] for name in (RESOURCE_STATUS, RESOURCE_SPEC) if name in marks},
             self._in.setdefault(uid, {}),
         )
 
@@ -200,11 +202,11 @@ class ReservationBook(Listener):
             shares = [devices.held[uid] for uid in others if uid in devices.held]
             if shares:
                 left[DEVICE_ALLOCATED] = still_held(reserved.annotation, shares)
-        numa = self._numa.find(reserved.node) if RESOURCE_STATUS in pod.metadata.annotations else None
+        numa = self._numa.find(reserved.node) if RESOURCE_STATUS in reserved.numa else None
         if numa is not None:
             bookings = [numa.held[uid] for uid in others if uid in numa.held]
             if bookings:
-                left[RESOURCE_STATUS] = numa_still_held(reserved.reservation.metadata.annotations, bookings)
+                left[RESOURCE_STATUS] = numa_still_held(reserved.numa, bookings)
         if not left:
             return pod
         annotations = {

@@ -12,6 +12,7 @@ from scheduler.api.numa import NUMA_TOPOLOGY_POLICY_LABEL, RESOURCE_STATUS, pars
 from scheduler.api.requests import Amounts
 from scheduler.api.reservation import RESERVATION_ALLOCATED, Reservation, ReservationStatus, quantities
 from scheduler.api.wire import ObjectMeta
+from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.tests.machines import card
 from scheduler.plugins.deviceshare.tests.test_inside import allocated, confirmed, shares
 from scheduler.plugins.nodenuma.book import NumaBook
@@ -233,3 +234,16 @@ def test_a_stranger_gains_nothing_from_the_going_of_an_owner() -> None:
 )  # fmt: skip
 def test_what_is_left(taken: list[Booking | None], want: Booking) -> None:
     assert left_of(Booking(frozenset({1, 2}), "PCPULevel", ((0, (("cpu", 2000),)),)), taken) == want
+
+
+def test_what_was_settled_for_the_pod_that_a_template_was_copied_from_counts_for_nothing() -> None:
+    rig = aligned(gpus=4)
+    template = share("x", "4", "8Gi").annotation(RESOURCE_STATUS, status({1: 8}))
+    built = reservation("r").like(template.annotation(DEVICE_ALLOCATED, allocated({3: 100}))).for_labels(app="a").many()
+    built.manifest["metadata"]["uid"] = "r"
+    found = ReservationStatus("Available", node_name="n", allocatable={"cpu": "4", "memory": "8Gi"})
+    rig.core.set_reservation(msgspec.structs.replace(msgspec.convert(built.manifest, Reservation), status=found))
+    devices = DeviceCache.of(rig.core.handle).find("n")
+    assert devices is not None
+    assert cpus_left(rig) == [8, 8]
+    assert not any(devices.state.touched(minor) for minor in range(4))
