@@ -247,3 +247,21 @@ def test_what_was_settled_for_the_pod_that_a_template_was_copied_from_counts_for
     assert devices is not None
     assert cpus_left(rig) == [8, 8]
     assert not any(devices.state.touched(minor) for minor in range(4))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_an_important_owner_takes_the_place_of_an_owner(policy: str) -> None:
+    rig = aligned(gpus=4)
+    hold(rig, "r", {1: 8}, policy=policy, cards={3: 100})
+    rig.holds(share("there", "8", "2Gi").priority(20), "n", status({0: 8}))
+    rig.submit(owned(share("a", "8", "16Gi").resources(shares(100))))
+    confirmed(rig)
+    assert numa_of(rig, "a") == [1]
+    rig.submit(owned(share("b", "4", "8Gi").resources(shares(100))).priority(10))
+    rig.run()
+    assert rig.victims() == ["a"]
+    rig.delete("a")
+    rig.clock.advance(2.0)
+    confirmed(rig)
+    assert numa_of(rig, "b") == [1]
+    assert [one.minor for one in parse_allocations(rig.binding("b").annotations)["gpu"]] == [3]
