@@ -8,7 +8,7 @@ import sys
 
 import cyclopts
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, UsageError
 
 COMMANDS = {  # name → where it is, and what `seatrial --help` says of it
     "run": ("fixtures.run:run", "The main job: suites, load, and the sign-off report."),
@@ -50,16 +50,39 @@ for parent, table in ((app, COMMANDS), (bench, BENCHMARKS), (replay, REPLAYS)):
         parent.command(where, name=name, help=text)
 
 
+def refuse_empty(words: list[str]) -> None:
+    """An empty word is nearly always a variable of the shell that was not set; as a path it would mean this folder.
+
+    Raises:
+        UsageError: there is one. The scheduler's own flags are its own matter.
+    """
+    if words[:1] == ["scheduler"]:
+        return
+    for before, word in zip(["seatrial", *words], words, strict=False):
+        flag, equals, value = word.partition("=")
+        if not word.strip():
+            raise UsageError(f"after {before}: expected a value, found an empty one; leave it out for the default")
+        if flag.startswith("--") and equals and not value.strip():
+            raise UsageError(f"{flag}: expected a value, found an empty one; leave it out for the default")
+
+
 def main() -> None:
     """Entry point: exit status 0 all is well, 1 a verdict failed, 2 the harness or its use was at fault."""
     try:
-        result = app()
+        words = sys.argv[1:]
+        refuse_empty(words)
+        result = app(words)
     except HarnessError as error:
         print(f"seatrial: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:
+        if error.filename is None:  # not about a file that somebody named: ours to repair, with its traceback
+            raise
+        print(f"seatrial: {error.filename}: {error.strerror}", file=sys.stderr)
+        sys.exit(2)
     except KeyboardInterrupt:
         print("seatrial: interrupted; everything that was started has been stopped", file=sys.stderr)
         sys.exit(130)

@@ -126,7 +126,7 @@ def read_features(path: Path) -> list[Feature]:
         return msgspec.convert(yaml.safe_load(path.read_text()), list[Feature])
     except OSError as error:
         raise UsageError(f"feature list {path}: cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, msgspec.ValidationError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, msgspec.ValidationError) as error:
         raise UsageError(f"feature list {path}: expected a list of {{id, title, release, group}}: {error}") from error
 
 

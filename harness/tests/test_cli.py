@@ -1,0 +1,97 @@
+"""The command line as a whole: what it makes of nonsense, whichever command it is said to."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from harness import cli
+
+
+def say(monkeypatch: pytest.MonkeyPatch, words: Sequence[str]) -> int:
+    """The exit status of `seatrial WORDS`, in this process: thousands of words of imports are paid once."""
+    monkeypatch.setattr(sys, "argv", ["seatrial", *words])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00bad")
+    (tmp_path / "broken.yaml").write_text("a: [\n")
+    (tmp_path / "list.yaml").write_text("- 1\n")
+    (tmp_path / "empty.yaml").write_text("")
+    (tmp_path / "odd.yaml").write_text("clusters: 5\ncurrent-context: 7\n")
+    (tmp_path / "a folder").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "saying"),
+    [
+        pytest.param(["run", "--report", ""], "after --report: expected a value", id="an-empty-path"),
+        pytest.param(["run", "--report="], "--report: expected a value", id="an-empty-path-after-a-sign"),
+        pytest.param(["report", ""], "after report: expected a value", id="an-empty-folder"),
+        pytest.param(["compare", "a", " "], "after a: expected a value", id="a-blank-folder"),
+        pytest.param(["explain", "p", "--server", "http://127.0.0.1:x"], "expected a URL", id="a-port-of-letters"),
+        pytest.param(["explain", "p", "--server", "http://127.0.0.1:99999"], "expected a URL", id="a-port-too-high"),
+        pytest.param(["explain", "p", "--server", "http://["], "expected a URL", id="half-an-address"),
+        pytest.param(["explain", "p", "--server", "http://"], "expected a URL", id="no-host"),
+        pytest.param(["explain", "p", "--server", "http://a b"], "expected a URL", id="a-blank-in-a-host"),
+        pytest.param(["explain", "p", "--top", "0"], "Must be >= 1", id="no-nodes-at-all"),
+        pytest.param(["explain", "p", "--kubeconfig", "broken.yaml"], "expected YAML", id="a-broken-kubeconfig"),
+        pytest.param(["explain", "p", "--kubeconfig", "binary.yaml"], "kubeconfig binary.yaml", id="bytes"),
+        pytest.param(["explain", "p", "--kubeconfig", "list.yaml"], "found a list", id="a-list-as-kubeconfig"),
+        pytest.param(["explain", "p", "--kubeconfig", "empty.yaml"], "found nothing", id="an-empty-kubeconfig"),
+        pytest.param(["explain", "p", "--kubeconfig", "odd.yaml"], "kubeconfig odd.yaml", id="an-odd-kubeconfig"),
+        pytest.param(["explain", "p", "--kubeconfig", "a folder"], "found a folder", id="a-folder-as-kubeconfig"),
+        pytest.param(["vgpu-monitor", "--once", "--folder", ".", "--kubeconfig", "broken.yaml"], "expected YAML",
+                     id="a-monitor-without-a-cluster"),
+        pytest.param(["run", "--dry-run", "--scheduler-config", "empty.yaml"], "expected `profiles`",
+                     id="an-empty-configuration"),
+        pytest.param(["run", "--dry-run", "--scheduler-config", "broken.yaml"], "expected YAML",
+                     id="a-broken-configuration"),
+        pytest.param(["isolation", "--out", "a folder"], "found a folder", id="findings-into-a-folder"),
+        pytest.param(["isolation", "--out", "nowhere/f"], "found no folder nowhere", id="findings-into-nowhere"),
+        pytest.param(["up", "--name", "../x"], "expected a name of letters", id="a-name-that-leads-elsewhere"),
+        pytest.param(["down", "x" * 300], "expected a name of letters", id="a-name-too-long-for-a-file"),
+        pytest.param(["nope"], "nope", id="no-such-command"),
+        pytest.param(["run", "--nope"], "--nope", id="no-such-flag"),
+    ],
+)  # fmt: skip
+def test_nonsense_is_refused_in_words(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], saying: str
+) -> None:
+    assert say(monkeypatch, words) == 2
+    said = capsys.readouterr()
+    assert saying in " ".join(said.err.split())
+    assert said.out == ""
+    assert not (folder / "seatrial-report").exists()
+
+
+def test_a_file_that_cannot_be_written_is_no_crash(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(_: list[str]) -> None:
+        (folder / "a folder").write_text("")
+
+    monkeypatch.setattr(cli, "app", fails)
+    assert say(monkeypatch, ["run"]) == 2
+    assert capsys.readouterr().err.endswith("a folder: Is a directory\n")
+
+
+def test_whoever_has_read_enough_is_no_crash(folder: Path) -> None:
+    """`seatrial devices | head -c 1`, as it were: the reading end is closed before anything is written."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "harness", "devices", "--fake", "a10:2"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60, check=False)  # noqa: S603
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
