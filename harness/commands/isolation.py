@@ -1,7 +1,6 @@
 """`seatrial isolation`: what HAMi-core promises, measured on this machine's first NVIDIA GPU, without a cluster."""
 
 import json
-import os
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from harness.commands.written import check_writable
 from harness.errors import UsageError
 
 
@@ -39,7 +39,7 @@ def isolation(
         if name not in CHECKS:
             raise UsageError(f"no check {name!r}; expected all, or some of: {', '.join(CHECKS)}")
     if out is not None:
-        _check_writable(out)
+        check_writable("--out", out)  # not only after the first finding's minutes
     witness = NvidiaProvider()
     absent = witness.probe()
     if absent is not None:
@@ -55,6 +55,7 @@ def isolation(
             broken |= bool(finding.breaches)
             line = json.dumps(asdict(finding))
             if out is not None:
+                out.parent.mkdir(parents=True, exist_ok=True)
                 with out.open("a") as file:
                     file.write(line + "\n")
             if json_:
@@ -64,15 +65,3 @@ def isolation(
                 print(f"{name}: {verdict}")
                 print("".join(f"  {text}\n" for text in (*finding.breaches, *finding.known)), end="", flush=True)
     return int(broken)
-
-
-def _check_writable(out: Path) -> None:
-    """Said now, and not after the first finding's minutes."""
-    if out.is_dir() or not out.parent.is_dir():
-        raise UsageError(f"--out {out}: expected a file in a folder that is there, found {_instead(out)}")
-    if not os.access(out if out.exists() else out.parent, os.W_OK):
-        raise UsageError(f"--out {out}: cannot be written")
-
-
-def _instead(out: Path) -> str:
-    return "a folder" if out.is_dir() else f"no folder {out.parent}"
