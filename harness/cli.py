@@ -5,6 +5,8 @@ are named here by string alone.
 
 import os
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 import cyclopts
 
@@ -35,8 +37,18 @@ REPLAYS = {
     "openb": ("harness.commands.replay:openb", "A production GPU-sharing trace, by seven placement policies."),
 }
 
+
+def whole_numbers(type_: Any, tokens: Sequence[cyclopts.Token]) -> Any:
+    """Cyclopts' own conversion, which would round: `--repeat 1.5` and `--port 80.5` are mistakes, not 2 and 80."""
+    for token in tokens:
+        if type_ is int and any(sign in token.value.lower() for sign in (".", "e", "_")) and "0x" not in token.value:
+            raise ValueError(f"expected a whole number, found {token.value!r}")
+    return cyclopts.convert(type_, tokens)
+
+
 app = cyclopts.App(
     name="seatrial",
+    default_parameter=cyclopts.Parameter(converter=whole_numbers),
     help="Hardware-in-the-loop tests and benchmarks for accelerator scheduling on Kubernetes.",
     version_flags=["--version"],
     result_action="return_value",
