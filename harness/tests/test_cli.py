@@ -70,7 +70,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         pytest.param(["load", "--fleet", "list.yaml"], "fleet list.yaml", id="load-on-no-such-fleet"),
         pytest.param(["bench", "schedule", "--through", "http", "--subject", "/no/such"], "no subject '/no/such'",
                      id="a-benchmark-of-no-such-subject"),
-        pytest.param(["bench", "start", "--repeat", "1.5"], "expected a whole number, found '1.5'", id="one-run-and-half"),
+        pytest.param(["bench", "start", "--repeat", "1.5"], "a whole number, found '1.5'", id="one-and-a-half"),
         pytest.param(["run", "--workers", "1.5"], "expected a whole number, found '1.5'", id="a-worker-and-a-half"),
         pytest.param(["up", "--port", "1e3"], "expected a whole number, found '1e3'", id="a-port-in-powers-of-ten"),
         pytest.param(["run", "--dry-run", "--report", "list.yaml"], "expected a folder, found a file",
