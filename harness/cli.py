@@ -52,6 +52,7 @@ app = cyclopts.App(
     help="Hardware-in-the-loop tests and benchmarks for accelerator scheduling on Kubernetes.",
     version_flags=["--version"],
     result_action="return_value",
+    suppress_keyboard_interrupt=False,  # it would end us without a word; `main` says that all has been stopped
 )
 bench = cyclopts.App(name="bench", help="Benchmarks; each prints medians with their spread.")
 app.command(bench)

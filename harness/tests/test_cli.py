@@ -1,6 +1,7 @@
 """The command line as a whole: what it makes of nonsense, whichever command it is said to."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -108,3 +109,21 @@ def test_whoever_has_read_enough_is_no_crash(folder: Path) -> None:
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60, check=False)  # noqa: S603
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_ctrl_c_is_answered(folder: Path) -> None:
+    """A replay of a thousand million seeds, ended by Ctrl-C once it has begun."""
+    (folder / "n.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,V100M16\n")
+    (folder / "p.csv").write_text("name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\np0,1000,1024,1,500,\n")
+    words = ["replay", "openb", "--nodes", "n.csv", "--pods", "p.csv", "--seeds", "1000000000"]
+    with subprocess.Popen(  # noqa: S603
+        [sys.executable, "-m", "harness", *words], stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509 one call
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        assert "allocated" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+        assert process.wait(timeout=30) == 130
+    assert said.endswith("seatrial: interrupted; everything that was started has been stopped\n")
+    assert "Traceback" not in said
