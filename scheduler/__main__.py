@@ -16,15 +16,14 @@ import uvloop
 
 from scheduler.api.clock import WallClock
 from scheduler.api.extension import KOORD_SCHEDULER
-from scheduler.app import build_core, default_configuration
+from scheduler.app import build_core, build_routes, default_configuration
 from scheduler.client.http import HttpTransport
 from scheduler.client.kubeconfig import KubeconfigError, load_server
-from scheduler.client.leader import Elector
+from scheduler.client.leader import Elector, seconds
 from scheduler.config import ConfigError, load
 from scheduler.services.flags import level_of
 from scheduler.services.http import serve
 from scheduler.services.routes import Routes
-from scheduler.services.views import routes_of
 from scheduler.shell import Shell
 
 log = logging.getLogger("scheduler")
@@ -49,6 +48,25 @@ def spare_the_collector() -> None:
     gc.set_threshold(*SELDOM)
 
 
+class FlagError(ValueError):
+    """A flag's value cannot be used."""
+
+
+def span(flag: str, text: str) -> float:
+    """A flag's duration in seconds.
+
+    Raises:
+        FlagError: it is none, or no time at all.
+    """
+    try:
+        found = seconds(text)
+    except ValueError as error:
+        raise FlagError(f"{flag}: {error}") from error
+    if not found:
+        raise FlagError(f"{flag}: expected more than nothing, found {text!r}")
+    return found
+
+
 @app.default
 def run(
     *,
@@ -63,6 +81,8 @@ def run(
     address: str = "127.0.0.1",
     port: int | None = None,
     leader_elect: bool | None = None,
+    scheduler_monitor_period: str = "10s",
+    scheduling_timeout: str = "30s",
 ) -> int:
     """Schedule pods until told to stop (SIGTERM or Ctrl-C).
 
@@ -79,6 +99,8 @@ def run(
         port: At which port; 0 for none. By default 10251 and 10252, or none where others have these.
         leader_elect: Decide only while holding a Lease, so that of several schedulers one works; by default as the
             configuration's leaderElection says, which also names the Lease. Ends with status 1 when the Lease is lost.
+        scheduler_monitor_period: How often to look for pods whose scheduling takes too long.
+        scheduling_timeout: What is too long, from the decision to the end of the binding.
     """
     logging.basicConfig(
         level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname).1s %(name)s %(message)s"
@@ -92,15 +114,20 @@ def run(
         debug = core.handle.debug
         debug.top_scores, debug.filter_failures, debug.diagnoses = debug_scores, debug_filters, debug_diagnosis
         server = load_server(kubeconfig)
-    except (ConfigError, KubeconfigError) as error:
+        period = span("--scheduler-monitor-period", scheduler_monitor_period)
+        timeout = span("--scheduling-timeout", scheduling_timeout)
+    except (ConfigError, KubeconfigError, FlagError) as error:
         print(f"scheduler: {error}", file=sys.stderr)  # noqa: T201
         return 2
 
     async def work() -> int:
         transport = HttpTransport(server)
         elect = bool(election.leader_elect if leader_elect is None else leader_elect)
-        shell = Shell(core, transport, clock, on_synced=spare_the_collector, standby=elect)
-        routes = routes_of(core, shell.metrics, shell, configuration, logging.getLogger("scheduler"))
+        shell = Shell(
+            core, transport, clock, on_synced=spare_the_collector, standby=elect,
+            monitor_period=period, scheduling_timeout=timeout,
+        )  # fmt: skip
+        routes = build_routes(shell, configuration)
         try:
             listening = await listen(routes, address, port)
         except OSError as error:

@@ -1,6 +1,7 @@
 """Composition: a configuration, a clock and a seed become a working core. Flags and sockets are elsewhere."""
 
 import inspect
+import logging
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -31,10 +32,12 @@ from scheduler.framework.runner import Profile, Runner
 from scheduler.plugins import TABLE
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.queue.queue import SchedulingQueue
+from scheduler.services.routes import Routes
+from scheduler.services.views import routes_of
 from scheduler.shell import Shell
 
 # What drives us from outside needs these.
-__all__ = ["Bind", "ConfigError", "Evict", "build_core", "build_shell", "default_configuration", "load"]
+__all__ = ["Bind", "ConfigError", "Evict", "build_core", "build_routes", "build_shell", "default_configuration", "load"]
 
 P = TypeVar("P", bound=Plugin)
 
@@ -55,6 +58,11 @@ def build_shell(
     """
     core = build_core(configuration or default_configuration(), clock, seed=seed)
     return Shell(core, transport, clock)
+
+
+def build_routes(shell: Shell, configuration: Configuration) -> Routes:
+    """What people and Prometheus may ask of a scheduler; debug flags change the level of all that is logged here."""
+    return routes_of(shell.core, shell.metrics, shell, configuration, logging.getLogger("scheduler"))
 
 
 def build_core(configuration: Configuration, clock: Clock, *, seed: int = 0, ties: Ties | None = None) -> Core:
@@ -80,7 +88,9 @@ def build_core(configuration: Configuration, clock: Clock, *, seed: int = 0, tie
 
 def _build(profile: Expanded, handle: Handle) -> Profile:
     names = dict.fromkeys(name for listed in profile.at.values() for name in listed)
-    plugins = {name: _construct(TABLE[name][0], handle, profile.args.get(name)) for name in names}
+    plugins = {
+        name: _construct(handle.timing.covering(TABLE[name][0]), handle, profile.args.get(name)) for name in names
+    }
 
     def at(field: str, kind: type[P]) -> Sequence[P]:
         return [plugin for name in profile.at[field] if isinstance(plugin := plugins[name], kind)]

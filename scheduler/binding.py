@@ -19,6 +19,7 @@ from scheduler.client.events import EventRecorder
 from scheduler.client.rest import Rest, node_path, pod_path, refusal
 from scheduler.cycle import Core
 from scheduler.framework.events import Bind, ClearNomination, Decision, Evict, Reject
+from scheduler.monitor import Monitor
 from scheduler.plugins.defaultpreemption.plugin import BY_SCHEDULER
 from scheduler.plugins.reservation.diagnosis import reservation_note
 from scheduler.reservations import ReservationKeeper
@@ -33,7 +34,17 @@ _TAKEN = frozenset({404, 409})  # gone, or bound by somebody else: trying again 
 class Binder:
     """Executes decisions; `after` is called whenever an answer may have given the core something to do."""
 
-    def __init__(self, core: Core, rest: Rest, clock: Clock, events: EventRecorder, after: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        core: Core,
+        rest: Rest,
+        clock: Clock,
+        events: EventRecorder,
+        after: Callable[[], None],
+        *,
+        monitor: Monitor | None = None,
+    ) -> None:
+        self.monitor = monitor or Monitor(clock)
         self._core, self._rest, self._clock, self._events, self._after = core, rest, clock, events, after
         self.reservations = ReservationKeeper(core, rest, clock, events, after, self.execute)
         self.in_flight = 0
@@ -64,6 +75,7 @@ class Binder:
 
     def _bind(self, decision: Bind) -> None:
         self.in_flight += 1
+        self.monitor.begin(decision.info)
         if not decision.node_annotations:
             self._label(decision)
             return
@@ -102,12 +114,17 @@ class Binder:
         self._rest.bind(decision.info.pod, decision.node, decision.annotations, answered)
 
     def _bound(self, decision: Bind) -> None:
-        self.in_flight -= 1
+        self._ended(decision, ok=True)
         self.bound += 1
         self._core.bound(decision.info.uid)
         pod = decision.info.pod
         self._events.normal(pod, "Scheduled", "Binding", f"Successfully assigned {pod.key} to {decision.node}")
         self._after()
+
+    def _ended(self, decision: Bind, *, ok: bool) -> None:
+        self.in_flight -= 1
+        seconds = self.monitor.end(decision.info.uid)
+        self._core.timing.bind(decision.info.pod.spec.scheduler_name, seconds, ok=ok)
 
     def _look(self, decision: Bind, why: str, pause: float) -> None:
         """The binding may have been taken although nobody said so: ask until the pod itself is shown.
@@ -138,7 +155,7 @@ class Binder:
         self._clock.call_later(pause, lambda: self._rest.transport.send(request, shown))
 
     def _unbound(self, decision: Bind, why: str, *, retry: bool) -> None:
-        self.in_flight -= 1
+        self._ended(decision, ok=False)
         log.warning("bind failed pod=%s node=%s why=%s", decision.info.key, decision.node, why)
         for more in self._core.bind_failed(decision.info.uid, why, retry=retry):
             self.execute(more)

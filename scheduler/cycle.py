@@ -5,7 +5,7 @@ then the pod counts as being where it was decided to go.
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from scheduler.api.clock import Timer
 from scheduler.api.core import ConfigMap, Node, Pod, PodDisruptionBudget
@@ -24,6 +24,7 @@ from scheduler.framework.points import NO_MARKS, Marks
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import SUCCESS, Code, Status
+from scheduler.framework.timing import EVERY, PRE_BIND
 from scheduler.framework.verdicts import ClassVerdicts
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.slices import SliceBook
@@ -59,6 +60,8 @@ class Core:
         self.reservations = ReservationBook.of(handle)
         self._binding: dict[str, tuple[Entry, CycleState]] = {}
         self._diagnoses = DiagnosisLog(handle.clock)
+        self.timing = handle.timing
+        self._untimed = 0  # so many cycles before one is timed
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -210,10 +213,14 @@ class Core:
 
     def find(self, key: str) -> PodInfo | None:
         """A pod by namespace/name, on a node or in the queue."""
-        placed = (info for node in self.cache.nodes.values() for info in node.pods.values())
-        return next(
-            (info for info in (*placed, *(entry.info for _, entry in self.queue.entries())) if info.key == key), None
-        )
+        return next((info for info in self.pods() if info.key == key), None)
+
+    def pods(self) -> Iterator[PodInfo]:
+        """All pods, those on nodes first, then those in the queue."""
+        for node in self.cache.nodes.values():
+            yield from node.pods.values()
+        for _, entry in self.queue.entries():
+            yield entry.info
 
     @property
     def reservation_args(self) -> ReservationArgs | None:
@@ -254,6 +261,22 @@ class Core:
         runner = self._runners[info.pod.spec.scheduler_name]
         if self.handle.debug.on:
             self._log_cycle(runner, info)
+        if self._untimed:
+            self._untimed -= 1
+            return self._settle(entry, runner)
+        if self.handle.debug.diagnoses:
+            return self._settle(entry, runner)  # explaining would be timed with it: the next one, then
+        self._untimed = EVERY - 1
+        self.timing.start()
+        try:
+            decisions = self._settle(entry, runner)
+        finally:
+            self.timing.stop()
+        self.timing.settled(runner.scheduler_name, placed=any(isinstance(decision, Bind) for decision in decisions))
+        return decisions
+
+    def _settle(self, entry: Entry, runner: Runner) -> list[Decision]:
+        info = entry.info
         verdicts = runner.verdicts(info.shape)
         found = verdicts.select(info)
         if isinstance(found, FitError):
@@ -295,13 +318,17 @@ class Core:
     def _marks(self, runner: Runner, state: CycleState, pod: Pod, node: str) -> Marks:
         found = NO_MARKS
         for plugin in runner.profile.pre_bind:
-            marks = plugin.pre_bind(state, pod, node)
+            if self.timing.resting:
+                marks = plugin.pre_bind(state, pod, node)
+            else:
+                marks = self.timing.ask(PRE_BIND, plugin, plugin.pre_bind, state, pod, node)
             if marks is not NO_MARKS:
                 found = marks if found is NO_MARKS else _merged(found, marks)
         return found
 
     def _fail(self, entry: Entry, runner: Runner, verdicts: ClassVerdicts, failure: FitError) -> list[Decision]:
         info = entry.info
+        self.timing.pre_filter = failure.pre_filter
         decisions: list[Decision] = []
         nominated: str | None = None
         words: list[str] = []

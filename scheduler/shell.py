@@ -24,6 +24,7 @@ from scheduler.client.pods import PodDecoder
 from scheduler.client.rest import Rest
 from scheduler.client.surroundings import KINDS
 from scheduler.cycle import Core
+from scheduler.monitor import PERIOD, TIMEOUT, Monitor
 from scheduler.services.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -47,18 +48,22 @@ class Shell:
         name: str = "seatrial-scheduler",
         on_synced: Callable[[], None] = lambda: None,
         standby: bool = False,
+        monitor_period: float = PERIOD,
+        scheduling_timeout: float = TIMEOUT,
     ) -> None:
         """`on_synced` is called once, when the whole cluster has been seen and before the first decision.
 
-        With `standby` it follows the cluster, but decides nothing until `lead` is called.
+        With `standby` it follows the cluster, but decides nothing until `lead` is called. Every
+        `monitor_period` seconds it says which pods are in scheduling for more than `scheduling_timeout`.
         """
         self.core = core
-        self.metrics = Metrics(core)
         self._transport = transport
         self._clock = clock
         rest = Rest(transport, clock)
         self.events = EventRecorder(rest, clock, name, f"{name}-{socket.gethostname()}")
-        self.binder = Binder(core, rest, clock, self.events, self._plan)
+        monitor = Monitor(clock, period=monitor_period, timeout=scheduling_timeout)
+        self.binder = Binder(core, rest, clock, self.events, self._plan, monitor=monitor)
+        self.metrics = Metrics(core, monitor.timeouts)
         self._planned = False
         self._running = False
         self._leading = not standby

@@ -19,6 +19,7 @@ from harness.commands.on_record import lines_of, record_of
 from harness.errors import SubjectError, UsageError
 
 ANSWER_WITHIN = 30.0  # seconds; every plugin is asked about every node
+MOST_REASONS = 20  # reasons may name what differs from node to node
 DEFAULT_SERVER = "http://127.0.0.1:10251"
 
 
@@ -136,11 +137,14 @@ def lines_for(found: dict[str, Any], top: int) -> list[str]:
             (one["plugin"], reason, one["preemptionMightHelp"]) for one in rejected for reason in one["reasons"]
         )
         rows = [["nodes", "plugin", "reason", "preemption"]]
+        ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
         rows += [
             [str(count), plugin, reason, "might help" if helps else "no help"]
-            for (plugin, reason, helps), count in sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+            for (plugin, reason, helps), count in ordered[:MOST_REASONS]
         ]
         lines += ["", *_table(rows)]
+        if len(ordered) > MOST_REASONS:
+            lines.append(f"and {len(ordered) - MOST_REASONS} more reasons, each of fewer nodes or as many; see --json")
     return lines
 
 

@@ -19,8 +19,9 @@ from harness.subject.protocol import IN_PROCESS, Subject
 from scheduler.api.clock import SimClock
 from scheduler.api.core import DEFAULT_SCHEDULER, Node, Pod, PodSpec
 from scheduler.api.device import Device
+from scheduler.api.transport import Response
 from scheduler.api.wire import ObjectMeta
-from scheduler.app import Bind, ConfigError, Evict, build_core, build_shell, default_configuration, load
+from scheduler.app import Bind, ConfigError, Evict, build_core, build_routes, build_shell, default_configuration, load
 
 LOG_LINES = 2000
 
@@ -56,14 +57,20 @@ class InProcess(Subject):
         except ConfigError as error:
             raise UsageError(f"--scheduler-config: {error}") from error
         self._kept = _Kept()
+        self._logger = logging.getLogger("scheduler")
+        self._level = self._logger.level
 
     def _build(self) -> None:
         clock = self._cluster.clock
+        self._alive = True
         self._link = FaultyTransport(self._cluster.transport, clock)
         self._shell = build_shell(self._link, clock, configuration=self._configuration, seed=self._seed)
+        self._routes = build_routes(self._shell, self._configuration)
 
     def __enter__(self) -> Self:
-        logging.getLogger("scheduler").addHandler(self._kept)
+        self._logger.addHandler(self._kept)
+        self._level = self._logger.level
+        self._logger.setLevel(logging.INFO)  # as the process has it
         self._shell.start()
         if not self._cluster.wait(lambda: self._shell.ready, within=60):
             self.__exit__(None, None, None)
@@ -74,14 +81,23 @@ class InProcess(Subject):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._shell.stop()
-        logging.getLogger("scheduler").removeHandler(self._kept)
+        self._logger.removeHandler(self._kept)
+        self._logger.setLevel(self._level)  # whoever asked may have changed it
+
+    def ask(self, method: str, path: str, body: bytes = b"") -> Response | None:
+        if not self._alive:
+            return Response(0, b"the scheduler in this process was ended")
+        answer = self._routes.answer(method, path, body)
+        return Response(answer.code, answer.body, {"Content-Type": answer.content_type})
 
     def kill(self) -> None:
         self._link.die()
         self._shell.stop()
+        self._alive = False
 
     def start_again(self) -> None:
-        logging.getLogger("scheduler").removeHandler(self._kept)
+        self._logger.removeHandler(self._kept)
+        self._logger.setLevel(self._level)
         self._build()
         self.__enter__()
 

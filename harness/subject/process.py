@@ -15,10 +15,14 @@ from harness.clusters.troubled import TroubledWay
 from harness.errors import SubjectError
 from harness.processes import die_with_parent, stop
 from harness.subject.protocol import OURS, Subject
+from harness.subject.services import PORT, ask, free_port
+from scheduler.api.transport import Response
 
 READY_LINE = "shell synced"  # what ours logs when it has seen the cluster
 START_WITHIN = 60.0
 LAST_LINES = 30
+PORT_TAKEN = "cannot listen"  # what ours says when somebody was quicker
+TRIES = 3
 
 
 def our_command(kubeconfig: Path, seed: int, config: Path | None = None) -> list[str]:
@@ -37,12 +41,18 @@ class ProcessSubject(Subject):
         *,
         ways: tuple[Path, Callable[[Path], list[str]]] | None = None,
         log_file: Path | None = None,
+        services: str = "",
     ) -> None:
         """`ways` are the kubeconfig that `command` names and how to word the command for another one; who wants no
-        trouble on the way need not say it."""
+        trouble on the way need not say it.
+
+        `services` is the address of its debug and services port. `{port}` there and in `command` is a free port,
+        another one at every start.
+        """
         self.name = name
         self.version = "this checkout" if name == OURS else Path(command[0]).name
         self._command, self._ways = list(command), ways
+        self._services, self._port = services, 0
         self._log_file = log_file
         self._own_log: tempfile._TemporaryFileWrapper[bytes] | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -56,10 +66,25 @@ class ProcessSubject(Subject):
         return self
 
     def _start(self, log_file: Path) -> None:
+        for left in reversed(range(TRIES)):
+            self._port = free_port()
+            self._launch(log_file)
+            if self.name != OURS:
+                return
+            try:
+                self._wait_until_ready()
+            except SubjectError:
+                if not left or PORT_TAKEN not in self.log()[self._said_before :]:
+                    raise
+                self._said_before = len(self.log())
+            else:
+                return
+
+    def _launch(self, log_file: Path) -> None:
         with log_file.open("ab") as sink:
             try:
                 self._process = subprocess.Popen(  # noqa: S603 a list of words, no shell
-                    self._command,
+                    [word.replace(PORT, str(self._port)) for word in self._command],
                     stdin=subprocess.DEVNULL,
                     stdout=sink,
                     stderr=sink,
@@ -68,8 +93,9 @@ class ProcessSubject(Subject):
                 )
             except OSError as error:
                 raise SubjectError(f"{self._command[0]}: cannot be started: {error.strerror}") from error
-        if self.name == OURS:
-            self._wait_until_ready()
+
+    def ask(self, method: str, path: str, body: bytes = b"") -> Response | None:
+        return ask(self._services.replace(PORT, str(self._port)), method, path, body) if self._services else None
 
     def kill(self) -> None:
         assert self._process is not None  # noqa: S101

@@ -15,6 +15,8 @@ from harness.clusters.faulty import Link
 from harness.clusters.protocol import Capability, Cluster
 from harness.errors import SubjectError, UsageError
 from harness.subject.foreign import completed, foreign_command
+from harness.subject.services import LOOPBACK, PORT, check_services
+from scheduler.api.transport import Response
 
 IN_PROCESS, OURS, DEPLOYED, NONE = "inprocess", "seatrial", "deployed", "none"
 
@@ -28,6 +30,10 @@ class Subject(ABC):
     @abstractmethod
     def log(self) -> str:
         """What it has said so far, for evidence; empty if it cannot be had."""
+
+    @abstractmethod
+    def ask(self, method: str, path: str, body: bytes = b"") -> Response | None:
+        """One request to its debug and services port; None if nobody said where that is. Code 0: no answer came."""
 
     @abstractmethod
     def kill(self) -> None:
@@ -56,7 +62,13 @@ class Subject(ABC):
 
 @contextmanager
 def open_subject(
-    name: str, cluster: Cluster, *, seed: int = 0, log_file: Path | None = None, config: Path | None = None
+    name: str,
+    cluster: Cluster,
+    *,
+    seed: int = 0,
+    log_file: Path | None = None,
+    config: Path | None = None,
+    services: str = "",
 ) -> Iterator[Subject | None]:
     """Start the scheduler called `name` on `cluster`, and stop it in the end; None where there is nothing to start.
 
@@ -64,11 +76,15 @@ def open_subject(
     `{kubeconfig}` stands for the cluster's kubeconfig and `{config}` for `config`; without these words
     `--kubeconfig FILE` and, if there is a `config`, `--config FILE` are added. `config` is a KubeSchedulerConfiguration
     file; a binary gets a copy in which the cluster is named. A scheduler that somebody else started keeps its own.
+    `services` is where a binary answers people (`Subject.ask`), as in `http://127.0.0.1:10251`; `{port}` in it and in
+    the command line is a free port, so that several can run at once.
 
     Raises:
         UsageError: no such subject, or one that cannot work on this cluster.
         SubjectError: it did not start.
     """
+    if services:
+        check_services(services, name)
     if name in {DEPLOYED, NONE}:
         yield None
     elif name == IN_PROCESS:
@@ -90,14 +106,17 @@ def open_subject(
                 f" use --backend embedded, or --subject {IN_PROCESS}"
             )
         kubeconfig = cluster.endpoint.kubeconfig
+        where = f"http://{LOOPBACK}:{PORT}" if name == OURS else services
         with tempfile.TemporaryDirectory(prefix="seatrial-subject-") as folder:
 
             def command(kubeconfig: Path) -> list[str]:
                 if name == OURS:
-                    return our_command(kubeconfig, seed, config)
+                    return [*our_command(kubeconfig, seed, config), "--port", PORT]
                 return foreign_command(name, kubeconfig, _for_this_run(config, kubeconfig, Path(folder)))
 
-            with ProcessSubject(name, command(kubeconfig), ways=(kubeconfig, command), log_file=log_file) as process:
+            with ProcessSubject(
+                name, command(kubeconfig), ways=(kubeconfig, command), log_file=log_file, services=where
+            ) as process:
                 yield process
 
 

@@ -127,3 +127,13 @@ def test_ctrl_c_is_answered(folder: Path) -> None:
         assert process.wait(timeout=30) == 130
     assert said.endswith("seatrial: interrupted; everything that was started has been stopped\n")
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("file", ["broken.yaml", "binary.yaml", "list.yaml", "empty.yaml", "odd.yaml", "a folder"])
+def test_our_scheduler_refuses_what_is_no_kubeconfig(folder: Path, file: str) -> None:
+    """It is the only command that replaces this process, so that its own words are what a user sees."""
+    command = [sys.executable, "-m", "harness", "scheduler", "--kubeconfig", file]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
+    assert done.returncode == 2, done.stderr
+    assert f"kubeconfig {file}" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -136,6 +136,7 @@ class PodBuilder(_Object):
         return self.annotation(
             numa.NUMA_TOPOLOGY_SPEC, to_json({key: value for key, value in said.items() if value}).decode()
         )
+
     def into_reservation(self, **words: Any) -> Self:
         """Into a reservation or nowhere: `reservation-affinity` by its own field names; without any, whichever."""
         return self.annotation(reservation_words.RESERVATION_AFFINITY, to_json(words).decode())

@@ -41,6 +41,21 @@ def nonzero_requests(spec: PodSpec) -> tuple[int, int]:
     return total.get(CPU, 0), total.get(MEMORY, 0)
 
 
+def pod_limits(spec: PodSpec) -> Amounts:
+    """The pod's limits as k8s.io/component-helpers `resource.PodLimits` has them, zero amounts left out.
+
+    Overhead comes on top of limits that there are, and makes none of its own.
+
+    Raises:
+        QuantityError: one of the amounts is not a quantity.
+    """
+    total = _containers_total(spec, lambda container: amounts(container.resources.limits))
+    if spec.resources is not None:
+        total.update(amounts(spec.resources.limits))
+    _add(total, {name: value for name, value in amounts(spec.overhead).items() if total.get(name)})
+    return {name: value for name, value in total.items() if value}
+
+
 def _requests(container: Container) -> Amounts:
     requests = amounts(container.resources.requests)
     for name, limit in container.resources.limits.items():
@@ -54,6 +69,14 @@ def _assumed(container: Container) -> Amounts:
 
 
 def _pod_total(spec: PodSpec, measure: Callable[[Container], Amounts]) -> Amounts:
+    total = _containers_total(spec, measure)
+    if spec.resources is not None:
+        total.update(amounts(spec.resources.requests))
+    _add(total, amounts(spec.overhead))
+    return {name: value for name, value in total.items() if value}
+
+
+def _containers_total(spec: PodSpec, measure: Callable[[Container], Amounts]) -> Amounts:
     total = _sum(measure(container) for container in spec.containers)
     sidecars: Amounts = {}
     peak: Amounts = {}
@@ -66,10 +89,7 @@ def _pod_total(spec: PodSpec, measure: Callable[[Container], Amounts]) -> Amount
         else:
             _raise_to(peak, _sum((wanted, sidecars)))
     _raise_to(total, peak)
-    if spec.resources is not None:
-        total.update(amounts(spec.resources.requests))
-    _add(total, amounts(spec.overhead))
-    return {name: value for name, value in total.items() if value}
+    return total
 
 
 def _sum(parts: Iterable[Amounts]) -> Amounts:

@@ -11,6 +11,7 @@ from scheduler.cache.columns import NodeColumns
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Status
+from scheduler.framework.timing import Timing
 
 if TYPE_CHECKING:
     from scheduler.framework.runner import Runner
@@ -74,6 +75,7 @@ class Handle:
         self.nominator = Nominator()
         self.budgets: dict[str, PodDisruptionBudget] = {}  # by namespace/name
         self.debug = DebugFlags()
+        self.timing = Timing(clock)
         self._runners: dict[str, Runner] = {}
         self._shared: dict[type[Any], Any] = {}
 

@@ -25,6 +25,7 @@ from scheduler.framework.restored import as_seen
 from scheduler.framework.rules import rules_for
 from scheduler.framework.state import SKIPPED, CycleState
 from scheduler.framework.status import SUCCESS, Status
+from scheduler.framework.timing import RESERVE
 from scheduler.framework.verdicts import ClassVerdicts
 
 KEPT_VERDICTS = 20_000_000  # classes times nodes, at 33 bytes each; beyond, the least recently used are judged anew
@@ -136,8 +137,12 @@ class Runner:
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """All of them, or none: a rejection takes back what the others reserved."""
+        timing = self.handle.timing
         for plugin in self.profile.reserve:
-            status = plugin.reserve(state, pod, node_name)
+            if timing.resting:
+                status = plugin.reserve(state, pod, node_name)
+            else:
+                status = timing.ask(RESERVE, plugin, plugin.reserve, state, pod, node_name)
             if status is not SUCCESS and not status.ok:
                 self.unreserve(state, pod, node_name)
                 return status.by(plugin.name)

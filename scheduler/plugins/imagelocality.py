@@ -29,6 +29,8 @@ class ImageLocality(ScoreColumns):
     def __init__(self, handle: Handle) -> None:
         self._cache = handle.cache
         self._book = handle.shared(ImageBook)
+        self._counted: dict[str, int] = {}
+        self._counted_at = -1
 
     @property
     def version(self) -> int:
@@ -40,14 +42,23 @@ class ImageLocality(ScoreColumns):
         return any(one.image for one in (*pod.spec.init_containers, *pod.spec.containers))
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        everywhere = [_images(other) for other in self._cache]
         here = _images(node)
         total = 0
         for name in state[IMAGES]:
             if name in here:
-                total += int(here[name] * (sum(name in other for other in everywhere) / len(everywhere)))
+                total += int(here[name] * (self._holders(name) / self._cache.known_count))
         most = MOST_EACH * len(state[IMAGES])
         return (min(max(total, LEAST), most) - LEAST) * MAX_NODE_SCORE // (most - LEAST)
+
+    def _holders(self, name: str) -> int:
+        """How many nodes have the image, counted node by node, but once for all nodes that are scored."""
+        version = self.version
+        if version != self._counted_at:
+            self._counted_at = version
+            self._counted.clear()
+        if name not in self._counted:
+            self._counted[name] = sum(name in _images(other) for other in self._cache)
+        return self._counted[name]
 
     def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
         book = self._book

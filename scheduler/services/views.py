@@ -24,11 +24,14 @@ from scheduler.plugins.nodenuma.book import NumaBook
 from scheduler.plugins.nodenuma.plugin import NodeNUMAResource
 from scheduler.plugins.nodenuma.summary import summary_of as numa_summary_of
 from scheduler.plugins.nodeports import ports_of
+from scheduler.services.exposition import CONTENT_TYPE
 from scheduler.services.flags import Flags
-from scheduler.services.metrics import CONTENT_TYPE, Metrics
+from scheduler.services.metrics import Metrics
+from scheduler.services.podresources import pod_resources
 from scheduler.services.routes import Answer, Asked, Handler, Routes, json, missing, text
 
 BASE = "/apis/v1"
+NO_PPROF = text("no pprof here: this is a Python process; py-spy dump or py-spy top --pid shows what it does", 501)
 NOT_SYNCED = text("informers are not synced", 500)
 NOT_LEADING = json({"message": "the instance is not leader"}, 503)
 
@@ -57,10 +60,13 @@ def routes_of(
 
     for name in ("healthz", "livez"):
         routes.add("GET", f"/{name}", lambda _: Answer(200, b"ok"))
-    routes.add(
-        "GET", "/readyz", lambda _: Answer(200, b"ok") if standing.ready else text("informers are not synced", 500)
-    )
+    routes.add("GET", "/readyz", lambda _: Answer(200, b"ok") if standing.ready else NOT_SYNCED)
     routes.add("GET", "/metrics", lambda _: Answer(200, metrics.render(), CONTENT_TYPE))
+    routes.add(
+        "GET",
+        "/metrics/resources",  # of several schedulers one tells, the others nothing
+        lambda _: Answer(200, pod_resources(core) if standing.leading else b"", CONTENT_TYPE),
+    )
     routes.add("GET", "/configz", lambda _: json({"componentconfig": msgspec.to_builtins(configuration)}))
     service("__services__", lambda _: json(routes.patterns(BASE)))
     service("nodes/:nodeName", partial(_node, core))
@@ -71,6 +77,8 @@ def routes_of(
     service("explain/:namespace/:name", partial(_explain, core))
     if configuration.enable_profiling:
         Flags(core.handle.debug, logger).install(routes)
+        for pattern in ("/debug/pprof", "/debug/pprof/", "/debug/pprof/:profile"):
+            routes.add("GET", pattern, lambda _: NO_PPROF)
     return routes
 
 

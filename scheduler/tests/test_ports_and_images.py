@@ -107,3 +107,33 @@ def test_what_an_image_is_worth(sizes: dict[str, int], images: tuple[str, ...], 
     rig.core.set_node(Node(ObjectMeta(name="without"), status=NodeStatus({}, {"pods": 9})))
     assert located(rig, "with", images) == score
     assert located(rig, "without", images) == min(0, score)
+
+
+def test_images_are_counted_once_for_all_nodes_and_again_when_one_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A score that counts holders anew for each node takes minutes on a large cluster."""
+
+    def holding(name: str, *images: str) -> Node:
+        found: Any = tuple(ContainerImage((one,), 250 * MIB) for one in images)
+        return Node(ObjectMeta(name=name), status=NodeStatus({}, {"pods": 9}, images=found))
+
+    rig = Rig()
+    for number in range(20):
+        rig.core.set_node(holding(f"n{number}", "i:1"))
+    looked: list[str] = []
+
+    def counting(node: NodeInfo) -> dict[str, int]:
+        looked.append(node.name)
+        return {name: image.size_bytes for image in node.known.status.images for name in image.names}
+
+    monkeypatch.setattr("scheduler.plugins.imagelocality._images", counting)
+    plugin, state = ImageLocality(rig.core.handle), CycleState()
+    assert plugin.pre_score(state, Pod(spec=PodSpec(containers=(Container(image="i:1"),))))
+
+    def scores() -> set[int]:
+        return {plugin.score(state, Pod(), node) for node in rig.core.cache}
+
+    assert scores() == {23}
+    assert len(looked) == 20 + 20, "each node for its own score, and each once for the count"
+    for number in range(10):
+        rig.core.set_node(holding(f"n{number}"))
+    assert scores() == {0, 10}

@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from scheduler.api.core import PodSpec
-from scheduler.api.requests import nonzero_requests, pod_requests
+from scheduler.api.requests import nonzero_requests, pod_limits, pod_requests
 
 
 def spec(document: str) -> PodSpec:
@@ -48,3 +48,22 @@ def test_zero_amounts_are_no_request() -> None:
 def test_scores_take_a_container_without_requests_for_a_small_one() -> None:
     both = spec("containers: [{}, {resources: {requests: {cpu: 1}}}]")
     assert nonzero_requests(both) == (1100, 400 << 20)
+
+
+@pytest.mark.parametrize(
+    ("document", "cpu"),
+    [
+        pytest.param("containers: [{resources: {limits: {cpu: 2}}}, {}]", 2000, id="of-the-containers-that-have-one"),
+        pytest.param("containers: [{resources: {requests: {cpu: 2}}}]", 0, id="a-request-is-no-limit"),
+        pytest.param("{containers: [{resources: {limits: {cpu: 2}}}], overhead: {cpu: 250m}}", 2250, id="overhead"),
+        pytest.param("{containers: [{}], overhead: {cpu: 250m}}", 0, id="overhead-makes-no-limit"),
+        pytest.param("{containers: [{}], resources: {limits: {cpu: 7}}}", 7000, id="pod-level"),
+        pytest.param(
+            "{containers: [{resources: {limits: {cpu: 2}}}], initContainers: [{resources: {limits: {cpu: 10}}}]}",
+            10_000,
+            id="init-by-maximum",
+        ),
+    ],
+)
+def test_pod_limits(document: str, cpu: int) -> None:
+    assert pod_limits(spec(document)).get("cpu", 0) == cpu

@@ -32,9 +32,17 @@ PLACED: dict[str, Any] = {
     ],
     "rejected": [],
 }
+LARGE: dict[str, Any] = PENDING | {
+    "pod": {"namespace": "default", "name": "large", "uid": "u"},
+    "rejected": [
+        {"node": f"n{number}", "plugin": "P", "reasons": ["full", f"r{number % 30:02}"], "preemptionMightHelp": False}
+        for number in range(5000)
+    ],
+}
 ANSWERS: dict[str, tuple[int, object]] = {
     "/apis/v1/explain/team/p": (200, PENDING),
     "/apis/v1/explain/default/p": (200, PLACED),
+    "/apis/v1/explain/default/large": (200, LARGE),
     "/apis/v1/explain/default/gone": (404, {"message": "cannot find pod default/gone"}),
     "/apis/v1/explain/default/strange": (200, ["not", "ours"]),
 }
@@ -75,6 +83,19 @@ def test_a_pending_pod_is_explained_by_reason(explain: Callable[..., None], caps
         "2      NodeResourcesFit  Insufficient cpu      might help",
         "1      NodeAffinity      node(s) didn't match  no help",
     ]
+
+
+def test_thousands_of_nodes_are_a_page(explain: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
+    """The most frequent reasons come first, and how many more there are is said."""
+    explain("large")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:3] for line in lines[3:6]] == [
+        ["5000", "P", "full"],
+        ["167", "P", "r00"],
+        ["167", "P", "r01"],
+    ]
+    assert lines[-1] == "and 11 more reasons, each of fewer nodes or as many; see --json"
+    assert len(lines) == 24
 
 
 def test_the_best_nodes_are_listed(explain: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:

@@ -208,6 +208,50 @@ def test_metrics_follow_what_happens() -> None:
     assert figures[f'{name}_bucket{{{labels},le="+Inf"}}'] == 1
 
 
+def test_what_pods_ask_for_is_told_by_the_leader() -> None:
+    served = Served()
+    served.rig.node("n", cpu="8", memory="16Gi")
+    placed = pod("p").request(cpu="1500m", memory="12884901889")
+    placed.manifest["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "2", "nvidia.com/gpu": "1"}
+    placed.manifest["spec"]["overhead"] = {"cpu": "250m", "memory": "1"}
+    served.rig.running(placed, "n")
+    served.rig.submit(pod("q").request(cpu="4"))
+    lines = served.get("/metrics/resources").body.decode().splitlines()
+    of_p = 'namespace="default",pod="p",node="n",scheduler="default-scheduler",priority="0"'
+    of_q = of_p.replace('"p",node="n"', '"q",node=""')
+    assert [one for one in lines if one[0] != "#"] == [
+        f'kube_pod_resource_limit{{{of_p},resource="cpu",unit="cores"}} 2.25',
+        f'kube_pod_resource_limit{{{of_p},resource="nvidia.com/gpu",unit="integer"}} 1',
+        f'kube_pod_resource_limit{{{of_q},resource="cpu",unit="cores"}} 4',
+        f'kube_pod_resource_request{{{of_p},resource="cpu",unit="cores"}} 1.75',
+        f'kube_pod_resource_request{{{of_p},resource="memory",unit="bytes"}} 12884901890',
+        f'kube_pod_resource_request{{{of_p},resource="nvidia.com/gpu",unit="integer"}} 1',
+        f'kube_pod_resource_request{{{of_q},resource="cpu",unit="cores"}} 4',
+    ]
+    assert Served(leading=False).get("/metrics/resources").body == b""
+
+
+def test_latencies_are_shown_by_point_and_by_plugin() -> None:
+    served = Served()
+    served.rig.node("n")
+    served.rig.submit(pod("p").request(cpu="1"))
+    served.rig.run()
+    found = served.figures()
+    name = "scheduler_framework_extension_point_duration_seconds"
+    labels = 'extension_point="Filter",status="Success",profile="default-scheduler"'
+    assert found[f"{name}_count{{{labels}}}"] == found[f'{name}_bucket{{{labels},le="0.0001"}}'] == 1
+    name = "scheduler_plugin_execution_duration_seconds"
+    labels = 'plugin="NodeResourcesFit",extension_point="Filter",status="Success"'
+    assert found[f"{name}_count{{{labels}}}"] == found[f'{name}_bucket{{{labels},le="+Inf"}}'] > 0
+
+
+def test_there_is_no_pprof() -> None:
+    answer = Served().get("/debug/pprof/goroutine")
+    assert answer.code == 501
+    assert b"py-spy" in answer.body
+    assert Served(profiling=False).get("/debug/pprof/goroutine").code == 404
+
+
 def ask(method: str, url: str, body: bytes | None = None) -> tuple[int, bytes]:
     request = urllib.request.Request(url, data=body, method=method)  # noqa: S310 our own server
     try:

@@ -1,0 +1,65 @@
+"""Pods whose scheduling takes too long, said again and again while it does (R31).
+
+A pod counts from its decision until the API server has settled its binding. The decision itself is over before anything
+else can look; a binding can hang.
+"""
+
+import logging
+from collections import Counter
+
+from scheduler.api.clock import Clock, Timer
+from scheduler.framework.nodeinfo import PodInfo
+
+log = logging.getLogger(__name__)
+
+PERIOD, TIMEOUT = 10.0, 30.0  # seconds, Koordinator's defaults
+
+
+class Monitor:
+    """Looks every `period` seconds, as long as there is anybody to look at, for who took longer than `timeout`."""
+
+    def __init__(self, clock: Clock, *, period: float = PERIOD, timeout: float = TIMEOUT) -> None:
+        self.timeouts: Counter[str] = Counter()  # by profile, one for each time that it was said
+        self._clock, self._period, self._timeout = clock, period, timeout
+        self._begun: dict[str, tuple[PodInfo, float]] = {}
+        self._timer: Timer | None = None
+
+    def begin(self, info: PodInfo) -> None:
+        self._begun[info.uid] = (info, self._clock.monotonic())
+        if self._timer is None:
+            self._timer = self._clock.call_later(self._period, self._look)
+
+    def end(self, uid: str) -> float:
+        """How long it took, in seconds."""
+        info, began = self._begun.pop(uid)
+        took = self._clock.monotonic() - began
+        self._judge(info, took)
+        return took
+
+    def _look(self) -> None:
+        self._timer = self._clock.call_later(self._period, self._look) if self._begun else None
+        now = self._clock.monotonic()
+        for info, began in self._begun.values():
+            self._judge(info, now - began)
+
+    def _judge(self, info: PodInfo, took: float) -> None:
+        if took <= self._timeout:
+            return
+        log.warning(
+            "!!!CRITICAL TIMEOUT!!! scheduling pod %s(%s) took longer (%s) than the timeout %s",
+            info.key, info.uid, go_duration(took), go_duration(self._timeout),
+        )  # fmt: skip
+        self.timeouts[info.pod.spec.scheduler_name] += 1
+
+
+def go_duration(seconds: float) -> str:
+    """As Go prints a duration, to the millisecond: 1m30.5s."""
+    milliseconds = round(seconds * 1000)
+    if milliseconds < 1000:
+        return f"{milliseconds}ms" if milliseconds else "0s"
+    minutes, rest = divmod(milliseconds, 60_000)
+    hours, minutes = divmod(minutes, 60)
+    shown = f"{rest / 1000:.3f}".rstrip("0").rstrip(".") + "s"
+    if hours:
+        return f"{hours}h{minutes}m{shown}"
+    return f"{minutes}m{shown}" if minutes else shown

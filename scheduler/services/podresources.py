@@ -1,0 +1,58 @@
+"""`/metrics/resources`: what each pod asks of its node, in kube-scheduler's families.
+
+Source: k8s pkg/scheduler/metrics/resources.
+"""
+
+from collections.abc import Iterator
+
+from scheduler.api.quantity import CPU, MEMORY, QuantityError
+from scheduler.api.requests import Amounts, pod_limits, pod_requests
+from scheduler.api.reservation import is_reserve_pod
+from scheduler.cycle import Core
+from scheduler.framework.nodeinfo import PodInfo
+from scheduler.services.exposition import Family, exposed, sample
+
+BYTES = frozenset({MEMORY, "storage", "ephemeral-storage"})
+REQUEST, LIMIT = "kube_pod_resource_request", "kube_pod_resource_limit"
+
+
+def pod_resources(core: Core) -> bytes:
+    """All pods that are on nodes or wait for one of ours; those that ended are not among them."""
+    return exposed(_families([info for info in core.pods() if not is_reserve_pod(info.pod)]))
+
+
+def _families(infos: list[PodInfo]) -> Iterator[Family]:
+    for name, measure, words in (
+        (LIMIT, pod_limits, "What a pod may use at most, by resource."),
+        (REQUEST, pod_requests, "What a pod asks for, by resource."),
+    ):
+        lines = []
+        for info in infos:
+            try:
+                lines += _samples(name, info, measure(info.pod.spec))
+            except QuantityError:  # it is told so where it is scheduled
+                continue
+        yield name, "gauge", words, lines
+
+
+def _samples(name: str, info: PodInfo, amounts: Amounts) -> list[str]:
+    pod = info.pod
+    labels = {
+        "namespace": pod.metadata.namespace,
+        "pod": pod.metadata.name,
+        "node": info.node_name,  # also while the binding is under way
+        "scheduler": pod.spec.scheduler_name,
+        "priority": str(pod.spec.priority),
+    }
+    return [
+        sample(
+            name, {**labels, "resource": resource, "unit": _unit(resource)}, value / 1000 if resource == CPU else value
+        )
+        for resource, value in sorted(amounts.items())
+    ]
+
+
+def _unit(resource: str) -> str:
+    if resource == CPU:
+        return "cores"
+    return "bytes" if resource in BYTES or resource.startswith("hugepages-") else "integer"

@@ -1,0 +1,91 @@
+"""Pods whose binding hangs: what is said of them, how often, and that it ends."""
+
+import pytest
+
+from scheduler.__main__ import FlagError, span
+from scheduler.api.builders import pod
+from scheduler.api.clock import SimClock
+from scheduler.api.transport import Done, Request
+from scheduler.binding import Binder
+from scheduler.client.events import EventRecorder
+from scheduler.client.rest import Rest
+from scheduler.monitor import go_duration
+from scheduler.tests.rig import Rig
+from scheduler.tests.scripted import Scripted, ok, refused
+
+
+class Hanging(Scripted):
+    """Bindings wait until the test lets them go."""
+
+    def __init__(self, clock: SimClock) -> None:
+        super().__init__(clock)
+        self.held: list[Done] = []
+
+    def send(self, request: Request, done: Done) -> None:
+        if request.path.endswith("/binding"):
+            self.held.append(done)
+        else:
+            super().send(request, done)
+
+
+def scene() -> tuple[Rig, Hanging, Binder]:
+    """A rig with one pod whose binding is under way."""
+    rig = Rig()
+    api = Hanging(rig.clock)
+    rest = Rest(api, rig.clock)
+    binder = Binder(rig.core, rest, rig.clock, EventRecorder(rest, rig.clock, "s", "here"), lambda: None)
+    rig.node("n")
+    rig.submit(pod("p"))
+    for decision in rig.core.decide():
+        binder.execute(decision)
+    return rig, api, binder
+
+
+def test_a_binding_that_hangs_is_told_of_in_every_period_and_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
+    rig, api, binder = scene()
+    rig.clock.advance(30)
+    assert not caplog.records
+    rig.clock.advance(20)
+    words = "!!!CRITICAL TIMEOUT!!! scheduling pod default/p(uid-p) took longer ({}) than the timeout 30s"
+    assert [one.getMessage() for one in caplog.records] == [words.format("40s"), words.format("50s")]
+    rig.clock.advance(2.5)
+    api.held[0](ok())
+    assert caplog.records[-1].getMessage() == words.format("52.5s")
+    rig.clock.advance(100)
+    assert binder.monitor.timeouts == {"default-scheduler": 3}
+    assert rig.clock.next_due() is None, "nobody is left to look at"
+
+
+@pytest.mark.parametrize(
+    ("response", "status"), [pytest.param(ok(), "Success", id="taken"),
+                             pytest.param(refused(409, "Conflict", "taken"), "Error", id="refused")],
+)  # fmt: skip
+def test_how_long_a_binding_took_is_observed(response: object, status: str) -> None:
+    rig, api, _ = scene()
+    rig.clock.advance(0.004)
+    api.held[0](response)  # type: ignore[arg-type]
+    timing = rig.core.timing
+    assert timing.by_point["Bind", status, "default-scheduler"].sum == pytest.approx(0.004)
+    assert timing.by_plugin["DefaultBinder", "Bind", status].count == 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0.0, "0s"), (0.25, "250ms"), (30.0, "30s"), (31.2504, "31.25s"), (60.0, "1m0s"), (90.5, "1m30.5s"),
+     (3600.0, "1h0m0s"), (3725.0, "1h2m5s")],
+)  # fmt: skip
+def test_durations_are_printed_as_go_does(seconds: float, shown: str) -> None:
+    assert go_duration(seconds) == shown
+
+
+@pytest.mark.parametrize(("text", "found"), [("10s", 10.0), ("1m30s", 90.0), ("500ms", 0.5)])
+def test_spans_that_flags_take(text: str, found: float) -> None:
+    assert span("--scheduling-timeout", text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("10", "expected a duration as 15s"), ("0s", "expected more than nothing, found '0s'")]
+)
+def test_spans_that_are_refused(text: str, words: str) -> None:
+    with pytest.raises(FlagError, match=f"--scheduling-timeout: {words}"):
+        span("--scheduling-timeout", text)

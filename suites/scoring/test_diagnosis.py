@@ -1,0 +1,254 @@
+"""What a scheduler tells of itself while it runs: switches for its log, state of its plugins, latencies.
+
+Read over HTTP and from its log alone, in Koordinator's words, so that any scheduler with these can be judged.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import orjson
+import pytest
+
+from fixtures.cluster import Ask
+from fixtures.expect import Expect
+from fixtures.figures import Figures
+from fixtures.trial import Trial
+from harness.clusters.protocol import Capability
+from harness.subject.protocol import Subject
+from scheduler.api.builders import node, pod, pods, reservation
+from scheduler.api.device import GPU_CORE
+from scheduler.api.quantity import amount
+
+pytestmark = [pytest.mark.needs(Capability.NODES)]
+
+SUMMARIES = "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries"
+POINTS = "scheduler_framework_extension_point_duration_seconds"
+PLUGINS = "scheduler_plugin_execution_duration_seconds"
+MANY = 60  # pods: plugins are timed in one cycle of ten, by lot where upstream does it; 0.9 to the 60th is 0.2 %
+
+Told = Callable[[str], str]
+
+
+@pytest.fixture
+def flag(services: Ask) -> Iterator[Callable[[str, str], tuple[int, str]]]:
+    """Sets a debug flag: status code and text. Afterwards all are off, and the verbosity is 1."""
+
+    def put(name: str, value: str) -> tuple[int, str]:
+        answer = services("PUT", f"/debug/flags/{name}", value.encode())
+        return answer.code, answer.body.decode()
+
+    yield put
+    for name, value in (("s", "0"), ("f", "false"), ("v", "1")):
+        put(name, value)
+
+
+@pytest.fixture
+def told(cluster: Trial, subject: Subject | None) -> Told:
+    """Waits until the scheduler's log has words in it, and gives the log from there on."""
+    if subject is None:
+        pytest.skip("needs the scheduler's log; somebody else runs this one")
+
+    def wait(words: str) -> str:
+        assert cluster.cluster.wait(lambda: words in subject.log(), within=10), f"not in the log: {words}"
+        return subject.log().partition(words)[2]
+
+    return wait
+
+
+@pytest.mark.feature("SHELL-2")
+@pytest.mark.case("SH-010", severity="critical")
+@pytest.mark.parametrize(
+    ("name", "value", "code", "words"),
+    [
+        pytest.param("v", "5", 200, "successfully set klog.logging.verbosity to 5\n", id="log-level"),
+        pytest.param("s", "100", 200, "successfully set debugTopNScores to 100\n", id="scores"),
+        pytest.param("f", "true", 200, "successfully set debugFilterFailure to true\n", id="failures"),
+        pytest.param("v", "loud", 400, 'parsing "loud": invalid syntax', id="no-level"),
+        pytest.param("s", "all", 400, "failed set debugTopNScores all: ", id="no-number"),
+        pytest.param("f", "yes", 400, "failed set debugFilterFailure yes: ", id="neither-true-nor-false"),
+    ],
+)
+def test_switches_answer_in_the_words_of_koordinator(
+    flag: Callable[[str, str], tuple[int, str]], name: str, value: str, code: int, words: str
+) -> None:
+    """A flag is set by PUT; the answer repeats what was set, or what was wrong with it."""
+    found, said = flag(name, value)
+    assert found == code
+    assert said == words if code == 200 else words in said, said
+
+
+@pytest.mark.feature("SHELL-2")
+@pytest.mark.case("SH-011", severity="critical")
+@pytest.mark.usefixtures("cluster")
+def test_switches_are_for_put_alone(services: Ask) -> None:
+    """Any other method on a flag is 406; an unknown flag shows which there are."""
+    answer = services("POST", "/debug/flags/s", b"1")
+    assert (answer.code, answer.body.decode().strip()) == (406, "unsupported http method")
+    index = services("GET", "/debug/flags/unknown")
+    assert index.code == 200
+    assert {"d", "db", "f", "s", "v"} <= set(re.findall(r">(\w+)<", index.body.decode()))
+
+
+@pytest.mark.feature("SHELL-2")
+@pytest.mark.case("SH-012", severity="critical")
+def test_scores_are_logged_as_a_table(
+    cluster: Trial, expect: Expect, flag: Callable[[str, str], tuple[int, str]], told: Told
+) -> None:
+    """With s on, a cycle logs its best nodes by total, a column for each plugin; the pod goes to one of the best."""
+    cluster.add(node("n1").cpu(64), node("n2").cpu(16), node("n3").cpu(8))
+    flag("s", "2")
+    cluster.submit(pod("p").request(cpu=4, memory="1Gi"))
+    where = expect.bound("p").spec.node_name
+
+    logged = told(f"Top2 scores for Pod: {cluster.name}/p, feasibleNodes: 3, plugins:[")
+
+    title, head, rule, first, second, after = (logged + "\n\n").split("\n", 5)
+    plugins = title.partition("]")[0].split()
+    assert cells(head) == ["#", "Pod", "Node", "Score", *plugins]
+    assert cells(rule) == ["---"] * 3 + ["---:"] * (len(plugins) + 1)
+    rows = [cells(first), cells(second)]
+    assert [row[:2] for row in rows] == [["0", f"{cluster.name}/p"], ["1", f"{cluster.name}/p"]]
+    for row in rows:
+        assert int(row[3]) == sum(int(score) for score in row[4:])
+    assert int(rows[0][3]) >= int(rows[1][3])
+    assert not after.startswith("|"), "more rows than were asked for"
+    best = {row[2] for row in rows if row[3] == rows[0][3]}
+    assert where in best or len(best) == len(rows), "with as many best ones as rows there may be more below"
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+@pytest.mark.feature("SHELL-2")
+@pytest.mark.case("SH-013", severity="normal")
+def test_rejected_nodes_are_logged(
+    cluster: Trial, expect: Expect, flag: Callable[[str, str], tuple[int, str]], told: Told
+) -> None:
+    """With f on, each node that is rejected is logged with the plugin and the reason; with f off, none is."""
+    cluster.add(node("small").cpu(2), node("large").cpu(64))
+    cluster.submit(pod("before").request(cpu=4))
+    expect.bound("before")
+    flag("f", "true")
+    cluster.submit(pod("p").request(cpu=4))
+    expect.bound("p")
+
+    logged = told(f'Failed to filter for Pod "{cluster.name}/p" on Node "small"').partition("\n")[0]
+
+    assert re.fullmatch(r"( \(pass \d+\))?, failedPlugin: NodeResourcesFit,.* reason: .*Insufficient cpu.*", logged)
+    flag("f", "false")
+    cluster.submit(pod("after").request(cpu=4))
+    expect.bound("after")
+    flag("s", "1")
+    cluster.add(node("third").cpu(64))
+    cluster.submit(pod("last").request(cpu=4))
+    rest = told(f'"{cluster.name}/p" on Node "small"')
+    told(f"scores for Pod: {cluster.name}/last")
+    assert "Failed to filter" not in rest
+
+
+@pytest.mark.feature("SHELL-3")
+@pytest.mark.case("SH-014", severity="critical")
+@pytest.mark.usefixtures("cluster")
+def test_services_list_themselves(services: Ask) -> None:
+    """The list has every route by method, plugins' own among them."""
+    routes = orjson.loads(services("GET", "/apis/v1/__services__").body)["GET"]
+    assert {"/apis/v1/__services__", "/apis/v1/nodes/:nodeName", SUMMARIES} <= set(routes)
+    assert routes == sorted(routes)
+
+
+@pytest.mark.feature("SHELL-3")
+@pytest.mark.case("SH-015", severity="critical")
+def test_a_plugins_state_shows_what_a_pod_took(cluster: Trial, expect: Expect, services: Ask) -> None:
+    """DeviceShare's summary of a node moves by what a pod is given, names the pod, and moves back when it goes."""
+    cluster.add(node("n1").gpus("a10", 2))
+    cluster.submit(pod("first").gpus(1))
+    expect.bound("first")
+
+    def summary() -> Any:
+        return orjson.loads(services("GET", f"{SUMMARIES}/n1").body)
+
+    def used() -> int:
+        return amount(GPU_CORE, summary()["deviceUsed"].get(GPU_CORE, 0))
+
+    assert used() == 100
+    assert list(summary()["allocateSet"]["gpu"]) == [f"{cluster.name}/first"]
+    cluster.submit(pod("half").gpu_share(50))
+    expect.bound("half")
+    assert used() == 150
+    found = summary()
+    total, free = (amount(GPU_CORE, found[key][GPU_CORE]) for key in ("deviceTotal", "deviceFree"))
+    assert (total, free) == (200, 50)
+    assert orjson.loads(services("GET", SUMMARIES).body)["n1"] == found
+    cluster.delete("first")
+    assert cluster.cluster.wait(lambda: used() == 50, within=10)
+
+
+@pytest.mark.feature("SHELL-3")
+@pytest.mark.case("SH-016", severity="normal")
+@pytest.mark.parametrize("path", [f"{SUMMARIES}/nowhere", "/apis/v1/nodes/nowhere"])
+@pytest.mark.usefixtures("cluster")
+def test_what_is_not_there_is_said(services: Ask, path: str) -> None:
+    """A node that the scheduler does not know is 404, with its name."""
+    answer = services("GET", path)
+    assert answer.code == 404
+    assert "cannot find node nowhere" in answer.body.decode()
+
+
+def figures(services: Ask) -> Figures:
+    return Figures(services("GET", "/metrics").body.decode())
+
+
+def observed(cluster: Trial, services: Ask, before: Figures, name: str, **labels: str) -> None:
+    """The histogram has more values under these labels than before, at the latest in a while."""
+
+    def more() -> bool:
+        return figures(services).sum(f"{name}_count", **labels) > before.sum(f"{name}_count", **labels)
+
+    assert cluster.cluster.wait(more, within=10), f"no new value in {name}{labels}"
+
+
+@pytest.mark.feature("SHELL-4")
+@pytest.mark.case("SH-017", severity="critical")
+def test_latencies_of_every_extension_point(cluster: Trial, expect: Expect, services: Ask) -> None:
+    """Pods that are placed, and pods that are not, leave values at each point they went through, and of its plugins."""
+    cluster.add(node("n1").cpu(64).gpus("a10", MANY), node("n2").cpu(64).gpus("a10", MANY))
+    before = figures(services)
+    asked = [one.gpus(1).request(cpu=f"{100 + number}m") for number, one in enumerate(pods("p", MANY))]
+    cluster.submit(*asked)
+    expect.bound(asked[0].name, asked[1].name, *(one.name for one in asked[2:]))
+    refused = [one.request(cpu=f"{100_000 + number}m") for number, one in enumerate(pods("large", MANY))]
+    cluster.submit(*refused)
+    expect.pending(*(one.name for one in refused))
+
+    for point in ("PreFilter", "Filter", "PreScore", "Score", "Reserve", "PreBind", "Bind", "PostFilter"):
+        observed(cluster, services, before, POINTS, extension_point=point, profile="default-scheduler")
+    for plugin, point in (
+        ("NodeResourcesFit", "PreFilter"),
+        ("NodeResourcesFit", "Filter"),
+        ("NodeResourcesFit", "Score"),
+        ("DeviceShare", "Reserve"),
+        ("DefaultPreemption", "PostFilter"),
+    ):
+        observed(cluster, services, before, PLUGINS, plugin=plugin, extension_point=point)
+    found = figures(services)
+    assert found.broken_histograms(POINTS) == found.broken_histograms(PLUGINS) == []
+    assert found.values(f"{POINTS}_count", "status") >= {"Success", "Unschedulable"}
+
+
+@pytest.mark.feature("SHELL-4")
+@pytest.mark.case("SH-018", severity="critical")
+def test_latencies_of_transformers(cluster: Trial, expect: Expect, services: Ask) -> None:
+    """Pods for which something is reserved leave values before and after PreFilter, where it is handed back to them."""
+    cluster.add(node("n1").cpu(64))
+    cluster.reserve(reservation("held").like(pod("x").request(cpu=32, memory="1Gi")).for_labels(app="owner").many())
+    expect.available("held")
+    before = figures(services)
+    asked = [one.label("app", "owner").request(cpu="100m") for one in pods("p", MANY)]
+    cluster.submit(*asked)
+    expect.bound(asked[0].name, asked[1].name, *(one.name for one in asked[2:]))
+
+    for point in ("BeforePreFilter", "AfterPreFilter"):
+        observed(cluster, services, before, PLUGINS, plugin="Reservation", extension_point=point)
+    assert figures(services).broken_histograms(PLUGINS) == []
