@@ -44,6 +44,7 @@ $(VENV)/.base:
 	@touch $@
 
 $(VENV)/.run: $(VENV)/.base requirements.lock pyproject.toml
+	@echo "setting up $(VENV); this is done once and takes some minutes"
 	$(BIN)/python -m pip install --quiet --require-hashes --only-binary :all: -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -18,7 +18,6 @@ CATALOG = Path(__file__).parent / "catalog"
 TYPICAL = "typical"
 
 Vendor = Literal["nvidia", "huawei", "cambricon", "mellanox"]
-VENDORS: tuple[Vendor, ...] = ("nvidia", "huawei", "cambricon", "mellanox")
 
 _BUS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 _ROOT = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}", re.ASCII)

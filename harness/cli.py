@@ -5,10 +5,12 @@ are named here by string alone.
 
 import os
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 import cyclopts
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, UsageError
 
 COMMANDS = {  # name → where it is, and what `seatrial --help` says of it
     "run": ("fixtures.run:run", "The main job: suites, load, and the sign-off report."),
@@ -35,11 +37,22 @@ REPLAYS = {
     "openb": ("harness.commands.replay:openb", "A production GPU-sharing trace, by seven placement policies."),
 }
 
+
+def whole_numbers(type_: Any, tokens: Sequence[cyclopts.Token]) -> Any:
+    """Cyclopts' own conversion, which would round: `--repeat 1.5` and `--port 80.5` are mistakes, not 2 and 80."""
+    for token in tokens:
+        if type_ is int and any(sign in token.value.lower() for sign in (".", "e", "_")) and "0x" not in token.value:
+            raise ValueError(f"expected a whole number, found {token.value!r}")
+    return cyclopts.convert(type_, tokens)
+
+
 app = cyclopts.App(
     name="seatrial",
+    default_parameter=cyclopts.Parameter(converter=whole_numbers),
     help="Hardware-in-the-loop tests and benchmarks for accelerator scheduling on Kubernetes.",
     version_flags=["--version"],
     result_action="return_value",
+    suppress_keyboard_interrupt=False,  # it would end us without a word; `main` says that all has been stopped
 )
 bench = cyclopts.App(name="bench", help="Benchmarks; each prints medians with their spread.")
 app.command(bench)
@@ -50,16 +63,39 @@ for parent, table in ((app, COMMANDS), (bench, BENCHMARKS), (replay, REPLAYS)):
         parent.command(where, name=name, help=text)
 
 
+def refuse_empty(words: list[str]) -> None:
+    """An empty word is nearly always a variable of the shell that was not set; as a path it would mean this folder.
+
+    Raises:
+        UsageError: there is one. The scheduler's own flags are its own matter.
+    """
+    if words[:1] == ["scheduler"]:
+        return
+    for before, word in zip(["seatrial", *words], words, strict=False):
+        flag, equals, value = word.partition("=")
+        if not word.strip():
+            raise UsageError(f"after {before}: expected a value, found an empty one; leave it out for the default")
+        if flag.startswith("--") and equals and not value.strip():
+            raise UsageError(f"{flag}: expected a value, found an empty one; leave it out for the default")
+
+
 def main() -> None:
     """Entry point: exit status 0 all is well, 1 a verdict failed, 2 the harness or its use was at fault."""
     try:
-        result = app()
+        words = sys.argv[1:]
+        refuse_empty(words)
+        result = app(words)
     except HarnessError as error:
         print(f"seatrial: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:
+        if error.filename is None:  # not about a file that somebody named: ours to repair, with its traceback
+            raise
+        print(f"seatrial: {error.filename}: {error.strerror}", file=sys.stderr)
+        sys.exit(2)
     except KeyboardInterrupt:
         print("seatrial: interrupted; everything that was started has been stopped", file=sys.stderr)
         sys.exit(130)

@@ -35,9 +35,5 @@ class DeviceError(HarnessError):
     """A vendor's library or a device answered in a way nobody can work with."""
 
 
-class LabError(HarnessError):
-    """A machine or card of the lab cannot be had."""
-
-
 class ResultsError(HarnessError):
     """A results folder is missing, unreadable or not from this program."""

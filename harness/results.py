@@ -66,6 +66,7 @@ class RunInfo(msgspec.Struct, frozen=True):
     suites: tuple[str, ...] = ()
     finished: Moment | None = None
     interrupted: bool = False
+    keyword: str = ""  # only tests whose names match were asked for
     hardware: str = ""  # whose devices: simulated, this machine's, or which stand-in
     format: str = FORMAT
 

@@ -5,6 +5,7 @@ knows. File formats: Allure's documentation, "How it works": environment.propert
 """
 
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -54,7 +55,7 @@ def environment(run: Run) -> dict[str, str]:
     """What Allure shows as the environment."""
     info = run.info
     subject = f"{info.subject.name} {info.subject.version}".strip()
-    known = {"subject": subject, "backend": info.backend, "fleet": info.fleet, "command": " ".join(info.command)}
+    known = {"subject": subject, "backend": info.backend, "fleet": info.fleet, "command": shlex.join(info.command)}
     if info.seed is not None:
         known["seed"] = str(info.seed)
     return {key: value for key, value in (known | info.versions | info.host).items() if value}

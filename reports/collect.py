@@ -5,6 +5,7 @@ names is kept, without a title: a test must never fall out of the count because 
 """
 
 import hashlib
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -109,6 +110,7 @@ def collect(folders: Sequence[Path], *, features: Path | None = None) -> Collect
     known = read_features(features or FEATURES) if features or FEATURES.is_file() else []
     notes = [f"{run.info.id}: {note}" for run in runs for note in run.notes]
     notes += [f"{run.info.id}: {why}" for run in runs if (why := _why_incomplete(run))]
+    notes += [f"{run.info.id}: {why}" for run in runs if (why := _why_partial(run))]
     notes += [f"{run.info.id}: {why}" for run in runs if (why := _why_no_hardware(run))]
     subjects = sorted({f"{run.info.subject.name} {run.info.subject.version}".strip() for run in runs})
     if len(subjects) > 1:
@@ -126,7 +128,7 @@ def read_features(path: Path) -> list[Feature]:
         return msgspec.convert(yaml.safe_load(path.read_text()), list[Feature])
     except OSError as error:
         raise UsageError(f"feature list {path}: cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, msgspec.ValidationError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, msgspec.ValidationError) as error:
         raise UsageError(f"feature list {path}: expected a list of {{id, title, release, group}}: {error}") from error
 
 
@@ -156,6 +158,12 @@ def _why_incomplete(run: Run) -> str:
     if run.info.finished is None:
         return "the run never said that it ended; it may have crashed, or it is still going on"
     return "" if run.verdict != "incomplete" else "no case passed; the run proves nothing"
+
+
+def _why_partial(run: Run) -> str:
+    if not run.info.keyword:
+        return ""
+    return f"only cases that match -k {shlex.quote(run.info.keyword)} were run; a failure elsewhere would not show"
 
 
 def _why_no_hardware(run: Run) -> str:

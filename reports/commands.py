@@ -63,7 +63,7 @@ def compare(base: Path, new: Path, *, tolerance: Percent = 10.0, json_: Json = F
     """
     outcome = hold_against(collect([base]), collect([new]), tolerance=tolerance / 100)
     if json_:
-        print(json.dumps({"regressed": outcome.regressed, **asdict(outcome)}, indent=2))
+        print(json.dumps({"regressed": outcome.regressed, "lost": outcome.lost, **asdict(outcome)}, indent=2))
     else:
         _print_comparison(outcome)
     return 1 if outcome.regressed else 0
@@ -86,6 +86,8 @@ def _states(found: Collection) -> str:
 
 
 def _print_comparison(outcome: Comparison) -> None:
+    for note in outcome.notes:
+        print(f"{'differs':<9}  {note}")
     for one in sorted(outcome.cases, key=lambda one: one.change != "regressed"):
         reason = f"  {one.reason.splitlines()[0]}" if one.reason else ""
         print(f"{one.change:<9}  {one.base or 'absent'} -> {one.new or 'absent'}  {one.nodeid}{reason}")

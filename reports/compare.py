@@ -5,11 +5,12 @@ A figure counts as worse only if its median moved by more than the tolerance in 
 that probability whatever the distribution. Fewer than six samples have none; their whole range stands in for it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import comb
 from typing import Literal
 
-from harness.results import Case, Verdict
+from harness.results import Case, RunInfo, Verdict
 from reports.collect import Collection
 from reports.figures import SECONDS, Series, series_of
 
@@ -48,6 +49,7 @@ class Comparison:
     cases: tuple[CaseChange, ...]
     figures: tuple[FigureChange, ...]
     incomplete: bool = False  # the new results prove nothing, so nothing can be said for them
+    notes: tuple[str, ...] = ()  # in what the two sides are not alike
 
     @property
     def lost(self) -> int:
@@ -71,7 +73,7 @@ def compare(base: Collection, new: Collection, *, tolerance: float = 0.1) -> Com
     old_series, new_series = _series(base, alone=alone), _series(new, alone=alone)
     figures = [_figure(old_series[key], new_series[key], tolerance) for key in new_series if key in old_series]
     incomplete = new.verdict == "incomplete"
-    return Comparison(tuple(change for change in changes if change), tuple(figures), incomplete)
+    return Comparison(tuple(change for change in changes if change), tuple(figures), incomplete, _unlike(base, new))
 
 
 def better(unit: str) -> Literal["lower", "higher", ""]:
@@ -91,6 +93,25 @@ def median_interval(ordered: tuple[float, ...]) -> tuple[float, float]:
     while skipped < count // 2 and (below := below + comb(count, skipped) / 2**count) <= 0.025:
         skipped += 1
     return ordered[max(0, skipped - 1)], ordered[min(count - 1, count - skipped)]
+
+
+def _unlike(base: Collection, new: Collection) -> tuple[str, ...]:
+    """What differs between the sides besides the results: it may be the reason for what moved."""
+    facts: dict[str, Callable[[RunInfo], str]] = {
+        "subject": lambda info: f"{info.subject.name} {info.subject.version}".strip(),
+        "backend": lambda info: info.backend,
+        "hardware": lambda info: info.hardware,
+        "fleet": lambda info: info.fleet,
+        "suites": lambda info: " ".join(info.suites),
+        "-k": lambda info: info.keyword,
+        "machine": lambda info: ", ".join(f"{key} {value}" for key, value in sorted(info.host.items())),
+    }
+    notes = []
+    for name, told in facts.items():
+        before, after = ("; ".join(sorted({told(run.info) for run in side.runs})) for side in (base, new))
+        if before != after:
+            notes.append(f"{name}: {before or 'none'} -> {after or 'none'}")
+    return tuple(notes)
 
 
 def _backends(side: Collection) -> set[str]:

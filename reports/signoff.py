@@ -5,6 +5,7 @@ fingerprint of each run, so that a signed copy can be held against what it was m
 """
 
 import base64
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -131,6 +132,7 @@ def _environment() -> jinja2.Environment:
     )
     made.filters |= {"moment": moment_text, "duration": duration_text, "short": short, "case_name": name_of}
     made.filters["phrase"] = phrase
+    made.filters["as_typed"] = shlex.join
     made.globals |= {"occupancy": occupancy, "step_of": step_of, "describe": describe}
     made.globals["style"] = Markup((TEMPLATES / "signoff.css").read_text(encoding="utf-8"))  # noqa: S704  # our own file
     return made

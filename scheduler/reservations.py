@@ -7,11 +7,13 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from scheduler.api.clock import Clock, Timer
-from scheduler.api.reservation import RESERVATION_NAME, RESERVATIONS_PATH, Reservation
+from scheduler.api.reservation import RESERVATION_ALLOCATED, RESERVATION_NAME, RESERVATIONS_PATH, Reservation
 from scheduler.api.transport import Done, Response
 from scheduler.client.events import EventRecorder
-from scheduler.client.rest import Rest, refusal
+from scheduler.client.rest import Rest, pod_path, refusal
 from scheduler.cycle import Core
 from scheduler.framework.events import Bind, Decision, Reject
 from scheduler.plugins.reservation import lifecycle
@@ -86,8 +88,10 @@ class ReservationKeeper:
             self._events.normal(decision.info.pod, "Scheduled", "Binding", note)
             self._after()
 
+        marks = {**reservation.metadata.annotations, **decision.annotations}  # they may say how large it is
+        marked = replace(reservation, metadata=replace(reservation.metadata, annotations=marks))
         try:
-            status = lifecycle.placed(reservation, decision.node, self._clock.now())
+            status = lifecycle.placed(marked, decision.node, self._clock.now())
         except ValueError as error:
             self._failed(decision, str(error), settled, retry=False)
             return
@@ -115,6 +119,10 @@ class ReservationKeeper:
         for uid in [uid for uid in self._book.moved if uid not in self._writing]:
             self._book.moved.discard(uid)
             self._sync(uid)
+        strays, self._book.strays = self._book.strays, set()
+        if self._args.clean_expired_reservation_allocated:
+            for uid in strays:
+                self._disown(uid)
         if self._timer is None and self._book.known and not self._stopped:
             wait = lifecycle.next_look(self._book.known.values(), self._clock.now())
             self._timer = self._clock.call_later(min(wait, self._args.gc_interval_seconds), self._sweep)
@@ -136,6 +144,19 @@ class ReservationKeeper:
         status = lifecycle.used(reserved.reservation, [info.pod for info in owners], allocated, self._clock.now())
         if status is not None:
             self._change(reserved.reservation, status)
+
+    def _disown(self, uid: str) -> None:
+        """Take the name of a reservation that is no more from a pod that was in it (R9)."""
+        info = self._core.cache.placed(uid)
+        if info is None or RESERVATION_ALLOCATED not in info.pod.metadata.annotations:
+            return
+
+        def patched(response: Response) -> None:
+            if not response.ok and response.code != 404:
+                log.warning("annotation not removed pod=%s why=%s", info.key, refusal(response))
+
+        metadata = {"uid": uid, "annotations": {RESERVATION_ALLOCATED: None}}  # a merge patch takes away what is null
+        self._rest.merge(pod_path(info.pod), {"metadata": metadata}, patched)
 
     def _change(self, reservation: Reservation, status: dict[str, Any]) -> None:
         uid = reservation.metadata.uid

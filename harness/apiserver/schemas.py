@@ -42,7 +42,6 @@ class SchemaNode:
         "_values",
         "custom",
         "int_or_string",
-        "is_struct",
         "list_map_keys",
         "list_type",
         "map_type",
@@ -70,7 +69,6 @@ class SchemaNode:
         if raw.get("x-kubernetes-embedded-resource"):
             properties = {**_EMBEDDED, **(properties or {})}
         self._properties: JsonObject = properties or {}
-        self.is_struct = bool(properties)
         # Built-in documents spell "anything goes" as an object, or as nothing at all, without fields.
         free_form = not custom and not properties and values is None and self.type in {"object", ""}
         if custom and values is True:

@@ -103,7 +103,7 @@ class ApiServer:
             return Response(refused.code, refused.encoded(), {**_PLAIN_HEADERS, **refused.headers})
         if asked.warnings and isinstance(answer, Response):
             texts = ", ".join(f'299 - "{_quoted(text)}"' for text in asked.warnings)
-            return replace(answer, headers={**answer.headers, "warning": texts})
+            return Response(answer.code, answer.body, {**answer.headers, "warning": texts})
         return answer
 
     def carry_out(self, request: Request, identity: Identity, done: Callable[[Response | Streaming], None]) -> None:

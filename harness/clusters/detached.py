@@ -5,6 +5,7 @@ One small file for each, in the user's state folder; a file whose process is gon
 
 import json
 import os
+import re
 import signal
 import time
 from dataclasses import asdict, dataclass
@@ -16,6 +17,7 @@ from harness.processes import started_at
 
 STOP_WITHIN = 15.0
 DEFAULT_NAME = "seatrial"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +42,17 @@ def state_folder() -> Path:
 
 def log_file(name: str) -> Path:
     """What a cluster's processes have to say."""
+    _check(name)
     return state_folder() / f"{name}.log"
 
 
 def find(name: str) -> Detached | None:
-    """The cluster of that name, if it runs."""
+    """The cluster of that name, if it runs.
+
+    Raises:
+        UsageError: such a name no cluster can have, or its file is not one of ours.
+    """
+    _check(name)
     path = state_folder() / f"{name}.json"
     try:
         given = json.loads(path.read_bytes())
@@ -82,3 +90,9 @@ def end(cluster: Detached) -> None:
     (state_folder() / f"{cluster.name}.json").unlink(missing_ok=True)
     Path(cluster.kubeconfig).unlink(missing_ok=True)
     log_file(cluster.name).unlink(missing_ok=True)
+
+
+def _check(name: str) -> None:
+    """A name becomes a file's name."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"cluster {name!r}: expected a name of letters, digits, dots and dashes, 63 at most")

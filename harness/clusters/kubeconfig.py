@@ -3,8 +3,10 @@
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import urllib3
+import yaml
 
 from harness.errors import UsageError
 
@@ -29,23 +31,61 @@ def load_access(path: Path) -> Access:
     from kubernetes import config  # a quarter of a second: only who connects pays it
     from kubernetes.client import Configuration
 
-    if not path.is_file():
-        raise UsageError(f"kubeconfig {path}: no such file")
+    content_of(path)
     found = Configuration()
     try:
         config.load_kube_config(config_file=str(path), client_configuration=found)
     except config.ConfigException as error:
         raise UsageError(f"kubeconfig {path}: {error}") from error
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:  # what the client says of a wrong shape
+        raise UsageError(f"kubeconfig {path}: cannot be made sense of: {error}") from error
     url: str = found.host.rstrip("/")
     tls = None
     if url.startswith("https:"):
-        tls = ssl.create_default_context(cafile=found.ssl_ca_cert)
-        if not found.verify_ssl:
-            tls.check_hostname = False
-            tls.verify_mode = ssl.CERT_NONE
-        if found.cert_file:
-            tls.load_cert_chain(found.cert_file, found.key_file)
+        try:
+            tls = ssl.create_default_context(cafile=found.ssl_ca_cert)
+            if not found.verify_ssl:
+                tls.check_hostname = False
+                tls.verify_mode = ssl.CERT_NONE
+            if found.cert_file:
+                tls.load_cert_chain(found.cert_file, found.key_file)
+        except (OSError, ValueError) as error:  # an SSLError is an OSError
+            raise UsageError(f"kubeconfig {path}: its certificates cannot be used: {error}") from error
     elif not url.startswith("http:"):
         raise UsageError(f"kubeconfig {path}: server: expected http:// or https://, found {url!r}")
     authorization = found.get_api_key_with_prefix("authorization")
     return Access(url, tls, {"authorization": authorization} if authorization else {})
+
+
+def content_of(path: Path) -> dict[str, Any]:
+    """A kubeconfig as it is written.
+
+    Raises:
+        UsageError: no such file, or it is no YAML object.
+    """
+    if not path.is_file():
+        raise UsageError(f"kubeconfig {path}: {'expected a file, found a folder' if path.is_dir() else 'no such file'}")
+    try:
+        found = yaml.safe_load(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"kubeconfig {path}: cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"kubeconfig {path}: expected YAML: {error}") from error
+    if not isinstance(found, dict):
+        raise UsageError(f"kubeconfig {path}: expected a YAML object of kind Config, found {_kind(found)}")
+    return found
+
+
+def _kind(found: object) -> str:
+    return "nothing" if found is None else f"a {type(found).__name__}"
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a cluster of this program wrote the file; only such a file may be written over and removed."""
+    try:
+        found = content_of(path)
+    except UsageError:
+        return False
+    users = found.get("users")
+    names = [user.get("name") for user in users if isinstance(user, dict)] if isinstance(users, list) else []
+    return found.get("current-context") == "seatrial" and names == ["seatrial-admin"]

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter, validators
@@ -9,6 +10,8 @@ from cyclopts import Parameter, validators
 from harness.bench.core import Size, bench_core
 from harness.bench.mixes import mix as mix_named
 from harness.errors import UsageError
+from harness.subject.foreign import foreign_command
+from harness.subject.protocol import OURS
 
 Positive = Annotated[int, Parameter(validator=validators.Number(gte=1))]
 
@@ -50,6 +53,8 @@ def schedule(
             raise UsageError(
                 f"{flag} {value} needs --through http: the core alone knows no time and no other scheduler"
             )
+    if subject not in {None, OURS}:
+        foreign_command(subject, Path("kubeconfig"))  # its mistakes are said before anything is started
     size = Size(nodes, pods, repeat, run, seed, unschedulable)
 
     def progress(text: str) -> None:

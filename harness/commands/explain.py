@@ -4,6 +4,7 @@ A scheduler of ours is asked how things look to it now. With a kubeconfig, what 
 any scheduler leaves there.
 """
 
+import http.client
 import json
 import urllib.error
 import urllib.parse
@@ -12,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 
 from harness.commands.on_record import lines_of, record_of
 from harness.errors import SubjectError, UsageError
@@ -28,7 +29,7 @@ def explain(
     namespace: Annotated[str | None, Parameter(name=["--namespace", "-n"])] = None,
     kubeconfig: Path | None = None,
     server: str | None = None,
-    top: int = 5,
+    top: Annotated[int, Parameter(validator=validators.Number(gte=1))] = 5,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
     """Print what was said of a pod's scheduling, which nodes would do now, and why the others would not.
@@ -85,8 +86,7 @@ def ask(server: str, namespace: str, name: str) -> dict[str, Any]:
         UsageError: the address is none, or the scheduler does not know the pod.
         SubjectError: there is no scheduler there, or it is not ours.
     """
-    if urllib.parse.urlsplit(server).scheme not in {"http", "https"}:
-        raise UsageError(f"explain --server: expected a URL as {DEFAULT_SERVER}, found {server!r}")
+    _check_url(server)
     path = "/".join(urllib.parse.quote(part, safe="") for part in (namespace, name))
     url = f"{server.rstrip('/')}/apis/v1/explain/{path}"
     try:
@@ -98,12 +98,22 @@ def ask(server: str, namespace: str, name: str) -> dict[str, Any]:
         if error.code == 404 and words.startswith("{"):
             raise UsageError(f"explain: the scheduler at {server} says: {json.loads(words)['message']}") from None
         raise SubjectError(f"explain: {server} answered {error.code} {words!r}; is that our scheduler?") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise SubjectError(f"explain: no scheduler answers at {server}: {reason}; see its flag --port") from None
     if not isinstance(found, dict) or "rejected" not in found:
         raise SubjectError(f"explain: {server} answered something else than an explanation; is that our scheduler?")
     return found
+
+
+def _check_url(server: str) -> None:
+    try:
+        parts = urllib.parse.urlsplit(server)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number or too large, half an IPv6 address
+        usable = False
+    if not usable or not server.isascii() or any(sign.isspace() for sign in server):
+        raise UsageError(f"explain --server: expected a URL as {DEFAULT_SERVER}, found {server!r}")
 
 
 def lines_for(found: dict[str, Any], top: int) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from harness.commands.written import check_writable
 from harness.errors import UsageError
 
 
@@ -37,6 +38,8 @@ def isolation(
     for name in wanted:
         if name not in CHECKS:
             raise UsageError(f"no check {name!r}; expected all, or some of: {', '.join(CHECKS)}")
+    if out is not None:
+        check_writable("--out", out)  # not only after the first finding's minutes
     witness = NvidiaProvider()
     absent = witness.probe()
     if absent is not None:
@@ -52,6 +55,7 @@ def isolation(
             broken |= bool(finding.breaches)
             line = json.dumps(asdict(finding))
             if out is not None:
+                out.parent.mkdir(parents=True, exist_ok=True)
                 with out.open("a") as file:
                     file.write(line + "\n")
             if json_:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from harness.commands.written import check_writable
 from harness.errors import UsageError
 from harness.load.settings import LoadSettings
 
@@ -66,6 +67,8 @@ def load(
     if kubeconfig is not None and (backend is not None or fleet is not None):
         flag = "--backend" if backend is not None else "--fleet"
         raise UsageError(f"{flag} is for a cluster that is started here; it cannot go with --kubeconfig")
+    if samples is not None:
+        check_writable("--samples", samples)
     with _target(kubeconfig, fleet=fleet, subject=subject, seed=seed) as where:
         from harness.load.run import run_load
 
@@ -84,7 +87,8 @@ def _say(text: str) -> None:
 @contextmanager
 def _target(kubeconfig: Path | None, *, fleet: str | None, subject: str | None, seed: int) -> Iterator[Path]:
     """The kubeconfig to use, with cluster and scheduler running as asked."""
-    from harness.subject.protocol import DEPLOYED, NONE, OURS, open_subject
+    from harness.subject.foreign import foreign_command
+    from harness.subject.protocol import DEPLOYED, IN_PROCESS, NONE, OURS, open_subject
 
     if kubeconfig is not None:
         if subject not in {None, NONE, DEPLOYED}:
@@ -95,8 +99,13 @@ def _target(kubeconfig: Path | None, *, fleet: str | None, subject: str | None, 
         yield kubeconfig
         return
     from harness.clusters.embedded import EmbeddedBackend
-    from harness.nodes.fleet import DEFAULT
+    from harness.nodes.fleet import DEFAULT, load_fleet
 
+    load_fleet(fleet or DEFAULT)  # mistakes are said before anything is started
+    if subject == IN_PROCESS:
+        raise UsageError(f"--subject {subject}: load is in real time; expected {OURS}, {NONE} or a command line")
+    if subject not in {None, OURS, DEPLOYED, NONE}:
+        foreign_command(subject, Path("kubeconfig"))
     _say("starting an embedded cluster and the scheduler")
     with (
         EmbeddedBackend(seed=seed).start(fleet=fleet or DEFAULT) as cluster,

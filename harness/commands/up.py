@@ -11,6 +11,7 @@ from cyclopts import Parameter, validators
 
 from harness.clusters import detached
 from harness.clusters.backends import EMBEDDED, LOCAL_DOCKER, backend_named
+from harness.clusters.kubeconfig import is_ours
 from harness.clusters.local_node import LocalNode
 from harness.errors import UsageError
 from harness.subject.foreign import foreign_command
@@ -38,7 +39,8 @@ def up(
         backend: embedded: our own API server with simulated nodes. local: the same server with this machine as the
             only node, its pods as processes; local-docker: as Docker containers.
         fleet: A fleet file, or the name of one that comes with the program; `none` starts without nodes.
-        kubeconfig: Where to write the kubeconfig (readable by you alone); by default ./seatrial.kubeconfig.
+        kubeconfig: Where to write the kubeconfig (readable by you alone); by default ./seatrial.kubeconfig. It is
+            removed when the cluster ends; a file that somebody else wrote is left alone and refused.
         subject: The scheduler: seatrial (ours), none, or the path of a binary.
         detach: Return once the cluster answers; `seatrial down` ends it.
         name: What to call the cluster, when there are several.
@@ -60,8 +62,7 @@ def up(
             " end it with `seatrial down`, or give another --name"
         )
     path = (kubeconfig or Path("seatrial.kubeconfig")).resolve()
-    if path.is_dir():
-        raise UsageError(f"--kubeconfig {path}: expected a file, found a folder")
+    _check_kubeconfig(path)
     asked = Asked(path, "" if fleet == NONE or local else fleet, subject, host, port, seed, local)
     if detach:
         return _detached(asked, name)
@@ -88,6 +89,31 @@ def down(
     if not wanted:
         print("no cluster is up")
     return 0
+
+
+def _check_kubeconfig(path: Path) -> None:
+    """The file is written over now and removed when the cluster ends: it must be nobody else's.
+
+    Raises:
+        UsageError: it is, or it cannot be written.
+    """
+    if path.is_dir():
+        raise UsageError(f"--kubeconfig {path}: expected a file, found a folder")
+    for each in detached.names():
+        running = detached.find(each)
+        if running is not None and Path(running.kubeconfig) == path:
+            raise UsageError(f"--kubeconfig {path}: it is that of the cluster {each!r}, which is up; name another file")
+    if path.exists() and not is_ours(path):
+        raise UsageError(
+            f"--kubeconfig {path}: expected no such file, or one that an earlier `seatrial up` left; found another one,"
+            " which would be written over now and removed when the cluster ends"
+        )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--kubeconfig {path}: cannot be written: {error.strerror}") from error
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise UsageError(f"--kubeconfig {path}: the folder {path.parent} cannot be written to")
 
 
 class Asked:

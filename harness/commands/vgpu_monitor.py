@@ -1,5 +1,6 @@
 """`seatrial vgpu-monitor`: what containers hold of shared cards, for Prometheus, under HAMi v2.6's names."""
 
+import os
 import platform
 import signal
 import time
@@ -42,6 +43,8 @@ def vgpu_monitor(
 
     if not folder.is_dir():
         raise UsageError(f"--folder {folder}: expected a folder, found {'a file' if folder.exists() else 'nothing'}")
+    if not os.access(folder, os.R_OK | os.X_OK):
+        raise UsageError(f"--folder {folder}: may not be read")
     name = node or platform.node()
     with ExitStack() as open_:
         pods = _pods(open_, kubeconfig, name)

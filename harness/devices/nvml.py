@@ -15,8 +15,6 @@ from typing import Any
 
 from harness.devices.provider import Failing, ProviderError
 
-SYSTEM_LIBRARY = "libnvidia-ml.so.1"
-
 _KINDS = {
     1: Failing.ABSENT,
     3: Failing.UNSUPPORTED,

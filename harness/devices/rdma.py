@@ -4,6 +4,7 @@ A NIC is a PCI function of the network class that has an RDMA device and is no v
 read anew each time, so it comes back with the link.
 """
 
+import logging
 import re
 import socket
 from pathlib import Path
@@ -33,6 +34,8 @@ from harness.devices.words import port_health
 if TYPE_CHECKING:
     from harness.devices.rdma_netlink import RdmaNetlink
 
+log = logging.getLogger(__name__)
+
 NETWORK_CLASS = 0x02
 _NUMBER = re.compile(r"mlx\d+_(\d+)", re.ASCII)
 _VERBS = re.compile(r"uverbs(\d+)", re.ASCII)
@@ -54,7 +57,6 @@ class RdmaProvider(DeviceProvider):
         self._channel: RdmaNetlink | None = None
         self._source: Source = source
         self._last: dict[str, bool] = {}  # health by uuid, for events
-        self.without_netlink = ""  # why port states come from sysfs, if they do
 
     def probe(self) -> Missing | None:
         if not self._pci.addresses():
@@ -191,7 +193,7 @@ class RdmaProvider(DeviceProvider):
                 self._channel = RdmaNetlink(self._given)
             except ProviderError as error:
                 self._netlink = False
-                self.without_netlink = str(error)
+                log.info("ports from sysfs why=%s", error)
         return self._channel
 
 

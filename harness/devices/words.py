@@ -10,15 +10,6 @@ from harness.devices.provider import WELL, Health
 
 APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})  # koordlet passes over these six
 
-XIDS = {
-    13: "graphics engine exception", 31: "GPU memory page fault", 43: "GPU stopped processing",
-    45: "preemptive cleanup", 48: "double-bit ECC error", 62: "internal micro-controller halt",
-    63: "row remapping or page retirement recorded", 64: "row remapping or page retirement failed",
-    68: "video processor exception", 74: "NVLink error", 79: "GPU has fallen off the bus",
-    92: "high single-bit ECC error rate", 94: "contained ECC error", 95: "uncontained ECC error",
-    109: "context switch timeout", 119: "GSP RPC timeout", 120: "GSP error", 154: "recovery action changed",
-}  # fmt: skip
-
 RECOVERY_ACTIONS = (
     "", "gpu-reset", "node-reboot", "drain-peers", "drain-and-reset", "recover-imex-domain", "bus-reset",
     "system-reboot",
@@ -73,16 +64,20 @@ def label_of(vendor: str, model: str) -> str:
 
 
 def nvidia_nodes(minor: int) -> tuple[str, ...]:
+    """Device nodes of one GPU."""
     return (f"/dev/nvidia{minor}",)
 
 
 def davinci_nodes(minor: int) -> tuple[str, ...]:
+    """Device nodes of one NPU."""
     return (f"/dev/davinci{minor}",)
 
 
 def cambricon_nodes(minor: int) -> tuple[str, ...]:
+    """Device nodes of one MLU, the second for sharing memory between processes."""
     return (f"/dev/cambricon_dev{minor}", f"/dev/cambricon_ipcm{minor}")
 
 
 def rdma_nodes(number: int) -> tuple[str, ...]:
+    """Device nodes of one NIC, by the number of its verbs device."""
     return (f"/dev/infiniband/uverbs{number}",)

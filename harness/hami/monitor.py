@@ -19,7 +19,6 @@ from harness.hami.region import Region, RegionError, read_region
 
 log = logging.getLogger(__name__)
 
-PORT = 9394
 FOLDER = Path("/usr/local/vgpu/containers")
 UUID_LENGTH = 40  # "GPU-" and a UUID; what follows in the region is cut off, as in the original
 ZONE = {"zone": "vGPU"}

@@ -170,7 +170,7 @@ class NodeAgents:
             hardware,
             self._clock,
             on_devices=agent.refresh,
-            on_node=lambda verb, on: self._node_fault(agent, verb, on=on),
+            on_node=lambda verb, on: agent.befall(verb, self._leases, on=on),
         )
         node = self._nodes[seen.name] = _Node(agent, faults, text, machine)
         agent.boot(entry.get("labels", {}), entry.get("taints", ()), lambda: self._booted(node))
@@ -212,16 +212,6 @@ class NodeAgents:
     def _device_use(self, name: str) -> NodeUse | None:
         node = self._nodes.get(name)
         return node.agent.device_use() if node is not None else None
-
-    def _node_fault(self, agent: NodeAgent, verb: str, *, on: bool) -> None:
-        if verb == "not_ready":
-            agent.set_ready(not on)
-        elif on:
-            agent.freeze()
-            self._leases.drop(agent.name)
-        else:
-            agent.thaw()
-            self._leases.add(agent.name, agent.uid)
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,6 @@ from scheduler.api.quantity import text
 from scheduler.api.wire import to_json
 
 Info = dict[str, Any]
-Look = Callable[[], tuple[Sequence[Device], Sequence[Link]]]
 
 PERIOD = 900.0  # seconds
 INFOS_FILE = Path("/var/run/koordlet/xpu-device-infos/ic-device")

@@ -239,17 +239,8 @@ class LocalAgent:
         self._aside(forget, lambda _: None)
 
     def _node_fails(self, verb: str, on: bool) -> None:
-        agent = self._agent
-        if agent is None:
-            return
-        if verb == "not_ready":
-            agent.set_ready(not on)
-        elif on:
-            agent.freeze()
-            self._leases.drop(agent.name)
-        else:
-            agent.thaw()
-            self._leases.add(agent.name, agent.uid)
+        if self._agent is not None:
+            self._agent.befall(verb, self._leases, on=on)
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 

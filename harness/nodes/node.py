@@ -7,30 +7,28 @@ here together, through the API alone. How containers run is the runtime's busine
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from harness.devices.grants import DSMLU_ASSIGNED
-from harness.devices.provider import Device, Driver, Link
+from harness.devices.provider import Device
 from harness.errors import UsageError
 from harness.hami.protocol import SHIPPED, VERSION_LABEL, HamiHost
 from harness.nodes import devices as device_object
-from harness.nodes import xpu_files
 from harness.nodes.admission import UNEXPECTED, Books, Refused
-from harness.nodes.capacity import Sized, capacity_and_allocatable, quantities
+from harness.nodes.capacity import capacity_and_allocatable
+from harness.nodes.leases import Leases
 from harness.nodes.pods import BoundPod, decode_pod, requests_of
+from harness.nodes.publisher import Hardware, Publisher
 from harness.nodes.references import Objects, References
 from harness.nodes.runtimes.lifecycle import NO_CONFIG
 from harness.nodes.runtimes.protocol import ContainerState, Runtime, Work
 from harness.nodes.status import granted_before, phase_of, refused_status, running_status, seen_states
 from harness.nodes.usage import NodeUse, scripted_use
-from harness.nodes.writer import DEVICES, NODES, TOPOLOGIES, Writer, pod_path, then
-from harness.nodes.xpu_files import Xpu, read_xpus
+from harness.nodes.writer import NODES, Writer, pod_path, then
 from scheduler.api import device as words
 from scheduler.api.clock import Clock
-from scheduler.api.core import HOSTNAME_LABEL
-from scheduler.api.numa import NODE_RESERVATION
 from scheduler.api.quantity import QuantityError
 from scheduler.api.transport import Response
 
@@ -38,22 +36,10 @@ log = logging.getLogger(__name__)
 
 Manifest = dict[str, Any]
 
-KUBELET_VERSION = "v1.35.0"
 DSMLU_LOCK = "cambricon.com/dsmlu.lock"
 _HOSTS_PER_NODE = 253
-_CONFLICT = 409
 _LOOPBACKS = 0x3FFFFE
 ASK_AGAIN = 2.0  # seconds until a pod whose objects are missing looks for them again
-
-
-class Hardware(Protocol):
-    """What a node is made of, simulated or real."""
-
-    @property
-    def machine(self) -> Sized: ...
-    def devices(self) -> tuple[Device, ...]: ...
-    def driver(self, vendor: str) -> Driver: ...
-    def links(self) -> tuple[Link, ...]: ...
 
 
 class _PodRun:
@@ -95,58 +81,48 @@ class NodeAgent:
         `topology` is the node's NodeResourceTopology, if it is to have one."""
         self.name, self.uid = name, uid
         self.hardware = hardware
-        self._number = number
-        self._xpu_folder, self._references = xpu_folder, references
-        self._address, self._facts = address, facts or {}
-        self._topology = topology
-        self._kept: str | None = None
+        self.host_ip = address or f"172.{16 + (number >> 16) % 16}.{number >> 8 & 255}.{number & 255}"
+        self._number, self._address, self._references = number, address, references
+        self._publisher = Publisher(
+            name, uid, hardware, writer=writer, clock=clock, host_ip=self.host_ip,
+            runtime=f"{runtime.name}://{runtime.version}", facts=facts or {}, xpu_folder=xpu_folder, topology=topology,
+        )  # fmt: skip
         self._runtime, self._writer, self._clock = runtime, writer, clock
         self._books = Books()
         self._runs: dict[str, _PodRun] = {}
         self._refused: set[str] = set()
         self._next_host = 0
-        self._devices: tuple[Device, ...] = ()
-        self._published: list[Manifest] = []
-        self._names: set[str] = set()  # resources last written to the node
         self._missed: dict[str, tuple[bool, msgspec.Raw]] = {}  # pods that changed while frozen, by uid
         self.frozen = False
         self.ready = True
 
     # -- the node -----------------------------------------------------------------------------------------------------
 
-    @property
-    def host_ip(self) -> str:
-        number = self._number
-        return self._address or f"172.{16 + (number >> 16) % 16}.{number >> 8 & 255}.{number & 255}"
-
     def boot(self, labels: dict[str, str], taints: Sequence[Manifest], booted: Callable[[], object]) -> None:
         """Publish NUMA nodes and devices, then labels and taints, then a Ready status: whoever sees Ready sees all."""
         self._read_hardware()
-        marks = self._labels(labels)
+        marks = self._publisher.labels(labels)
         self._books.hami = self._hami(labels)
 
         def say_ready() -> None:
-            self._write_status()
+            self._publisher.write_status(ready=self.ready)
             booted()
 
         def mark() -> None:
-            patch: Manifest = {"metadata": {"labels": marks}}
-            if taints:
-                patch["spec"] = {"taints": list(taints)}
-            self._writer.strategic(f"{NODES}/{self.name}", patch, then(say_ready))
+            self._publisher.mark(marks, taints, then(say_ready))
 
-        self._publish_topology(lambda: self._publish(then(mark)))
+        self._publisher.publish_topology(lambda: self._publisher.publish(then(mark)))
 
     def refresh(self) -> None:
         """Look at the hardware again and publish what has changed."""
         if self.frozen:
             return
-        before, labels = self._devices, self._device_labels()
+        before, labels = self.devices, self._publisher.device_labels()
         self._read_hardware()
-        if self._devices != before:
-            self._publish(None)
-            self._write_status()
-            self._relabel(labels, self._device_labels())
+        if self.devices != before:
+            self._publisher.publish()
+            self._publisher.write_status(ready=self.ready)
+            self._relabel(labels, self._publisher.device_labels())
             self._tell_holders(before)
 
     def _tell_holders(self, before: Sequence[Device]) -> None:
@@ -159,18 +135,29 @@ class NodeAgent:
                 self._write_pod(run)
 
     def _well_ids(self) -> dict[str, bool]:
-        return {device_object.device_id(one): one.health.ok for one in self._devices}
+        return {device_object.device_id(one): one.health.ok for one in self.devices}
 
     def _relabel(self, before: dict[str, str], now: dict[str, str]) -> None:
         """Koordinator's manager copies labels of the Device to the Node and never takes one away."""
         changed = {name: value for name, value in now.items() if before.get(name) != value}
         if changed:
-            self._writer.strategic(f"{NODES}/{self.name}", {"metadata": {"labels": changed}})
+            self._publisher.mark(changed)
+
+    def befall(self, verb: str, leases: Leases, *, on: bool) -> None:
+        """A fault of the node itself, one of `faults.NODE_VERBS`, or its end."""
+        if verb == "not_ready":
+            self.set_ready(not on)
+        elif on:
+            self.freeze()
+            leases.drop(self.name)
+        else:
+            self.thaw()
+            leases.add(self.name, self.uid)
 
     def set_ready(self, ready: bool) -> None:
         """Say that the node is Ready, or that it is not."""
         self.ready = ready
-        self._write_status()
+        self._publisher.write_status(ready=self.ready)
 
     def freeze(self) -> None:
         """Hear and say nothing; containers go on."""
@@ -183,8 +170,8 @@ class NodeAgent:
         for uid, (deleting, raw) in missed.items():
             self.pod_set(uid, deleting, raw)
         self._read_hardware()
-        self._publish(None)
-        self._write_status()
+        self._publisher.publish()
+        self._publisher.write_status(ready=self.ready)
         for run in self._runs.values():
             if run.states:
                 self._write_pod(run)
@@ -192,126 +179,23 @@ class NodeAgent:
     @property
     def devices(self) -> tuple[Device, ...]:
         """What was last seen of the hardware."""
-        return self._devices
+        return self._publisher.devices
 
     def _read_hardware(self) -> None:
-        self._devices = self.hardware.devices()
-        _, allocatable = capacity_and_allocatable(self.hardware.machine, device_object.reported(self._devices))
-        self._books.set_hardware(allocatable, self._devices)
-
-    def _labels(self, extra: dict[str, str]) -> dict[str, str]:
-        own = {
-            HOSTNAME_LABEL: self.name,
-            "kubernetes.io/os": "linux",
-            "kubernetes.io/arch": self._facts.get("architecture", "amd64"),
-        }
-        if self.hardware.machine.server:
-            own["node.kubernetes.io/instance-type"] = self.hardware.machine.server
-        return {**own, **self._device_labels(), **extra}
-
-    def _device_labels(self) -> dict[str, str]:
-        if xpus := self._xpus():
-            return xpu_files.labels(xpus)
-        shown = device_object.reported(self._devices)
-        cards = [one for one in shown if one.kind == "gpu"]
-        return device_object.labels(shown, self.hardware.driver(cards[0].vendor) if cards else None)
-
-    def _xpus(self) -> tuple[Xpu, ...]:
-        return read_xpus(self._xpu_folder) if self._xpu_folder is not None else ()
+        self._publisher.look()
+        _, allocatable = capacity_and_allocatable(self.hardware.machine, device_object.reported(self.devices))
+        self._books.set_hardware(allocatable, self.devices)
 
     def _hami(self, labels: dict[str, str]) -> HamiHost:
         """The fleet's own word on versions goes before the hardware's: a label can make a host an older one."""
         driver = labels.get(words.GPU_DRIVER_LABEL, "")
-        if not driver and any(one.vendor == "nvidia" for one in self._devices):
+        if not driver and any(one.vendor == "nvidia" for one in self.devices):
             driver = self.hardware.driver("nvidia").driver
         return HamiHost(driver, labels.get(VERSION_LABEL, SHIPPED))
 
-    def _publish_topology(self, done: Callable[[], object]) -> None:
-        """Create the NodeResourceTopology or bring our part of it up to date."""
-        manifest, self._topology = self._topology, None  # it is said once, and it is long
-        if manifest is None:
-            done()
-            return
-
-        def created(response: Response) -> None:
-            if response.code == _CONFLICT:
-                patch = {name: value for name, value in manifest.items() if name not in {"apiVersion", "kind"}}
-                self._writer.merge(f"{TOPOLOGIES}/{self.name}", patch, then(done))
-            else:
-                done()
-
-        self._writer.create(TOPOLOGIES, manifest, created)
-
     def keep(self, reservation: str | None) -> None:
         """Say in the NodeResourceTopology what is kept for processes outside containers; None: nothing."""
-        if reservation != self._kept:
-            self._kept = reservation
-            patch = {"metadata": {"annotations": {NODE_RESERVATION: reservation}}}
-            self._writer.merge(f"{TOPOLOGIES}/{self.name}", patch)
-
-    def _publish(self, done: Callable[[Response], object] | None) -> None:
-        """Create the Device object or change our part of it; labels and annotations of others stay."""
-        shown = device_object.reported(self._devices)
-        if not shown and not self._published:
-            if done is not None:
-                self._clock.call_soon(lambda: done(Response(200)))
-            return
-        now, xpus = self._clock.timestamp(), self._xpus()
-        if xpus:
-            others = device_object.spec([one for one in shown if one.kind != "gpu"], now=now)["devices"]
-            content: Manifest = {"devices": [*xpu_files.entries(xpus, self._published, now=now), *others]}
-            table = xpu_files.partitions(xpus)
-        else:
-            content = device_object.spec(shown, self._published, now=now)
-            table = device_object.partitions(shown, self.hardware.links())
-        self._published = content["devices"]
-        manifest = device_object.manifest(self.name, self.uid, content, self._device_labels(), table)
-
-        def finish(response: Response) -> None:
-            if done is not None:
-                done(response)
-
-        def created(response: Response) -> None:
-            if response.code == _CONFLICT:
-                patch = {"metadata": manifest["metadata"], "spec": content}
-                self._writer.merge(f"{DEVICES}/{self.name}", patch, finish)
-            else:
-                finish(response)
-
-        self._writer.create(DEVICES, manifest, created)
-
-    def _write_status(self) -> None:
-        shown = device_object.reported(self._devices)
-        capacity, allocatable = capacity_and_allocatable(self.hardware.machine, shown)
-        gone = dict.fromkeys(self._names - capacity.keys())
-        self._names = set(capacity)
-        now = self._clock.timestamp()
-        status = {
-            "capacity": {**quantities(capacity), **gone},
-            "allocatable": {**quantities(allocatable), **gone},
-            "conditions": [*_well(now), self._ready_condition(now)],
-            "addresses": [{"type": "InternalIP", "address": self.host_ip}, {"type": "Hostname", "address": self.name}],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
-            "nodeInfo": {
-                "machineID": self.uid,
-                "systemUUID": self.uid,
-                "bootID": self.uid,
-                "kernelVersion": "6.8.0",
-                "osImage": "simulated machine",
-                "containerRuntimeVersion": f"{self._runtime.name}://{self._runtime.version}",
-                "kubeletVersion": KUBELET_VERSION,
-                "kubeProxyVersion": KUBELET_VERSION,
-                "operatingSystem": "linux",
-                "architecture": "amd64",
-                **self._facts,
-            },
-        }
-        self._writer.strategic(f"{NODES}/{self.name}/status", {"status": status})
-
-    def _ready_condition(self, now: str) -> Manifest:
-        if self.ready:
-            return _condition("Ready", "True", "KubeletReady", "kubelet is posting ready status", now)
-        return _condition("Ready", "False", "KubeletNotReady", "container runtime is down", now)
+        self._publisher.keep(reservation)
 
     # -- its pods -----------------------------------------------------------------------------------------------------
 
@@ -364,7 +248,7 @@ class NodeAgent:
                     pods.append(scripted_use(run.work.pod, self._books.shares(uid)))
                 except UsageError as error:
                     log.warning("usage refused node=%s why=%s", self.name, error)
-        return NodeUse(self._devices, tuple(pods))
+        return NodeUse(self.devices, tuple(pods))
 
     def close(self) -> None:
         """End everything without telling the API: the node is gone."""
@@ -494,21 +378,3 @@ class NodeAgent:
                     return ip
         self._next_host = self._next_host % _HOSTS_PER_NODE + 1
         return f"10.{self._number >> 8 & 255}.{self._number & 255}.{self._next_host + 1}"
-
-
-def _condition(kind: str, status: str, reason: str, message: str, now: str) -> Manifest:
-    return {
-        "type": kind, "status": status, "reason": reason, "message": message,
-        "lastHeartbeatTime": now, "lastTransitionTime": now,
-    }  # fmt: skip
-
-
-_NO_PRESSURE = (
-    ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-    ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-    ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-)
-
-
-def _well(now: str) -> list[Manifest]:
-    return [_condition(kind, "False", reason, message, now) for kind, reason, message in _NO_PRESSURE]

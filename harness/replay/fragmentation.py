@@ -53,27 +53,8 @@ def typical_pods(shapes: Iterable[Shape], covered: float = COVERED) -> list[Typi
     return [Typical(shape, count / seen) for shape, count in chosen]
 
 
-def node_fragments(cpu: int, cards: Sequence[int], model: str, pods: Sequence[Typical]) -> float:
-    """One node's figure, straight from the definition; `Fragments` gives the same faster.
-
-    Args:
-        cpu: CPU left, in thousandths of a core.
-        cards: What is left on each card, in thousandths.
-        model: The cards' model.
-        pods: The typical pods.
-    """
-    idle = sum(cards)
-    total = 0.0
-    for pod in pods:
-        shape = pod.shape
-        usable = [left for left in cards if left >= shape.gpu_milli]
-        runs = shape.gpus and shape.runs_on(model) and cpu >= shape.cpu_milli and len(usable) >= shape.gpus
-        total += pod.weight * (idle - sum(usable) if runs else idle)
-    return total
-
-
 class Fragments:
-    """The same for many nodes at once.
+    """The figures of many nodes at once.
 
     What a node is worth to the typical pods is its idle GPU less its fragments. `by_card[row, left]` is the worth of
     one card with `left` idle to pods with one card, `by_free[row, free]` that of `free` whole cards to pods with

@@ -1,5 +1,6 @@
 """A scheduler of somebody else's: its command line, and its configuration with what only this run knows."""
 
+import os
 import shlex
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,18 @@ def foreign_command(text: str, kubeconfig: Path, config: Path | None = None) -> 
     `{kubeconfig}` and `{config}` stand for the two files; a file that is not named so is added with its flag.
 
     Raises:
-        UsageError: its first word is no executable file.
+        UsageError: its first word is no executable file, or a quote is left open.
     """
-    words = shlex.split(text)
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"subject {text!r}: expected a command line as for a shell; {error}") from error
     if not words or not Path(words[0]).is_file():
         raise UsageError(f"no subject {text!r}: expected inprocess, seatrial, deployed, none, or the path of a binary")
+    if not os.access(words[0], os.X_OK):
+        raise UsageError(f"subject {text!r}: {words[0]} may not be executed")
+    if "/" not in words[0]:
+        words[0] = f"./{words[0]}"  # the file that was found is meant, not another one on PATH
     given = {"kubeconfig": kubeconfig} | ({"config": config} if config is not None else {})
     for flag, path in given.items():
         if not any(f"{{{flag}}}" in word for word in words):

@@ -37,6 +37,16 @@ def test_state_of_a_requirement(verdicts: list[Verdict], want: str) -> None:
     assert state_of(Case(f"t::{n}", verdict, features=("X-1",)) for n, verdict in enumerate(verdicts)) == want
 
 
+def test_a_run_of_some_cases_alone_says_so(tmp_path: Path) -> None:
+    with ResultsWriter(tmp_path) as writer:
+        made = RunInfo("r", moment(SIM_EPOCH), ("seatrial", "run"), "embedded", Subject("ours"), keyword="a or b")
+        writer.run(made)
+        writer.case(Case("t::a", "passed"))
+        writer.finish()
+    wanted = "r: only cases that match -k 'a or b' were run; a failure elsewhere would not show"
+    assert wanted in collect([tmp_path]).notes
+
+
 def test_runs_are_put_together_in_the_order_they_started(tmp_path: Path) -> None:
     write(tmp_path, "a", [Case("t::a", "passed", features=("X-1",))], started=60, backend="kind")
     write(tmp_path, "b", [Case("t::a", "failed", features=("X-1", "X-2"))])

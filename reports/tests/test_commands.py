@@ -74,3 +74,5 @@ def test_compare_as_json(tmp_path: Path, capsys: Capture) -> None:
     assert said["regressed"] is True
     assert {one["change"] for one in said["cases"]} == {"regressed"}
     assert {one["name"] for one in said["figures"] if one["regressed"]} == {"create_to_bound", "decisions"}
+    assert said["lost"] == 0
+    assert said["notes"] == []

@@ -140,3 +140,14 @@ def test_the_interval_covers_the_median_as_often_as_it_says() -> None:
 )
 def test_direction_of_a_unit(unit: str, want: str) -> None:
     assert better(unit) == want
+
+
+def test_sides_that_are_not_alike_are_said_to_be(tmp_path: Path) -> None:
+    sides = []
+    for name, backend, hardware in (("base", "virtual", "simulated"), ("new", "local", "stand-in a10:2")):
+        with ResultsWriter(tmp_path / name) as writer:
+            writer.run(RunInfo(name, moment(SIM_EPOCH), (), backend, Subject("ours", "1"), hardware=hardware))
+            writer.case(Case("t::a", "passed"))
+            writer.finish()
+        sides.append(collect([tmp_path / name]))
+    assert compare(*sides).notes == ("backend: virtual -> local", "hardware: simulated -> stand-in a10:2")

@@ -21,6 +21,8 @@ from scheduler.api.core import (
     Taint,
     Toleration,
 )
+from scheduler.api.device import DEVICE_ALLOCATED
+from scheduler.api.numa import RESOURCE_STATUS
 from scheduler.api.quantity import PODS, QuantityError, text
 from scheduler.api.requests import Amounts, amounts, pod_requests
 from scheduler.api.wire import LabelSelector, ObjectMeta, ResourceList, Wire, to_json
@@ -39,6 +41,7 @@ RESERVATION_NAME = "scheduling.koordinator.sh/reservation-name"
 RESERVATION_NODE = "scheduling.koordinator.sh/reservation-node"
 RESIZE_ALLOCATABLE = "scheduling.koordinator.sh/reservation-resize-allocatable"
 PRIORITY_LABEL = "koordinator.sh/priority"
+PRE_ALLOCATION_REQUIRED = "scheduling.koordinator.sh/pre-allocation-required"
 
 PENDING, AVAILABLE, SUCCEEDED, FAILED = "Pending", "Available", "Succeeded", "Failed"
 SCHEDULED, READY = "Scheduled", "Ready"  # condition types
@@ -48,6 +51,9 @@ ALIGNED, RESTRICTED = "Aligned", "Restricted"
 DEFAULT_TTL = 24 * 3600.0  # seconds
 HIGHEST_PRIORITY = (1 << 31) - 1
 FILLER = "__internal_fake_container__"  # carries what the containers of a reserve pod do not say
+
+# What was settled for the pod that a template was copied from is not the reservation's.
+_SETTLED = frozenset({DEVICE_ALLOCATED, RESOURCE_STATUS, RESERVATION_ALLOCATED})
 
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _DURATION = re.compile(r"(\d+\.?\d*|\.\d+)(h|ms|us|µs|ns|m|s)")
@@ -356,9 +362,8 @@ def reserve_pod(reservation: Reservation, holding: Amounts | None = None) -> Pod
     template = _template(reservation)
     metadata, own, spec = template.metadata, reservation.metadata, template.spec
     status = reservation.status
-    annotations = {
-        **metadata.annotations, **own.annotations, RESERVE_POD: "true", RESERVATION_NAME: own.name,
-    }  # fmt: skip
+    theirs = {name: text for name, text in metadata.annotations.items() if name not in _SETTLED}
+    annotations = {**theirs, **own.annotations, RESERVE_POD: "true", RESERVATION_NAME: own.name}
     if spec.node_name:
         annotations[RESERVATION_NODE] = spec.node_name
     if holding is None:

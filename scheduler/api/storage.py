@@ -8,7 +8,6 @@ from scheduler.api.wire import ObjectMeta, Wire
 IMMEDIATE, WAIT_FOR_FIRST_CONSUMER = "Immediate", "WaitForFirstConsumer"
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
-BIND_COMPLETED = "pv.kubernetes.io/bind-completed"  # annotation of a claim whose binding both sides know of
 
 
 class ClaimSpec(Wire, frozen=True):

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from yaml import YAMLError
+
 
 class KubeconfigError(ValueError):
     """There is no usable way to an API server; the text says what was tried."""
@@ -38,12 +40,15 @@ def load_server(path: Path | None) -> Server:
             config.load_kube_config(config_file=str(path), client_configuration=found)
         else:
             config.load_config(client_configuration=found)
-    except config.ConfigException as error:
+        return _server(found)
+    except KubeconfigError:
+        raise
+    except (config.ConfigException, YAMLError, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        # the official client lets through whatever a file of a wrong shape makes of it
         where = (
             f"kubeconfig {path}" if path else "no kubeconfig given; $KUBECONFIG and the service account do not serve"
         )
         raise KubeconfigError(f"{where}: {error}") from error
-    return _server(found)
 
 
 def _server(found: "object") -> Server:

@@ -23,6 +23,7 @@ class Reserved:
     strict: tuple[str, ...]  # the resources that a Restricted one is strict about
     group: str  # the same for all reservations with the same owners
     annotation: str = ""  # `device-allocated`: all devices that it holds, whoever uses them now
+    numa: Mapping[str, str] = field(default_factory=dict)  # annotations about CPUs and NUMA nodes, likewise
     owners: dict[str, Amounts] = field(default_factory=dict)  # what its pods request, by uid
 
     @property
@@ -72,6 +73,31 @@ REQUIRED: StateKey[bool] = StateKey("Reservation/required")  # the pod goes into
 NOMINATED: StateKey[Reserved] = StateKey("Reservation/nominated")  # what the pod goes into, on the node chosen
 # The reservation on a node (as the pod sees it) that the pod would go into.
 NOMINATE: StateKey[Callable[[CycleState, Pod, NodeInfo], Reserved | None]] = StateKey("Reservation/nominate")
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Where on a node a pod goes: into a reservation, or (None) beside all that are for it."""
+
+    reserved: Reserved | None
+
+
+INTO: StateKey[Way] = StateKey("Reservation/into")  # plugins are asked about this way alone; not there: about any
+
+
+def going(state: CycleState, reserved: Reserved | None) -> CycleState:
+    """The state in which to ask plugins about one way."""
+    inner = state.fork()
+    inner[INTO] = Way(reserved)
+    return inner
+
+
+def ways_on(state: CycleState, node_name: str) -> Sequence[Reserved | None]:
+    """All ways onto a node that has reservations for the pod; none where one is being asked about."""
+    there = matched_on(state, node_name)
+    if not there or INTO in state:
+        return ()
+    return there if REQUIRED in state else (*there, None)
 
 
 def matched_on(state: CycleState, node_name: str) -> Sequence[Reserved]:

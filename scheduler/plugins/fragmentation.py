@@ -26,7 +26,8 @@ from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import Status
 from scheduler.plugins.deviceshare.allocator import allocate
 from scheduler.plugins.deviceshare.cache import DeviceCache
-from scheduler.plugins.deviceshare.plugin import SETTLING, WANTED
+from scheduler.plugins.deviceshare.imagined import WANTED
+from scheduler.plugins.deviceshare.plugin import SETTLING
 from scheduler.plugins.deviceshare.states import DeviceState
 
 CARD = 100  # percent

@@ -1,6 +1,7 @@
 """Routes of the scheduler's process: health, metrics, and what it holds of nodes and pods (section 6 of the API).
 
-Koordinator's routes for nodes, DeviceShare and NodeNUMAResource and, of our own, `/apis/v1/explain/:namespace/:name`.
+Koordinator's routes for nodes, DeviceShare, NodeNUMAResource and Reservation; of our own is
+`/apis/v1/explain/:namespace/:name`.
 """
 
 import logging
@@ -24,6 +25,7 @@ from scheduler.plugins.nodenuma.book import NumaBook
 from scheduler.plugins.nodenuma.plugin import NodeNUMAResource
 from scheduler.plugins.nodenuma.summary import summary_of as numa_summary_of
 from scheduler.plugins.nodeports import ports_of
+from scheduler.plugins.reservation.summary import summary_of as reservations_of
 from scheduler.services.exposition import CONTENT_TYPE
 from scheduler.services.flags import Flags
 from scheduler.services.metrics import Metrics
@@ -74,6 +76,7 @@ def routes_of(
     service(f"plugins/{DeviceShare.name}/nodeDeviceSummaries/:name", partial(_device_summary, core))
     service(f"plugins/{NodeNUMAResource.name}/nodes/:nodeName", partial(_numa_summary, core))
     service("plugins/NodeNUMAResources/cpuTopologyOptions/:nodeName", partial(_numa_summary, core))  # v0.7's path
+    service("plugins/Reservation/nodeReservations/:nodeName", partial(_reservations, core))
     service("explain/:namespace/:name", partial(_explain, core))
     if configuration.enable_profiling:
         Flags(core.handle.debug, logger).install(routes)
@@ -99,6 +102,10 @@ def _numa_summary(core: Core, asked: Asked) -> Answer:
     if not numa.state.topology.valid:
         return json({"message": "invalid topology, please check the NodeResourceTopology object"}, 500)
     return json(numa_summary_of(numa, core.cache))
+
+
+def _reservations(core: Core, asked: Asked) -> Answer:
+    return json(reservations_of(core.reservations, core.cache, asked.parameters["nodeName"]))
 
 
 def _node(core: Core, asked: Asked) -> Answer:

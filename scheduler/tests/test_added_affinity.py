@@ -3,12 +3,13 @@
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.api.builders import pod
+from scheduler.tests.play import Play, stories
 from scheduler.tests.rig import Rig, profile
-from scheduler.tests.test_engine import Play, events, nodes
+from scheduler.tests.test_engine import events, nodes
 
 
 def within(*zones: str) -> dict[str, Any]:
@@ -52,17 +53,8 @@ def test_all_pods_prefer_it(zone: str) -> None:
     assert rig.where("p") == zone
 
 
-@settings(
-    max_examples=60,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.explicit, Phase.generate, Phase.shrink],
-)
+@stories(60)
 @given(start=st.lists(nodes(), min_size=1, max_size=6), story=st.lists(events(), min_size=5, max_size=25))
 def test_decisions_are_those_of_asking_everybody(start: list[Any], story: list[tuple[str, Any]]) -> None:
     play = Play(profile(**added(within("a", "b"), {"b": 50})))
-    for item in start:
-        play.act("node", item)
-    for kind, what in story:
-        play.act(kind, what)
+    play.tell(start, story)

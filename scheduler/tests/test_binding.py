@@ -9,6 +9,7 @@ from scheduler.api.transport import Request, Response
 from scheduler.binding import Binder
 from scheduler.client.events import EventRecorder, cut
 from scheduler.client.rest import Rest
+from scheduler.config import Configuration
 from scheduler.framework.events import Bind
 from scheduler.tests.rig import Rig
 from scheduler.tests.scripted import Scripted, ok, refused
@@ -17,8 +18,8 @@ from scheduler.tests.scripted import Scripted, ok, refused
 class Scene:
     """A core whose decisions are carried out on a scripted API server."""
 
-    def __init__(self) -> None:
-        self.rig = Rig()
+    def __init__(self, configuration: Configuration | None = None) -> None:
+        self.rig = Rig(configuration)
         self.api = Scripted(self.rig.clock)
         rest = Rest(self.api, self.rig.clock)
         self.events = EventRecorder(rest, self.rig.clock, "seatrial-scheduler", "here")

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.api.core import (
@@ -28,8 +28,8 @@ from scheduler.api.core import (
 from scheduler.api.wire import LabelSelector, ObjectMeta, Requirement
 from scheduler.config import Configuration, ProfileConfig
 from scheduler.tests.oracle import judge
+from scheduler.tests.play import Play, stories
 from scheduler.tests.rig import profile
-from scheduler.tests.test_engine import Play
 
 HOST = "kubernetes.io/hostname"
 
@@ -158,22 +158,13 @@ def events(draw: st.DrawFn) -> tuple[str, Any]:
 
 
 @pytest.mark.parametrize("name", PROFILES)
-@settings(
-    max_examples=100,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.explicit, Phase.generate, Phase.shrink],
-)
+@stories(100)
 @given(start=st.lists(nodes(), min_size=2, max_size=8), story=st.lists(events(), min_size=5, max_size=40))
 def test_decisions_are_those_of_counting_everything_anew(
     name: str, start: list[tuple[Node, None]], story: list[tuple[str, Any]]
 ) -> None:
     play = Play(PROFILES[name])
-    for item in start:
-        play.act("node", item)
-    for kind, what in story:
-        play.act(kind, what)
+    play.tell(start, story)
     assert_nobody_waits_in_vain(play)
 
 

@@ -3,11 +3,9 @@
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
-from scheduler.api.clock import SimClock
 from scheduler.api.core import (
     Affinity,
     Container,
@@ -19,7 +17,6 @@ from scheduler.api.core import (
     NodeSelectorTerm,
     NodeSpec,
     NodeStatus,
-    Pod,
     PodSpec,
     PreferredSchedulingTerm,
     ResourceRequirements,
@@ -38,11 +35,8 @@ from scheduler.api.device import (
     DeviceSpec,
 )
 from scheduler.api.wire import ObjectMeta, Requirement, ResourceList
-from scheduler.app import build_core
 from scheduler.config import Configuration, parse
-from scheduler.cycle import Core
-from scheduler.framework.events import Bind, Reject
-from scheduler.tests.oracle import judge
+from scheduler.tests.play import Play, stories
 
 PROFILES: dict[str, dict[str, Any]] = {
     "spread": {},
@@ -216,91 +210,11 @@ def events(draw: st.DrawFn) -> tuple[str, Any]:
             return kind, draw(st.integers(0, 30))
 
 
-class Play:
-    """Feeds one core with events; asks the reference before each decision."""
-
-    def __init__(self, settings: Configuration) -> None:
-        self.clock = SimClock()
-        self.core: Core = build_core(settings, self.clock, seed=3)
-        self.runner = self.core.handle.runner_of  # by pod
-        self.pods: dict[str, Pod] = {}
-        self.bound: dict[str, tuple[Pod, str]] = {}
-        self.count = 0
-
-    def act(self, kind: str, what: Any) -> None:
-        core = self.core
-        match kind:
-            case "node":
-                node, device = what
-                core.set_node(node)
-                core.set_device(node.name, device)
-            case "device":
-                node, device = what
-                core.set_device(node.name, device)
-            case "gone":
-                core.remove_node(f"n{what % 8}")
-            case "delete" if self.bound:
-                uid = sorted(self.bound)[what % len(self.bound)]
-                del self.bound[uid]
-                core.remove_pod(uid)
-            case "leaving" if self.bound:
-                uid = sorted(self.bound)[what % len(self.bound)]
-                pod, name = self.bound[uid]
-                metadata = replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z", labels={"app": "b"})
-                self.bound[uid] = (Pod(metadata, replace(pod.spec, node_name=name)), name)
-                core.set_pod(self.bound[uid][0])
-            case "labels":
-                core.set_namespace(*what)
-            case "pod":
-                self.count += 1
-                spec, metadata = what
-                core.set_pod(Pod(replace(metadata, name=f"p{self.count}", uid=f"u{self.count:04}"), spec))
-            case "foreign" if list(core.cache):
-                node = sorted(core.cache, key=lambda info: info.name)[self.count % core.cache.known_count]
-                self.count += 1
-                spec, metadata = what
-                spec = PodSpec(containers=spec.containers, affinity=spec.affinity, node_name=node.name)
-                pod = Pod(replace(metadata, name=f"f{self.count}", uid=f"u{self.count:04}"), spec)
-                core.set_pod(pod)
-                self.bound[pod.metadata.uid] = (pod, node.name)
-        self.decide()
-
-    def decide(self) -> None:
-        core = self.core
-        for _ in range(100):
-            if not core.busy:
-                return
-            entry = core.queue._active.peek()
-            assert entry is not None
-            want = judge(core, core.handle.runner_of(entry.info), entry.info)
-            for decision in core.decide():
-                match decision:
-                    case Bind(info, node):
-                        assert node == want.node, f"{info.key} should go to {want}"
-                        core.bound(info.uid)
-                        self.bound[info.uid] = (info.pod, node)
-                    case Reject(info, message):
-                        assert not want.node, f"{info.key} should go to {want.node}, was refused: {message}"
-                        assert message.startswith(want.message), (message, want.message)
-                    case _:
-                        pass
-        raise AssertionError("the queue does not come to rest")
-
-
 @pytest.mark.parametrize("profile", PROFILES)
-@settings(
-    max_examples=200,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.explicit, Phase.generate, Phase.shrink],
-)
+@stories(200)
 @given(start=st.lists(nodes(), min_size=1, max_size=6), story=st.lists(events(), min_size=5, max_size=40))
 def test_kept_verdicts_are_what_asking_everybody_anew_gives(
     profile: str, start: list[tuple[Node, Device | None]], story: list[tuple[str, Any]]
 ) -> None:
     play = Play(configuration(profile))
-    for item in start:
-        play.act("node", item)
-    for kind, what in story:
-        play.act(kind, what)
+    play.tell(start, story)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.api.core import Container, Node, NodeSpec, NodeStatus, PodSpec, ResourceRequirements
@@ -32,8 +32,8 @@ from scheduler.api.numa import (
 from scheduler.api.wire import ObjectMeta, ResourceList
 from scheduler.config import Configuration
 from scheduler.plugins.nodenuma.tests.machines import Shape, topology_of
+from scheduler.tests.play import Play, stories
 from scheduler.tests.rig import profile
-from scheduler.tests.test_engine import Play
 
 CONFIGURATIONS = {
     "spread": profile(),
@@ -161,19 +161,10 @@ class NumaPlay(Play):
 
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
-@settings(
-    max_examples=150,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.explicit, Phase.generate, Phase.shrink],
-)
+@stories(150)
 @given(start=st.lists(machines(), min_size=1, max_size=5), story=st.lists(events(), min_size=5, max_size=40))
 def test_bound_and_aligned_pods_go_where_asking_everybody_anew_sends_them(
     configuration: Configuration, start: list[Machine], story: list[tuple[str, Any]]
 ) -> None:
     play = NumaPlay(configuration)
-    for item in start:
-        play.act("machine", item)
-    for kind, what in story:
-        play.act(kind, what)
+    play.tell(start, story, first="machine")

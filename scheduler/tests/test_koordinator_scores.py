@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.api.builders import PodBuilder, pod
@@ -13,8 +13,9 @@ from scheduler.api.requests import nonzero_requests
 from scheduler.api.wire import ResourceList
 from scheduler.config import expand
 from scheduler.framework.state import CycleState
+from scheduler.tests.play import Play, stories
 from scheduler.tests.rig import Rig, profile
-from scheduler.tests.test_engine import Play, events, nodes
+from scheduler.tests.test_engine import events, nodes
 
 GPU_FIRST = {
     NVIDIA_GPU: {"type": "MostAllocated", "weight": 2},
@@ -159,17 +160,8 @@ BOTH = profile(
 )
 
 
-@settings(
-    max_examples=60,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.explicit, Phase.generate, Phase.shrink],
-)
+@stories(60)
 @given(start=st.lists(nodes(), min_size=1, max_size=6), story=st.lists(events(), min_size=5, max_size=30))
 def test_decisions_are_those_of_asking_everybody(start: list[Any], story: list[tuple[str, Any]]) -> None:
     play = Play(BOTH)
-    for item in start:
-        play.act("node", item)
-    for kind, what in story:
-        play.act(kind, what)
+    play.tell(start, story)

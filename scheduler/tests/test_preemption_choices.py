@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -42,9 +42,9 @@ from scheduler.config import Configuration, ProfileConfig
 from scheduler.framework.events import Bind, Evict, Reject
 from scheduler.tests import test_cluster_wide
 from scheduler.tests.oracle import judge
+from scheduler.tests.play import Play, stories
 from scheduler.tests.preempting import Way, make_way
 from scheduler.tests.rig import profile
-from scheduler.tests.test_engine import Play
 
 
 def enough(percentage: int, absolute: int) -> list[dict[str, Any]]:
@@ -258,27 +258,15 @@ class Struggle(Play):
 def play_through(name: str, start: list[tuple[Node, Device | None]], story: list[tuple[str, Any]]) -> int:
     """How often somebody had to go."""
     play = Struggle(PROFILES[name])
-    for item in start:
-        play.act("node", item)
-    for kind, what in story:
-        play.act(kind, what)
+    play.tell(start, story)
     return play.made_way
-
-
-many = settings(
-    max_examples=40,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.explicit, Phase.generate],
-)
 
 
 @pytest.mark.parametrize("name", PROFILES)
 def test_victims_are_those_of_trying_every_node_anew(name: str) -> None:
     made_way = 0
 
-    @many
+    @stories(40, shrink=False)
     @given(start=st.lists(nodes(), min_size=2, max_size=6), story=st.lists(events(specs()), min_size=20, max_size=60))
     def check(start: list[tuple[Node, Device | None]], story: list[tuple[str, Any]]) -> None:
         nonlocal made_way
@@ -292,7 +280,7 @@ def test_victims_are_those_of_trying_every_node_anew(name: str) -> None:
 def test_victims_are_the_same_for_pods_that_look_at_where_others_are(name: str) -> None:
     made_way = 0
 
-    @settings(many, max_examples=20)
+    @stories(20, shrink=False)
     @given(
         start=st.lists(tight(), min_size=2, max_size=6),
         story=st.lists(events(choosy()), min_size=20, max_size=60),

@@ -43,11 +43,12 @@ from scheduler.api.reservation import (
 from scheduler.api.wire import LabelSelector, ObjectMeta, ResourceList, to_plain
 from scheduler.app import build_core
 from scheduler.cycle import Core
-from scheduler.framework.events import Bind, Evict, Reject
+from scheduler.framework.events import Bind
+from scheduler.framework.nodeinfo import PodInfo
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.reservation import lifecycle
-from scheduler.tests.oracle import judge
-from scheduler.tests.test_engine import Play, configuration
+from scheduler.tests.play import Play
+from scheduler.tests.test_engine import configuration
 
 AWAY = Affinity(
     pod_anti_affinity=PodAffinity((PodAffinityTerm("kubernetes.io/hostname", LabelSelector({"app": "c"})),))
@@ -191,29 +192,6 @@ class Story(Play):
             )
         )
 
-    def decide(self) -> None:
-        core = self.core
-        for _ in range(100):
-            self.confirm()
-            if not core.busy:
-                return
-            entry = core.queue._active.peek()
-            assert entry is not None
-            want = judge(core, core.handle.runner_of(entry.info), entry.info)
-            for decision in core.decide():
-                match decision:
-                    case Bind(info, node):
-                        assert node == want.node, f"{info.key} should go to {want}"
-                        self.bind(decision)
-                    case Reject(info, message):
-                        assert not want.node, f"{info.key} should go to {want.node}, was refused: {message}"
-                        assert message.startswith(want.message), (message, want.message)
-                    case Evict(victim):
-                        assert not is_reserve_pod(victim.pod), "a reservation is nobody's victim"
-                    case _:
-                        pass
-        raise AssertionError("the queue does not come to rest")
-
     def bind(self, decision: Bind) -> None:
         info = decision.info
         self.core.bound(info.uid)
@@ -229,6 +207,9 @@ class Story(Play):
         pod = Pod(metadata, replace(info.pod.spec, node_name=decision.node))
         self.bound[info.uid] = (pod, decision.node)
         self.core.set_pod(pod)
+
+    def evict(self, victim: PodInfo) -> None:
+        assert not is_reserve_pod(victim.pod), "a reservation is nobody's victim"
 
     def confirm(self) -> None:
         """Let status say who is in which reservation; those that serve once are done with that."""

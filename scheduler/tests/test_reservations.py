@@ -7,9 +7,11 @@ import msgspec
 import pytest
 
 from scheduler.api.builders import ReservationBuilder, pod, reservation
-from scheduler.api.reservation import RESERVATIONS_PATH, Reservation
+from scheduler.api.reservation import RESERVATION_ALLOCATED, RESERVATIONS_PATH, RESIZE_ALLOCATABLE, Reservation
 from scheduler.api.transport import Request, Response
+from scheduler.config import Configuration
 from scheduler.plugins.reservation.tests.held import hold, inside
+from scheduler.tests.rig import profile
 from scheduler.tests.scripted import ok, refused
 from scheduler.tests.test_binding import Scene
 
@@ -17,8 +19,8 @@ from scheduler.tests.test_binding import Scene
 class Held(Scene):
     """A scene in which reservations are shown as the API server has them."""
 
-    def __init__(self, **node: Any) -> None:
-        super().__init__()
+    def __init__(self, configuration: Configuration | None = None, **node: Any) -> None:
+        super().__init__(configuration)
         self.rig.node("n", **node)
         self.keeper = self.binder.reservations
 
@@ -113,6 +115,27 @@ def test_one_that_makes_no_sense_says_what_is_missing(changed: dict[str, Any], s
     assert said in scene.written()[0]["conditions"][0]["message"]
 
 
+@pytest.mark.parametrize(
+    ("policy", "required", "said"),
+    [
+        pytest.param("Restricted", False, "", id="wherever-there-is-room"),
+        pytest.param("Aligned", False, "pre allocation is unsupported with current attributes", id="of-no-such-policy"),
+        pytest.param("Restricted", True, "pre-allocation-required: expected none, since", id="from-running-pods-alone"),
+    ],
+)
+def test_one_that_would_take_from_running_pods(policy: str, required: bool, said: str) -> None:
+    scene = Held()
+    built = of(2).policy(policy)
+    built.manifest["spec"]["preAllocation"] = True
+    if required:
+        built.label("scheduling.koordinator.sh/pre-allocation-required", "true")
+    scene.show(built)
+    scene.work()
+    (status,) = scene.written()
+    assert status.get("phase") == (None if said else "Available")
+    assert said in status["conditions"][0].get("message", "")
+
+
 def test_a_template_that_is_none_is_complained_of() -> None:
     scene = Held()
     built = of(2)
@@ -196,3 +219,62 @@ def test_a_refused_status_is_written_again() -> None:
     scene.keeper.work()
     scene.rig.clock.settle()
     assert len(scene.written()) == 2
+
+
+@pytest.mark.parametrize(
+    ("resizes", "want"),
+    [
+        pytest.param(False, {"koordinator.sh/gpu": "200"}, id="as-large-as-its-template"),
+        pytest.param(
+            True,
+            {
+                "koordinator.sh/gpu": "200",
+                "koordinator.sh/gpu-core": "200",
+                "koordinator.sh/gpu-memory": "160Gi",
+                "koordinator.sh/gpu-memory-ratio": "200",
+            },
+            id="as-large-as-its-devices",
+        ),
+    ],
+)
+def test_how_large_one_with_devices_is(resizes: bool, want: dict[str, str]) -> None:
+    """R50: the amounts of its very cards are laid over what the template asks for."""
+    scene = Held(configuration=profile(pluginConfig=[{"name": "DeviceShare", "args": {"resizePod": resizes}}]), gpus=2)
+    scene.show(reservation("r").like(pod("x").gpus(2)).for_labels(app="a").policy("Restricted"))
+    scene.work()
+    first = json.loads(next(one for one in scene.api.sent if one.method == "PATCH").body)
+    (status,) = scene.written()
+    said = first["metadata"]["annotations"].get(RESIZE_ALLOCATABLE)
+    assert status["allocatable"] == want
+    own = {name: value for name, value in want.items() if name != "koordinator.sh/gpu"}
+    assert (json.loads(said)["resources"] if said else {}) == own
+
+
+@pytest.mark.parametrize(
+    ("cleans", "phase", "patched"),
+    [
+        pytest.param(True, "Failed", ["p"], id="over"),
+        pytest.param(True, "Succeeded", ["p"], id="used-once"),
+        pytest.param(True, "Available", [], id="deleted-in-use"),
+        pytest.param(False, "Failed", [], id="by-default"),
+    ],
+)
+def test_pods_of_one_that_is_over_and_deleted(cleans: bool, phase: str, patched: list[str]) -> None:
+    """R9: they are told that it is no more."""
+    args = {"cleanExpiredReservationAllocated": cleans}
+    scene = Held(configuration=profile(pluginConfig=[{"name": "Reservation", "args": args}]))
+    hold(scene.rig, "r", "n", {"cpu": 4000})
+    inside(scene.rig, "p", "n", "r", cpu=1)
+    inside(scene.rig, "gone", "n", "r", cpu=1)
+    if phase != "Available":
+        known = scene.rig.core.reservations.known["r"]
+        scene.rig.core.set_reservation(
+            msgspec.structs.replace(known, status=msgspec.structs.replace(known.status, phase=phase))
+        )
+    scene.rig.delete("gone")
+    scene.rig.core.remove_reservation("r")
+    scene.keeper.work()
+    sent = [one for one in scene.api.sent if one.method == "PATCH" and "/pods/" in one.path]
+    assert [one.path.rsplit("/", 1)[1] for one in sent] == patched
+    for one in sent:
+        assert json.loads(one.body)["metadata"]["annotations"] == {RESERVATION_ALLOCATED: None}

@@ -5,12 +5,14 @@ A reservation is judged by what its status says, by where pods land, and by whic
 
 import pytest
 
+from fixtures.cpus import cpus, shares
 from fixtures.expect import Expect
 from fixtures.promises import check_arrival, minors, reservation_of
 from fixtures.trial import Trial
 from harness.clusters.protocol import Capability
-from scheduler.api.builders import PodBuilder, node, pod, priority_class, reservation
+from scheduler.api.builders import PodBuilder, node, pod, pods, priority_class, reservation
 from scheduler.api.core import Pod
+from scheduler.api.device import device_allocations
 from scheduler.api.quantity import amount
 from scheduler.api.reservation import RESERVATIONS_PATH, Reservation
 
@@ -279,7 +281,7 @@ def test_order(cluster: Trial, expect: Expect) -> None:
     assert order == ["first", "second", "third"]
 
 
-CARDS = 4
+CARDS, NICS = 4, 8  # of an A10 and a DGX-H100 machine
 
 
 @pytest.mark.feature("RSV-1", "DEV-1")
@@ -345,6 +347,66 @@ def test_cards_go_back_to_the_reservation(cluster: Trial, expect: Expect) -> Non
     cluster.call("DELETE", f"{RESERVATIONS_PATH}/held")
 
     expect.bound("stranger")
+
+
+@pytest.mark.feature("RSV-1", "DEV-7")
+@pytest.mark.case("RV-033", severity="critical")
+def test_virtual_functions_are_held(cluster: Trial, expect: Expect) -> None:
+    """A Restricted reservation of a NIC's virtual function lends this very one, and no second one."""
+    cluster.add(node("n1").server("dgx-h100"))
+    first = [function_of(one) for one in pods("first", NICS)]
+    cluster.submit(*first)
+    taken = [virtual_functions(one) for one in expect.bound(*(one.name for one in first))]
+    held = reservation("held").like(function_of(pod("x"))).for_labels(app="owner").many().policy("Restricted")
+    cluster.reserve(held)
+    reserved = virtual_functions(Pod(expect.available("held").metadata))
+    assert reserved not in taken
+    cluster.delete(*(one.name for one in first))  # so that a function before the reserved one is free
+
+    cluster.submit(function_of(owner("a")).into_reservation())
+    assert virtual_functions(expect.bound("a")) == reserved
+    cluster.submit(function_of(owner("b")).into_reservation())
+    expect.pending("b", saying="Reservation(s) Insufficient")
+
+
+def function_of(asking: PodBuilder) -> PodBuilder:
+    """A virtual function of some NIC."""
+    return asking.rdma(1).hint("rdma", vfSelector={})
+
+
+def virtual_functions(one: Pod) -> list[str]:
+    found = (nic.extension for nic in device_allocations(one).get("rdma", ()))
+    return [function.bus_id for extension in found if extension is not None for function in extension.vfs]
+
+
+@pytest.mark.feature("RSV-1", "NUMA-4", "DEV-5")
+@pytest.mark.case("RV-034", severity="critical")
+@pytest.mark.parametrize("policy", ["", "Restricted"])
+@pytest.mark.parametrize("qos", ["", "LSR"])
+def test_a_numa_node_is_held(cluster: Trial, expect: Expect, policy: str, qos: str) -> None:
+    """CPUs, memory and cards of one NUMA node are held, and the pod that they are for gets all of these."""
+    cluster.add(node("n1").server("dgx-h100").numa_policy("SingleNUMANode"))
+
+    def asking(name: str) -> PodBuilder:
+        asked = owner(name, cpu=100, memory="500Gi").gpus(3)
+        return asked.qos(qos) if qos else asked
+
+    held = reservation("held").like(asking("x")).for_labels(app="owner").many()
+    cluster.reserve(held.policy(policy) if policy else held)
+    reserved = Pod(expect.available("held").metadata)
+    stranger = pod("stranger").request(cpu=100, memory="500Gi").gpus(3)
+    cluster.submit(stranger.qos(qos) if qos else stranger)
+    elsewhere = expect.bound("stranger")
+
+    cluster.submit(asking("a"))
+
+    a = expect.running("a")
+    assert reservation_of(a) == "held"
+    assert (minors(a), shares(a), cpus(a)) == (minors(reserved), shares(reserved), cpus(reserved))
+    assert not {*minors(a)} & {*minors(elsewhere)}
+    assert shares(a).keys() != shares(elsewhere).keys()
+    assert cpus(a).isdisjoint(cpus(elsewhere))
+    check_arrival(cluster, a)
 
 
 @pytest.mark.feature("RSV-4", "PRE-1")

@@ -77,6 +77,20 @@ def offered(cluster: Trial, name: str, resource: str) -> int:
     return int(cluster.node(name)["status"]["allocatable"].get(resource, 0))
 
 
+def serves_one_until_healed(cluster: Trial, expect: Expect, a: PodBuilder, b: PodBuilder) -> None:
+    """Card 0 of two is broken: one pod runs on the other, one waits, and runs on card 0 once that is well."""
+    cluster.submit(a)
+    expect.running("a")
+    assert minors(cluster, "a") == {1}
+    cluster.submit(b)
+    expect.pending("b")
+
+    heal(cluster, "n1")
+    becomes(cluster, "n1", 0, well=True)
+    expect.running("b")
+    assert minors(cluster, "b") == {0}
+
+
 @pytest.mark.feature("HIL-4", "DEV-2")
 @pytest.mark.case("FT-001", severity="blocker")
 @pytest.mark.parametrize(("fault", "reason"), NVIDIA)
@@ -96,16 +110,7 @@ def test_a_broken_gpu_leaves_the_pool_and_comes_back(
     assert becomes(cluster, "n1", 1, well=True)
     assert cluster.cluster.wait(lambda: offered(cluster, "n1", GPU) == 100, within=SOON)
 
-    cluster.submit(pod("a").gpus(1))
-    expect.running("a")
-    assert minors(cluster, "a") == {1}
-    cluster.submit(pod("b").gpus(1))
-    expect.pending("b")
-
-    heal(cluster, "n1")
-    becomes(cluster, "n1", 0, well=True)
-    expect.running("b")
-    assert minors(cluster, "b") == {0}
+    serves_one_until_healed(cluster, expect, pod("a").gpus(1), pod("b").gpus(1))
 
 
 @pytest.mark.feature("HIL-4", "DEV-2")
@@ -120,16 +125,7 @@ def test_a_broken_npu_or_mlu_leaves_the_pool_and_comes_back(  # noqa: PLR0917
 
     assert becomes(cluster, "n1", 0, well=False)["conditions"][0]["reason"] == reason
 
-    cluster.submit(pod("a").resources(dict(ask)))
-    expect.running("a")
-    assert minors(cluster, "a") == {1}
-    cluster.submit(pod("b").resources(dict(ask)))
-    expect.pending("b")
-
-    heal(cluster, "n1")
-    becomes(cluster, "n1", 0, well=True)
-    expect.running("b")
-    assert minors(cluster, "b") == {0}
+    serves_one_until_healed(cluster, expect, pod("a").resources(dict(ask)), pod("b").resources(dict(ask)))
 
 
 @pytest.mark.feature("HIL-4", "DEV-2")

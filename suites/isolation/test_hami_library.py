@@ -3,7 +3,6 @@
 Verifies the library, not hardware: nothing here says anything of a card. Give the library by --hami-library.
 """
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,9 +14,10 @@ from fake_devices.machine import from_devices
 from fake_devices.models import catalog
 from fake_devices.nvidia.library import NVML
 from fake_devices.table import FULL, DeviceTable
-from harness.hami.isolation.checks import CHECKS, MIB, Bench, Lengths
+from harness.hami.isolation.checks import MIB, Bench, Lengths
 from harness.hami.isolation.tenants import Arrangement, clear_lock
 from harness.results import ResultsWriter
+from suites.isolation.findings import finding_of
 
 MEMORY = ("totals", "filling", "other-kinds", "neighbours-memory", "crash", "old-limit", "churn", "dead-holder")
 QUICK = Lengths(baseline=0.5, tick=0.05)
@@ -50,9 +50,6 @@ def test_the_library_keeps_its_books(
     bench: Bench, name: str, results: ResultsWriter | None, request: pytest.FixtureRequest
 ) -> None:
     """Limits hold to the block, memory comes back from the living and the dead, the region says what tenants hold."""
-    finding = CHECKS[name](bench)
-    if results is not None:
-        results.attach(request.node.nodeid, f"{name}, measured", json.dumps(dict(finding.measured), indent=2))
-    assert not finding.breaches, "\n".join(finding.breaches)
+    finding_of(name, bench, results, request)
     if name == "filling":
         assert list(bench.regions()), "the library has kept no books: it was not in the way"

@@ -3,7 +3,6 @@
 Each check is a command-sized run of its own; what it needs, measures and tolerates is in docs/isolation-protocol.md.
 """
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from harness.hami.isolation.checks import CHECKS, Bench
 from harness.hami.isolation.probe import look
 from harness.hami.isolation.tenants import Arrangement
 from harness.results import ResultsWriter
+from suites.isolation.findings import finding_of
 
 pytestmark = [pytest.mark.needs(Capability.REAL_DEVICES)]
 
@@ -43,9 +43,6 @@ def test_a_promise_holds_on_the_card(
     bench: Bench, name: str, results: ResultsWriter | None, request: pytest.FixtureRequest
 ) -> None:
     """The check finds no breach; what the library's release is known for is an expected failure."""
-    finding = CHECKS[name](bench)
-    if results is not None:
-        results.attach(request.node.nodeid, f"{name}, measured", json.dumps(dict(finding.measured), indent=2))
-    assert not finding.breaches, "\n".join(finding.breaches)
+    finding = finding_of(name, bench, results, request)
     if finding.known:
         pytest.xfail("; ".join(finding.known))

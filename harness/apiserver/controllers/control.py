@@ -177,6 +177,7 @@ def with_condition(conditions: list[Object], new: Object) -> list[Object]:
 
 
 def without_condition(conditions: list[Object], kind: str) -> list[Object]:
+    """All but the condition of that type."""
     return [one for one in conditions if one["type"] != kind]
 
 

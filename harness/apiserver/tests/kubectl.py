@@ -3,10 +3,16 @@
 import os
 import re
 import shlex
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
+
+import pytest
+
+from harness.clusters.embedded import EmbeddedCluster
 
 WITHIN = 30.0  # seconds for one command
 MANIFESTS = Path(__file__).parent / "manifests"
@@ -52,6 +58,15 @@ class Kubectl:
             "HOME": str(folder),
             "TMPDIR": str(folder),
         }
+
+    @classmethod
+    def of(cls, cluster: EmbeddedCluster, folder: Path) -> Self:
+        """The one on PATH, for that cluster; a skip where there is none."""
+        binary = shutil.which("kubectl")
+        if binary is None:
+            pytest.skip("kubectl: expected on PATH, not found; install it to run the tests with the real client")
+        assert cluster.endpoint is not None
+        return cls(binary, cluster.endpoint.kubeconfig, folder)
 
     def run(
         self, arguments: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None

@@ -1,6 +1,5 @@
 """The real kubectl follows controllers: rollouts, their history and undoing, scaling, exposing, jobs, quotas."""
 
-import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -79,11 +78,7 @@ def embedded() -> Iterator[EmbeddedCluster]:
 
 @pytest.fixture(scope="module")
 def kubectl(embedded: EmbeddedCluster, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
-    binary = shutil.which("kubectl")
-    if binary is None:
-        pytest.skip("kubectl: expected on PATH, not found; install it to run the tests with the real client")
-    assert embedded.endpoint is not None
-    return Kubectl(binary, embedded.endpoint.kubeconfig, tmp_path_factory.mktemp("kubectl"))
+    return Kubectl.of(embedded, tmp_path_factory.mktemp("kubectl"))
 
 
 @pytest.mark.parametrize(

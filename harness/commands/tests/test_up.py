@@ -111,6 +111,31 @@ def test_mistakes_are_told_in_a_sentence(shell: Shell, words: list[str], saying:
     assert not list(shell.folder.glob("*.kubeconfig"))
 
 
+@pytest.mark.parametrize("words", [["up", "--port", "1", "--host", "256.1.1.1"], ["up", "--detach"]], ids=" ".join)
+def test_a_kubeconfig_of_somebody_else_is_left_alone(shell: Shell, words: list[str]) -> None:
+    theirs = shell.folder / "config"
+    theirs.write_text("apiVersion: v1\nkind: Config\ncurrent-context: production\nusers: [{name: me}]\n")
+    before = theirs.read_bytes()
+    done = shell.seatrial(*words, "--kubeconfig", "config", "--subject", "none", "--fleet", "none")
+    assert done.returncode == 2
+    assert "one that an earlier `seatrial up` left" in done.stderr
+    assert theirs.read_bytes() == before
+
+
+def test_what_a_killed_cluster_left_is_used_again_and_a_running_ones_file_is_not(shell: Shell) -> None:
+    bare = ("--detach", "--kubeconfig", "K", "--subject", "none", "--fleet", "none")
+    assert shell.seatrial("up", *bare).returncode == 0
+    left = (shell.folder / "K").read_bytes()
+    taken = shell.seatrial("up", *bare, "--name", "other")
+    assert taken.returncode == 2
+    assert "it is that of the cluster 'seatrial', which is up" in taken.stderr
+    assert shell.seatrial("down").returncode == 0
+    (shell.folder / "K").write_bytes(left)
+    again = shell.seatrial("up", *bare)
+    assert again.returncode == 0, again.stderr
+    assert (shell.folder / "K").read_bytes() != left
+
+
 def test_this_machine_as_a_cluster(shell: Shell) -> None:
     up = shell.seatrial("up", "--detach", "--backend", "local", "--fake", "a10:4", "--kubeconfig", "K")
     assert up.returncode == 0, up.stderr

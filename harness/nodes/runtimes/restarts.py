@@ -1,7 +1,5 @@
 """When a container that has ended is started again: kubelet's rules."""
 
-LONG_ENOUGH = 600.0  # seconds; a container that ran so long has its back-off forgotten
-
 
 def again(policy: str, code: int) -> bool:
     """Whether a container that ended with `code` is started again under the pod's restart policy."""

@@ -32,9 +32,26 @@ def test_without_a_configuration_nobody_is_told_of_one() -> None:
     assert our_command(Path("k"), 0, Path("c"))[-2:] == ["--config", "c"]
 
 
-def test_a_binary_that_is_not_there_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"no subject '/nowhere/scheduler': expected inprocess"):
-        foreign_command("/nowhere/scheduler", Path("k"))
+def test_a_binary_of_this_folder_is_not_looked_for_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sh").write_text("#!/bin/true\n")
+    (tmp_path / "sh").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    assert foreign_command("sh", Path("k"))[0] == "./sh"
+
+
+@pytest.mark.parametrize(
+    ("text", "saying"),
+    [
+        pytest.param("/nowhere/scheduler", "no subject '/nowhere/scheduler': expected inprocess", id="not-there"),
+        pytest.param("/bin", "no subject '/bin'", id="a-folder"),
+        pytest.param("", "no subject ''", id="nothing"),
+        pytest.param("/bin/sh 'oops", "No closing quotation", id="an-open-quote"),
+        pytest.param("/etc/passwd", "/etc/passwd may not be executed", id="no-program"),
+    ],
+)
+def test_what_cannot_be_started_is_refused(text: str, saying: str) -> None:
+    with pytest.raises(UsageError, match=saying):
+        foreign_command(text, Path("k"))
 
 
 @pytest.mark.parametrize(

@@ -35,13 +35,17 @@ def allocate(
 
 
 def allocate_preferring(
-    state: DeviceState, request: DeviceRequest, policy: Policy, preferred: frozenset[tuple[str, int]]
+    state: DeviceState,
+    request: DeviceRequest,
+    policy: Policy,
+    preferred: frozenset[tuple[str, int]],
+    numa: frozenset[int] | None = None,
 ) -> Choice | Status:
     """`allocate`, where a plain list decides, with these devices (type and minor) before all others (R47)."""
-    key = (request, preferred)
+    key = (request, preferred, numa)
     found = state.choices.get(key)
     if found is None:
-        inclined = request.preferring(preferred)
+        inclined = (request if numa is None else request.within(numa)).preferring(preferred)
         found = state.choices[key] = _allocate(state, inclined, inclined.types, policy)
     return found
 

@@ -38,6 +38,7 @@ class DeviceShareArgs(Args, frozen=True):
     allocator: str = ""  # accepted, unused, as upstream
     lowest_partition_score_first: bool = False  # Koordinator's order, which its documentation has the other way round
     device_plugin_adaption: bool = False  # upstream's feature gate of that name
+    resize_pod: bool = False  # likewise: a reservation is as large as the devices that it got
 
     def check(self) -> None:
         if self.scoring_strategy is None:

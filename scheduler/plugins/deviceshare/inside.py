@@ -9,13 +9,14 @@ from collections.abc import Collection, Iterable, Sequence
 from scheduler.api.requests import Amounts
 from scheduler.framework.reserved import Reserved
 from scheduler.framework.status import SUCCESS, Status
-from scheduler.plugins.deviceshare.allocator import allocate, allocate_preferring, verdict
+from scheduler.plugins.deviceshare.allocator import allocate, allocate_preferring, trial, verdict
 from scheduler.plugins.deviceshare.cache import NodeDevices
 from scheduler.plugins.deviceshare.gpus import Policy
 from scheduler.plugins.deviceshare.request import DeviceRequest
 from scheduler.plugins.deviceshare.reserved import left_of, reserved_shares
 from scheduler.plugins.deviceshare.shares import Shares
-from scheduler.plugins.deviceshare.states import Choice, DeviceState
+from scheduler.plugins.deviceshare.states import Choice, DeviceState, Template
+from scheduler.plugins.numahints import Mask
 
 PREFIX = "Reservation(s) "
 
@@ -43,11 +44,11 @@ def left(devices: NodeDevices, reserved: Reserved, gone: Collection[str] = ()) -
 def within(devices: NodeDevices, state: DeviceState, reserved: Reserved, *, at_most: bool) -> DeviceState:
     """`state` with only the reservation's own devices, as for a Restricted one: with `at_most`, what is left of them.
 
-    Types of which it has none are left as they are.
+    Types of which it has none are left as they are. Of a NIC with virtual functions of its own others are none (R48).
     """
-    shares = reserved_shares(reserved.annotation)
+    shares, rest = reserved_shares(reserved.annotation), left(devices, reserved)
     own: dict[int, Amounts | None] = {}
-    caps = {(share.type, share.minor): dict(share.amounts) for share in left(devices, reserved)} if at_most else {}
+    caps = {(share.type, share.minor): dict(share.amounts) for share in rest} if at_most else {}
     index = state.template.index
     for share in shares:
         number = index.get((share.type, share.minor))
@@ -56,7 +57,21 @@ def within(devices: NodeDevices, state: DeviceState, reserved: Reserved, *, at_m
             own[number] = caps.get((share.type, share.minor), none_left) if at_most else None
     types = {share.type for share in shares}
     hidden = [number for kind in types for number in state.slots(kind) if number not in own]
-    return state.narrowed({number: cap for number, cap in own.items() if cap is not None}, hidden)
+    busy = _not_its_own(state.template, shares, rest)
+    return state.narrowed({number: cap for number, cap in own.items() if cap is not None}, hidden, busy)
+
+
+def _not_its_own(template: Template, shares: Shares, rest: Shares) -> list[tuple[int, str]]:
+    """On NICs of which a reservation got virtual functions, all that it does not still have."""
+    has = {(share.type, share.minor, one.bus) for share in rest for one in share.functions}
+    return [
+        (template.index[where], one.bus)
+        for share in shares
+        if share.functions and (where := (share.type, share.minor)) in template.index
+        for group in template.slots[template.index[where]].groups
+        for one in group.functions
+        if (*where, one.bus) not in has
+    ]
 
 
 def fits(
@@ -85,15 +100,28 @@ def judge(
     return fits(devices, there, None, request, policy)
 
 
-def choose(
-    devices: NodeDevices, there: Sequence[Reserved], reserved: Reserved | None, request: DeviceRequest, policy: Policy
+def choose(  # noqa: PLR0917 all of them make the choice
+    devices: NodeDevices,
+    there: Sequence[Reserved],
+    reserved: Reserved | None,
+    request: DeviceRequest,
+    policy: Policy,
+    numa: Mask | None = None,
+    *,
+    trying: bool = False,
 ) -> Choice | Status:
-    """Devices for the request, those of the reservation first; `after` of the choice says nothing of the node."""
+    """Devices for the request, those of the reservation first; `after` of the choice says nothing of the node.
+
+    With `numa`, all of them on these NUMA nodes; when `trying`, of those types alone that decide about a node.
+    """
+    find = trial if trying else allocate
     state = room(devices, there, reserved)
     if reserved is None or not holds_devices(reserved):
-        return allocate(state, request, policy)
-    own = allocate(within(devices, state, reserved, at_most=reserved.restricted), request, policy)
+        return find(state, request, policy, numa)
+    own = find(within(devices, state, reserved, at_most=reserved.restricted), request, policy, numa)
     if isinstance(own, Choice) or reserved.restricted:
         return own
+    if trying:
+        return trial(state, request, policy, numa)
     preferred = frozenset((share.type, share.minor) for share in reserved_shares(reserved.annotation))
-    return allocate_preferring(state, request, policy, preferred)
+    return allocate_preferring(state, request, policy, preferred, numa)

@@ -1,6 +1,6 @@
-"""Which NUMA nodes would do for a pod's devices, for whoever aligns devices, CPUs and memory (R55 to R58)."""
+"""Which NUMA nodes would do for a pod's devices, for whoever aligns devices, CPUs and memory (R55, R56, R58)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 
 from scheduler.framework.status import Status
@@ -15,7 +15,6 @@ from scheduler.plugins.numahints import Hint, Mask
 SAME_CARDS_SCORE = 500  # above all that CPUs can score: the cards come first
 
 TOO_FEW_THERE = Status.unresolvable("Insufficient NUMA Scoped Devices")
-NOWHERE = Status.unschedulable("Designated Allocation Lack NUMA Node ID")
 
 
 def hints(state: DeviceState, request: DeviceRequest, policy: Policy) -> Mapping[str, Sequence[Hint]] | Status:
@@ -23,22 +22,29 @@ def hints(state: DeviceState, request: DeviceRequest, policy: Policy) -> Mapping
 
     Or why all of them together do not.
     """
-    ids = sorted(numa_nodes(state.template))
+    return hints_by(state.template, request, lambda mask: trial(state, request, policy, mask))
+
+
+def hints_by(
+    template: Template, request: DeviceRequest, choose: Callable[[Mask], Choice | Status]
+) -> Mapping[str, Sequence[Hint]] | Status:
+    """The same where something else than a trial chooses the devices from a set of NUMA nodes."""
+    ids = sorted(numa_nodes(template))
     if not ids:
         return {}
-    everywhere = _try(state, request, frozenset(ids), policy)
+    everywhere = _try(template, request, frozenset(ids), choose)
     if isinstance(everywhere, Status):
         return everywhere
     best = _cards(everywhere.holding.shares)
     feasible: list[tuple[Mask, int]] = []
     for size in range(1, len(ids) + 1):
         for chosen in combinations(ids, size):
-            found = _try(state, request, frozenset(chosen), policy)
+            found = _try(template, request, frozenset(chosen), choose)
             if not isinstance(found, Status):
                 feasible.append((frozenset(chosen), SAME_CARDS_SCORE * (_cards(found.holding.shares) == best)))
     least = len(feasible[0][0])
     listed = [Hint(mask, len(mask) == least, score) for mask, score in feasible]
-    return {one.type: listed for one in weighed(state.template, request)}
+    return {one.type: listed for one in weighed(template, request)}
 
 
 def numa_nodes(template: Template) -> Mask:
@@ -51,29 +57,19 @@ def held_to(template: Template, mask: Mask | None) -> Mask | None:
     return mask if mask is not None and numa_nodes(template) else None
 
 
-def _try(state: DeviceState, request: DeviceRequest, mask: Mask, policy: Policy) -> Choice | Status:
-    for one in weighed(state.template, request):
+def _try(
+    template: Template, request: DeviceRequest, mask: Mask, choose: Callable[[Mask], Choice | Status]
+) -> Choice | Status:
+    for one in weighed(template, request):
         there = [
             number
-            for number in selected(state.template, one)
-            if (place := state.template.slots[number].place) is not None and place.numa in mask
+            for number in selected(template, one)
+            if (place := template.slots[number].place) is not None and place.numa in mask
         ]
-        if there and len(there) < count(state.template, one):
+        if there and len(there) < count(template, one):
             return TOO_FEW_THERE
-    return trial(state, request, policy, mask)
+    return choose(mask)
 
 
 def _cards(shares: Shares) -> set[int]:
     return {share.minor for share in shares if share.type == "gpu"}
-
-
-def designated(template: Template, shares: Iterable[tuple[str, int]]) -> Hint | Status:
-    """The hint for devices that are settled already, given by type and minor."""
-    mask: set[int] = set()
-    for where in shares:
-        number = template.index.get(where)
-        place = template.slots[number].place if number is not None else None
-        if place is None or place.numa < 0:
-            return NOWHERE
-        mask.add(place.numa)
-    return Hint(frozenset(mask), True, SAME_CARDS_SCORE)

@@ -6,7 +6,8 @@ Follows Koordinator `pkg/scheduler/plugins/deviceshare`; deviations are in sched
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -15,30 +16,29 @@ from numpy.typing import NDArray
 from scheduler.api.core import Pod
 from scheduler.api.device import DEVICE_ALLOCATED, GPU_ISOLATION_PROVIDER, GPU_MODEL_LABEL, GPU_VENDOR_LABEL
 from scheduler.api.requests import Amounts
+from scheduler.api.reservation import RESIZE_ALLOCATABLE, is_reserve_pod
 from scheduler.cache.columns import Batch, Bools, Ints
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import (
     NO_MARKS,
     ByMaximum,
-    FilterColumns,
     Marks,
     PreBind,
     PreFilter,
     Reserve,
     Scope,
     ScoreColumns,
-    TrialColumns,
-    VictimAware,
 )
 from scheduler.framework.reserved import (
     IGNORED,
-    MATCHED,
+    INTO,
     NOMINATE,
     NOMINATED,
     REQUIRED,
     ReservationAware,
     Reserved,
+    going,
     matched_on,
 )
 from scheduler.framework.state import CycleState, StateKey
@@ -64,11 +64,13 @@ from scheduler.plugins.deviceshare.cache import (
 from scheduler.plugins.deviceshare.candidates import selected, sums
 from scheduler.plugins.deviceshare.gpus import Policy
 from scheduler.plugins.deviceshare.hints import ANNOTATIONS, InvalidHintError, read
-from scheduler.plugins.deviceshare.numa import held_to, hints
+from scheduler.plugins.deviceshare.imagined import WANTED, Imagining, Wanted
+from scheduler.plugins.deviceshare.numa import held_to, hints_by
 from scheduler.plugins.deviceshare.request import DeviceRequest, InvalidRequestError
+from scheduler.plugins.deviceshare.reserved import size_of
 from scheduler.plugins.deviceshare.shares import Holding
 from scheduler.plugins.deviceshare.slices import NOT_A_SIZE, SliceBook
-from scheduler.plugins.deviceshare.states import SHARES, DeviceState
+from scheduler.plugins.deviceshare.states import SHARES, Choice, DeviceState
 from scheduler.plugins.deviceshare.topology import NO_CARDS
 from scheduler.plugins.numahints import AFFINITY, ALIGNER, PROVIDER, Hints, Mask
 from scheduler.plugins.reservation.book import ReservationBook
@@ -76,20 +78,9 @@ from scheduler.plugins.reservation.book import ReservationBook
 WRONG_ISOLATION = Status.unresolvable("GPUIsolationProviderHAMICore not found on the node")
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    request: DeviceRequest
-    isolation: str  # the provider that shared cards must be behind; "" if the pod does not mind
-    picky: bool  # some models will not do
-    gpu_shares: tuple[int, ...] | None  # by `SHARES`, where cards alone decide; None: only the plain way can tell
-
-
-WANTED: StateKey[_Wanted] = StateKey("DeviceShare/wanted")
 SETTLING: StateKey[Policy] = StateKey("DeviceShare/policy")  # by which the profile chooses cards
 GRANTED: StateKey[Holding] = StateKey("DeviceShare/granted")
 ADAPTED: StateKey[Marks] = StateKey("DeviceShare/adapted")  # for the vendor's device plugin
-# By node, as preemption imagines it: the devices' state, and the uids of who is gone.
-TRIAL: StateKey[dict[str, tuple[DeviceState, frozenset[str]]]] = StateKey("DeviceShare/trial")
 
 
 Enough = dict[int, tuple[Amounts, NDArray[np.int8]]]  # by identity of what is left of a card, with that itself
@@ -116,9 +107,7 @@ class _Stacked(NamedTuple):
         return found[1]
 
 
-class DeviceShare(
-    PreFilter, FilterColumns, ScoreColumns, TrialColumns, Reserve, PreBind, VictimAware, ReservationAware
-):
+class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, ReservationAware):
     name = "DeviceShare"
     scope = Scope.NODE_PODS
     reads_labels = (GPU_ISOLATION_PROVIDER,)
@@ -132,6 +121,7 @@ class DeviceShare(
         self._unshareable = {(one.vendor, one.model) for one in args.gpu_share_unsupported_models}
         self._handle = handle
         self._aligned = not args.disable_numa_alignment
+        self._resizes = args.resize_pod
         self._adaption = Adaption(handle) if args.device_plugin_adaption else None
         templates = args.gpu_shared_resource_templates_config
         self._sized = frozenset(templates.matched_resources)
@@ -170,7 +160,7 @@ class DeviceShare(
         state[SETTLING] = self._policy
         if self._aligned:
             state[PROVIDER] = self
-        state[WANTED] = _Wanted(self._same(request, pod), isolation, shared and bool(self._unshareable), simple)
+        state[WANTED] = Wanted(self._same(request, pod), isolation, shared and bool(self._unshareable), simple)
         return SUCCESS
 
     def _same(self, request: DeviceRequest, pod: Pod) -> DeviceRequest:
@@ -204,6 +194,8 @@ class DeviceShare(
         wanted, devices = state.get(WANTED), self.devices.find(node_name)
         if wanted is None or devices is None or not devices.listed:
             return SUCCESS
+        if self._mask_of(going(state, reserved), node_name) is not None:
+            return SUCCESS  # as in `filter`
         return inside.fits(
             self._view(state, devices), matched_on(state, node_name), reserved, wanted.request, self._policy
         )
@@ -382,9 +374,9 @@ class DeviceShare(
             return SUCCESS
         mask = held_to(devices.state.template, state.get(AFFINITY) if self._aligned else None)
         there = matched_on(state, node_name)
-        if mask is None and (there or IGNORED in state):
+        if there or IGNORED in state:
             seen = self._view(state, devices)
-            found = inside.choose(seen, there, state.get(NOMINATED), wanted.request, self._policy)
+            found = inside.choose(seen, there, state.get(NOMINATED), wanted.request, self._policy, mask)
         else:
             found = allocate(devices.state, wanted.request, self._policy, mask)
         if isinstance(found, Status):
@@ -415,6 +407,8 @@ class DeviceShare(
             return NO_MARKS
         annotations = {DEVICE_ALLOCATED: granted.annotation(devices.ids)}
         self.devices.promise(pod.metadata.uid, annotations[DEVICE_ALLOCATED])
+        if self._resizes and is_reserve_pod(pod):
+            annotations[RESIZE_ALLOCATABLE] = size_of(granted)
         adapted = state.get(ADAPTED)
         if adapted is None:
             return Marks(annotations, {})
@@ -430,106 +424,33 @@ class DeviceShare(
         devices = self.devices.find(node)
         if devices is None or not devices.listed:
             return None
-        return self._imagined(state, devices), state[WANTED].request
+        there, way = matched_on(state, node), state.get(INTO)
+        if not there or way is None:
+            return self._imagined(state, devices), state[WANTED].request
+        seen = self._view(state, devices)
+        own = way.reserved and (way.reserved.uid, way.reserved.restricted)
+        return seen.state, state[WANTED].request, own, tuple([inside.left(seen, one) for one in there])
 
     def numa_hints(self, state: CycleState, node: str) -> Hints | Status:
         devices = self.devices.find(node)
         if devices is None or not devices.listed:
             return {}
-        return hints(self._imagined(state, devices), state[WANTED].request, self._policy)
+        return hints_by(devices.state.template, state[WANTED].request, partial(self._tried, state, devices))
 
     def numa_fits(self, state: CycleState, node: str, mask: Mask) -> Status:
         devices = self.devices.find(node)
         if devices is None or not devices.listed:
             return SUCCESS
-        held = held_to(devices.state.template, mask)
-        found = trial(self._imagined(state, devices), state[WANTED].request, self._policy, held)
+        found = self._tried(state, devices, held_to(devices.state.template, mask))
         return found if isinstance(found, Status) else SUCCESS
 
-    # -- preemption ---------------------------------------------------------------------------------------------------
-
-    def trial_facet(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Hashable:
-        devices = self.devices.find(node.name)
-        if devices is None or not devices.listed:
-            return None
-        label, held = node.known.metadata.labels.get, devices.held.get
-        marks = label(GPU_ISOLATION_PROVIDER), label(GPU_VENDOR_LABEL), label(GPU_MODEL_LABEL)
-        return devices.state, marks, tuple([held(pod.uid) for pod in pods])
-
-    def trial_columnar(self, state: CycleState) -> bool:
-        return self.columnar(state)
-
-    def trial_width(self) -> int:
-        return self.devices.trial_width
-
-    def trial_free(self, node: NodeInfo) -> Sequence[int] | None:
-        devices = self.devices.find(node.name)
-        if devices is not None and devices.listed and devices.state.template.traits.honour:
-            return None
-        return self.devices.trial_free(devices)
-
-    def trial_keys(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Sequence[Hashable]:
-        devices = self.devices.find(node.name)
-        if devices is None or not devices.listed:
-            return [None] * len(pods)
-        template, held = devices.state.template, devices.held.get
-        return [(template, held(pod.uid)) for pod in pods]
-
-    def trial_held(self, node: NodeInfo, pod: PodInfo) -> Sequence[int]:
-        return self.devices.trial_held(self.devices.find(node.name), pod.uid)
-
-    def trial_passing(self, state: CycleState, free: Ints) -> Bools:
-        wanted = state[WANTED]
-        assert wanted.gpu_shares is not None  # noqa: S101
-        cards = free[:, 1:].reshape(len(free), len(SHARES), -1)
-        suffices = np.ones((len(free), cards.shape[2]), np.bool_)
-        for share, need in enumerate(wanted.gpu_shares):
-            if need:  # a card with nothing in it suffices for nobody: every request names an amount
-                suffices &= cards[:, share] >= need
-        ok: Bools = np.add.reduce(suffices, axis=1, dtype=np.int16) >= wanted.request.types[0].count
-        ok |= free[:, 0] > 0
-        return ok
-
-    def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        self._imagine(state, victim, node, -1)
-
-    def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        self._imagine(state, victim, node, 1)
-
-    def _imagine(self, state: CycleState, victim: PodInfo, node: NodeInfo, sign: int) -> None:
-        """Have a pod that holds devices be gone (-1), or one that is gone be back (1); others change nothing."""
-        devices = self.devices.find(node.name) if WANTED in state else None
-        holding = devices.held.get(victim.uid) if devices is not None else None
-        if devices is None or holding is None:
-            return
-        trials = state.get(TRIAL) or {}
-        there, gone = trials.get(node.name, (devices.state, frozenset()))
-        if (victim.uid in gone) is (sign > 0):
-            after, left_out = there.moved(holding.shares, sign), gone ^ {victim.uid}
-            reserved = self._book.holding(victim.uid)
-            overlooked = (state.get(MATCHED) or {}).get(node.name, ())
-            if (
-                reserved is not None
-                and reserved.annotation
-                and reserved.node == node.name
-                and reserved not in overlooked
-            ):
-                after = after.moved(inside.left(devices, reserved, gone), -1)  # what it had is its reservation's (R63)
-                after = after.moved(inside.left(devices, reserved, left_out), 1)
-            state[TRIAL] = {**trials, node.name: (after, left_out)}  # states that were forked earlier keep theirs
-
-    def _view(self, state: CycleState, devices: NodeDevices) -> NodeDevices:
-        """A node's devices with who has them, likewise."""
-        trials = state.get(TRIAL)
-        if trials is None or devices.name not in trials:
-            return devices
-        there, gone = trials[devices.name]
-        return devices.imagined(there, {uid: one for uid, one in devices.held.items() if uid not in gone})
-
-    def _imagined(self, state: CycleState, devices: NodeDevices) -> DeviceState:
-        """The state of a node's devices, as preemption imagines it if it does."""
-        trials = state.get(TRIAL)
-        return trials[devices.name][0] if trials is not None and devices.name in trials else devices.state
+    def _tried(self, state: CycleState, devices: NodeDevices, mask: Mask | None) -> Choice | Status:
+        """The devices that a pod gets on these NUMA nodes the way it goes there."""
+        there, way, request = matched_on(state, devices.name), state.get(INTO), state[WANTED].request
+        if not there or way is None:
+            return trial(self._imagined(state, devices), request, self._policy, mask)
+        seen = self._view(state, devices)
+        return inside.choose(seen, there, way.reserved, request, self._policy, mask, trying=True)
 
 
 def _moved(state: DeviceState, holding: Holding, kind: Hashable) -> Iterator[tuple[Amounts, Amounts]]:

@@ -6,6 +6,9 @@ import msgspec
 
 from scheduler.api.device import DEVICE_ALLOCATED, parse_allocations
 from scheduler.api.quantity import QuantityError
+from scheduler.api.requests import Amounts
+from scheduler.api.reservation import quantities
+from scheduler.api.wire import to_json
 from scheduler.plugins.deviceshare.shares import Holding, Share, Shares, shares_of
 
 
@@ -43,3 +46,12 @@ def still_held(annotation: str, taken: Iterable[Holding | None]) -> str:
     """`left_of` as an annotation; "" if nothing is left."""
     left = left_of(reserved_shares(annotation), taken)
     return Holding(left).annotation({}) if left else ""
+
+
+def size_of(holding: Holding) -> str:
+    """What `reservation-resize-allocatable` says of a reservation with these devices: how much they are together."""
+    total: Amounts = {}
+    for sums in holding.amounts.values():
+        for name, value in sums.items():
+            total[name] = total.get(name, 0) + value
+    return to_json({"resources": quantities(total)}).decode()

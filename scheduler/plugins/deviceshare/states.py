@@ -184,8 +184,13 @@ class DeviceState:
                     functions = _counted(functions, [(number, one.bus) for one in share.functions], sign)
         return self._book.state(self.template, tuple(used), functions, self, changed)
 
-    def narrowed(self, caps: Mapping[int, Amounts], hidden: Iterable[int]) -> "DeviceState":
-        """The state in which no more than `caps` is free of some slots, and nothing of those `hidden`."""
+    def narrowed(
+        self, caps: Mapping[int, Amounts], hidden: Iterable[int], busy: Iterable[tuple[int, str]] = ()
+    ) -> "DeviceState":
+        """The state in which no more than `caps` is free of some slots, and nothing of those `hidden`.
+
+        Virtual functions in `busy`, by slot and bus address, are in use as well.
+        """
         used, changed = list(self.used), [*caps, *hidden]
         for number in changed:
             totals, cap = self.template.totals[number], caps.get(number)
@@ -193,7 +198,8 @@ class DeviceState:
                 max(taken, total if cap is None else total - cap.get(name, total))
                 for (name, total), taken in zip(totals.items(), used[number], strict=True)
             ])  # fmt: skip
-        return self._book.state(self.template, tuple(used), self.functions, self, changed)
+        functions = tuple(sorted({*self.functions, *busy}))
+        return self._book.state(self.template, tuple(used), functions, self, changed)
 
     def sums(self, device_type: str) -> tuple[Amounts, Amounts]:
         """Total and free over all devices of a type."""

@@ -4,7 +4,8 @@ Bookings outlive the NodeResourceTopology, as devices' outlive the Device object
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -15,11 +16,14 @@ from scheduler.api.numa import (
     RESOURCE_STATUS,
     CpusetError,
     NodeResourceTopology,
+    NumaNodeResource,
     ResourceSpec,
+    ResourceStatus,
+    cpuset_text,
     decode_status,
     parse_cpuset,
 )
-from scheduler.api.quantity import QuantityError, amount
+from scheduler.api.quantity import QuantityError, amount, text
 from scheduler.cache.cache import Cache
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import PodInfo
@@ -110,7 +114,7 @@ class NumaBook(Listener):
 
     def pod_placed(self, info: PodInfo) -> None:
         if RESOURCE_STATUS in info.pod.metadata.annotations:
-            booking = booking_of(info.pod)
+            booking = booking_of(info.pod.metadata.annotations)
             if booking is not None:
                 self.book(info.node_name, info.uid, booking)
 
@@ -190,12 +194,17 @@ class NumaBook(Listener):
             self._cache.columns.touch(row)
 
 
-def booking_of(pod: Pod) -> Booking | None:
-    """What a pod's annotation says it holds; None if that is nothing, or nothing that can be understood."""
-    annotations = pod.metadata.annotations
+def booking_of(annotations: Mapping[str, str]) -> Booking | None:
+    """What annotations say a pod holds; None if that is nothing, or nothing that can be understood."""
+    said = annotations.get(RESOURCE_STATUS)
+    return _understood(said, annotations.get(RESOURCE_SPEC) or "{}") if said else None
+
+
+@lru_cache(maxsize=4096)
+def _understood(said: str, how: str) -> Booking | None:
     try:
-        status = decode_status(annotations[RESOURCE_STATUS])
-        spec = msgspec.json.decode(annotations.get(RESOURCE_SPEC) or "{}", type=ResourceSpec)
+        status = decode_status(said)
+        spec = msgspec.json.decode(how, type=ResourceSpec)
         cpus = parse_cpuset(status.cpuset)
         zones = tuple(
             (one.node, tuple(sorted((name, amount(name, value)) for name, value in one.resources.items())))
@@ -204,3 +213,11 @@ def booking_of(pod: Pod) -> Booking | None:
     except (msgspec.DecodeError, CpusetError, QuantityError):
         return None  # somebody else's annotation
     return Booking(cpus, spec.preferred_cpu_exclusive_policy if cpus else "", zones) if cpus or zones else None
+
+
+def status_text(booking: Booking) -> str:
+    """The annotation that says what a pod holds."""
+    zones = tuple(
+        NumaNodeResource(node, {name: text(name, value) for name, value in amounts}) for node, amounts in booking.zones
+    )
+    return msgspec.json.encode(ResourceStatus(cpuset_text(booking.cpus), zones)).decode()

@@ -9,7 +9,6 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from scheduler.api.core import Pod
@@ -19,11 +18,8 @@ from scheduler.api.numa import (
     QOS_LABEL,
     RESOURCE_SPEC,
     RESOURCE_STATUS,
-    NumaNodeResource,
-    ResourceStatus,
-    cpuset_text,
 )
-from scheduler.api.quantity import CPU, text
+from scheduler.api.quantity import CPU
 from scheduler.cache.columns import Batch, Bools, Ints
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
@@ -38,20 +34,34 @@ from scheduler.framework.points import (
     ScoreColumns,
     VictimAware,
 )
+from scheduler.framework.reserved import (
+    INTO,
+    MATCHED,
+    NOMINATE,
+    NOMINATED,
+    ReservationAware,
+    Reserved,
+    going,
+    matched_on,
+    ways_on,
+)
+from scheduler.framework.restored import as_seen
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.nodenuma.alignment import Devices, Outcome, Rules, align
 from scheduler.plugins.nodenuma.args import NodeNUMAResourceArgs, ScoringStrategy
-from scheduler.plugins.nodenuma.book import STEERS, NodeNuma, NumaBook
+from scheduler.plugins.nodenuma.book import STEERS, NodeNuma, NumaBook, status_text
 from scheduler.plugins.nodenuma.demand import Demand, demand_of, written_back
 from scheduler.plugins.nodenuma.nodescore import NodeScore
 from scheduler.plugins.nodenuma.options import amplify
-from scheduler.plugins.nodenuma.states import Booking, NumaState
+from scheduler.plugins.nodenuma.reserved import NOTHING, has, left
+from scheduler.plugins.nodenuma.states import NumaState
 from scheduler.plugins.numahints import AFFINITY, ALIGNER, PROVIDER, HintProvider, Mask
+from scheduler.plugins.reservation.book import ReservationBook
 
 BAD_RATIO = Status.unresolvable("node(s) invalid CPU amplification ratio")
 NO_AMPLIFIED = Status.unschedulable("Insufficient amplified cpu")
-NOTHING = Booking()
+PREFIX = "Reservation(s) "
 MOST_OUTCOMES = 4096  # kept for each state of a node
 
 DEMAND: StateKey[Demand] = StateKey("NodeNUMAResource/demand")
@@ -67,7 +77,7 @@ class _Stacked(NamedTuple):
     provided: bool  # whether devices have a say for some of them
 
 
-class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, VictimAware):
+class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, VictimAware, ReservationAware):
     name = "NodeNUMAResource"
     scope = Scope.NODE_PODS
     reads_labels = (QOS_LABEL, PRIORITY_CLASS_LABEL)
@@ -86,6 +96,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         self._scoring = NodeScore(handle.columns.resources, self._rules.scorer)
         self._demands: dict[Demand, Demand] = {}
         self.book = NumaBook.of(handle)
+        self._reservations = ReservationBook.of(handle)
 
     # -- filtering ----------------------------------------------------------------------------------------------------
 
@@ -100,7 +111,25 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        return self._verdict(state, node)
+        ways = ways_on(state, node.name)
+        reasons: list[str] = []
+        for way in ways:
+            status = self._verdict(going(state, way), node)
+            if status.ok:
+                return SUCCESS
+            reasons += [PREFIX + reason for reason in status.reasons]
+        if not ways or None in ways:
+            return status if ways else self._verdict(state, node)
+        return Status.unschedulable(*reasons)
+
+    def fits_in(self, state: CycleState, pod: Pod, reserved: Reserved | None, node_name: str) -> Status:
+        node = self._handle.cache.find(node_name)
+        if DEMAND not in state or node is None:
+            return SUCCESS
+        return self._verdict(going(state, reserved), as_seen(state, node)[1])
+
+    def worth_in(self, state: CycleState, pod: Pod, reserved: Reserved, node_name: str) -> int:
+        return 0  # it has no opinion of its own
 
     def _verdict(self, state: CycleState, node: NodeInfo) -> Status:
         demand, numa = state[DEMAND], self._state(state, node.name)
@@ -114,7 +143,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
             status = _amplified(demand, numa, node, self._handle.columns.resources.column(CPU))
             if status is not None:
                 return status
-        outcome = self._outcome(state, demand, numa, node.name)
+        outcome = self._outcome_on(state, demand, numa, node.name)
         return outcome if isinstance(outcome, Status) else SUCCESS
 
     def _outcome(self, state: CycleState, demand: Demand, numa: NumaState, name: str) -> Outcome | Status:
@@ -132,19 +161,52 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
             found = numa.outcomes[key] = align(numa, demand, self._rules, devices)
         return found
 
+    def _outcome_on(self, state: CycleState, demand: Demand, numa: NumaState, name: str) -> Outcome | Status:
+        """What `align` says of the way that the pod goes, what is held for it first (R62)."""
+        way = state.get(INTO)
+        if way is None or way.reserved is None:
+            return self._outcome(state, demand, numa, name)
+        known, own = self._known(state, name), has(way.reserved)
+        if known is None or own == NOTHING:
+            return self._outcome(state, demand, numa, name)
+        rest = left(known, way.reserved)
+        inside = numa.within(rest.cpus if own.cpus else None, rest.zones if own.zones else None)
+        found = self._outcome(state, demand, inside, name)
+        if isinstance(found, Outcome) or way.reserved.restricted:
+            return found
+        return self._outcome(state, demand, numa, name)
+
     def affinity(self, state: CycleState, node: str) -> Mask | None:
         demand, numa = state[DEMAND], self._state(state, node)
         if not (demand.numa_policy or numa.options.policy(label_first=self._rules.label_first)):
             return None
-        outcome = self._outcome(state, demand, numa, node)
+        for way in ways_on(state, node):
+            inner = going(state, way)
+            found = self._outcome_on(inner, demand, self._state(inner, node), node)
+            if isinstance(found, Outcome):
+                return found.mask
+        outcome = self._outcome_on(state, demand, numa, node)
         return None if isinstance(outcome, Status) else outcome.mask
 
-    def _state(self, state: CycleState, name: str) -> NumaState:
-        """The node's state, as preemption imagines it if it does."""
+    def _known(self, state: CycleState, name: str) -> NodeNuma | None:
+        """The node, as preemption imagines it if it does; what is held there for the pod is nobody's."""
         trials = state.get(TRIAL)
         found = trials.get(name) if trials is not None else None
-        found = found or self.book.find(name)
-        return found.state if found is not None else self.book.nothing
+        return found or self.book.find(name)
+
+    def _state(self, state: CycleState, name: str) -> NumaState:
+        """The node's state for the way that the pod goes: all other reservations hold what they do."""
+        found, way = self._known(state, name), state.get(INTO)
+        if found is None or way is None:
+            return found.state if found is not None else self.book.nothing
+        others = [one for one in matched_on(state, name) if one is not way.reserved]
+        held = [(one.uid, rest) for one in others if (rest := left(found, one)) != NOTHING]
+        if not held:
+            return found.state
+        found = found.copy()
+        for uid, rest in held:
+            self.book.imagined(found, uid, rest)
+        return found.state
 
     # -- many at once -------------------------------------------------------------------------------------------------
 
@@ -209,11 +271,12 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         return DEMAND in state
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        demand, found = state[DEMAND], self.book.find(node.name)
-        numa = found.state if found is not None else self.book.nothing
+        if matched_on(state, node.name):
+            state = going(state, state[NOMINATE](state, pod, node))
+        demand, numa = state[DEMAND], self._state(state, node.name)
         if demand.plain and not numa.options.steers:
             return self._scoring.plain(demand, node)
-        outcome = self._outcome(state, demand, numa, node.name)
+        outcome = self._outcome_on(state, demand, numa, node.name)
         return 0 if isinstance(outcome, Status) else self._scoring.of(numa, outcome, node)
 
     def stack_scores(self, states: Sequence[CycleState]) -> _Stacked:
@@ -241,11 +304,11 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         demand = state.get(DEMAND)
         if demand is None:
             return SUCCESS
-        found = self.book.find(node_name)
-        numa = found.state if found is not None else self.book.nothing
+        way = going(state, state.get(NOMINATED)) if matched_on(state, node_name) else state
+        numa = self._state(way, node_name)
         if demand.plain and not numa.options.steers:
             return SUCCESS
-        outcome = self._outcome(state, demand, numa, node_name)
+        outcome = self._outcome_on(way, demand, numa, node_name)
         if isinstance(outcome, Status):
             return outcome
         state[GIVEN] = outcome
@@ -290,6 +353,10 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         state[TRIAL] = trials = {} if trials is None else dict(trials)
         trials[name] = trial = (trials.get(name) or real).copy()  # states that were forked earlier keep theirs
         self.book.imagined(trial, victim.uid, booking if there else None)
+        reserved = self._reservations.holding(victim.uid)
+        overlooked = (state.get(MATCHED) or {}).get(name, ())
+        if reserved is not None and reserved.node == name and reserved not in overlooked and has(reserved) != NOTHING:
+            self.book.imagined(trial, reserved.uid, left(trial, reserved))  # what it had is its reservation's (R63)
 
 
 _NOBODY = Pod()  # what a demand says is all that is asked of a pod
@@ -310,11 +377,3 @@ def _amplified(demand: Demand, numa: NumaState, node: NodeInfo, column: int) -> 
     if bound and used >= bound:
         used += amplify(bound, ratio) - bound
     return NO_AMPLIFIED if wanted > node.allocatable[column] - used else None
-
-
-def status_text(booking: Booking) -> str:
-    """The annotation that says what a pod holds."""
-    zones = tuple(
-        NumaNodeResource(node, {name: text(name, value) for name, value in amounts}) for node, amounts in booking.zones
-    )
-    return msgspec.json.encode(ResourceStatus(cpuset_text(booking.cpus), zones)).decode()

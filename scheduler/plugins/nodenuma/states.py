@@ -5,6 +5,7 @@ worked out about a state is worked out once.
 """
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +69,27 @@ class NumaState:
                 used = max(used - bound, 0) + amplify(bound, self.options.ratio(CPU))
             left[name] = max(total - used, 0)
         return left
+
+    def within(self, cpus: Cpus | None, zones: ZoneAmounts | None) -> "NumaState":
+        """The same with no other CPUs free than `cpus`, and no more than `zones` left of the resources they name.
+
+        None: as it is. Such a state is for looking at alone; nobody is ever booked in it.
+        """
+        found = copy(self)
+        found.outcomes = {}
+        if cpus is not None:
+            found.free = self.free & cpus
+        if zones is not None:
+            limits = {node: dict(amounts) for node, amounts in zones}
+            named = {name for amounts in limits.values() for name in amounts}
+            found.available = {
+                node: {
+                    name: min(value, limits.get(node, {}).get(name, 0)) if name in named else value
+                    for name, value in amounts.items()
+                }
+                for node, amounts in self.available.items()
+            }
+        return found
 
     @property
     def bound(self) -> int:

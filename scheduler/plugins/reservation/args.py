@@ -16,7 +16,12 @@ class ReservationArgs(Args, frozen=True):
     resync_interval_seconds: int = 60
     ignored_resources: tuple[str, ...] = ()
     ignored_resource_groups: tuple[str, ...] = ()
+    clean_expired_reservation_allocated: bool = False  # upstream's feature gate of that name
     reservation_selector_index: dict[str, object] = {}  # noqa: RUF012 msgspec copies it for each instance
+
+    def ignores(self, name: str) -> bool:
+        """Whether it does not matter how much of a resource is left on a node; native ones always do."""
+        return "/" in name and (name in self.ignored_resources or name.split("/", 1)[0] in self.ignored_resource_groups)
 
     def check(self) -> None:
         if not 0 <= self.min_candidate_nodes_percentage <= 100:

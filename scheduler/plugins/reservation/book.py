@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from scheduler.api.core import Pod
 from scheduler.api.device import DEVICE_ALLOCATED
+from scheduler.api.numa import RESOURCE_SPEC, RESOURCE_STATUS
 from scheduler.api.quantity import QuantityError
 from scheduler.api.requests import Amounts, amounts
 from scheduler.api.reservation import (
@@ -33,6 +34,8 @@ from scheduler.framework.points import Listener
 from scheduler.framework.reserved import Reserved
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.reserved import still_held
+from scheduler.plugins.nodenuma.book import NumaBook
+from scheduler.plugins.nodenuma.reserved import still_held as numa_still_held
 from scheduler.plugins.reservation.owners import OwnerIndex
 
 
@@ -41,9 +44,10 @@ class ReservationBook(Listener):
 
     only_annotations = True
 
-    def __init__(self, cache: Cache, devices: DeviceCache) -> None:
+    def __init__(self, cache: Cache, devices: DeviceCache, numa: NumaBook) -> None:
         self._cache = cache
         self._devices = devices
+        self._numa = numa
         self.owners = OwnerIndex()
         self.known: dict[str, Reservation] = {}  # by uid, in whatever phase
         self._available: dict[str, Reserved] = {}  # by uid
@@ -52,14 +56,15 @@ class ReservationBook(Listener):
         self._in: dict[str, dict[str, Amounts]] = {}  # by reservation's uid: what its pods request, by theirs
         self._of: dict[str, str] = {}  # pod uid → the uid of its reservation
         self.moved: set[str] = set()  # uids of reservations that gained or lost a pod; whoever writes status empties it
+        self.strays: set[str] = set()  # uids of pods whose reservation ended and was deleted; likewise
 
     @staticmethod
     def of(handle: Handle) -> "ReservationBook":
         """The one of this scheduler; made, and listening to its cache, when the first profile asks."""
 
         def make() -> ReservationBook:
-            # Devices listen first: when a pod comes, what it has of them must be known before what that leaves.
-            book = ReservationBook(handle.cache, DeviceCache.of(handle))
+            # The others listen first: when a pod comes, what it has of them must be known before what that leaves.
+            book = ReservationBook(handle.cache, DeviceCache.of(handle), NumaBook.of(handle))
             handle.cache.listen(book)
             return book
 
@@ -122,7 +127,9 @@ class ReservationBook(Listener):
     def remove(self, uid: str) -> None:
         """A reservation is gone; its pods stay where they are."""
         self._withdraw(uid)
-        self.known.pop(uid, None)
+        gone = self.known.pop(uid, None)
+        if gone is not None and gone.ended:
+            self.strays.update(self._in.get(uid, ()))
         self.moved.discard(uid)
 
     def _withdraw(self, uid: str) -> None:
@@ -140,13 +147,15 @@ class ReservationBook(Listener):
         status = reservation.status
         found = amounts(status.allocatable) if status.allocatable else template_requests(reservation)
         uid = reservation.metadata.uid
+        marks = reserve_pod(reservation).metadata.annotations
         return Reserved(
             reservation,
             renamed(found),
             renamed(withheld(reservation)),
             restricted_to(reservation),
             "",
-            reservation.metadata.annotations.get(DEVICE_ALLOCATED, ""),
+            marks.get(DEVICE_ALLOCATED, ""),
+            {name: marks[name] for name in (RESOURCE_STATUS, RESOURCE_SPEC) if name in marks},
             self._in.setdefault(uid, {}),
         )
 
@@ -188,19 +197,23 @@ class ReservationBook(Listener):
         """The pod that would hold what is left if the pods `gone` were not in the reservation."""
         pod = reserve_pod(reserved.reservation, reserved.left(gone))
         pod = replace(pod, spec=replace(pod.spec, priority=HIGHEST_PRIORITY))  # what is placed is nobody's victim (R44)
-        if not reserved.annotation:
-            return pod
-        annotations = {**pod.metadata.annotations}
-        held = self._devices.find(reserved.node)
         others = [uid for uid in reserved.owners if uid not in gone]
-        taken = [] if held is None else [held.held[uid] for uid in others if uid in held.held]
-        if not taken:
+        left: dict[str, str] = {}  # annotations that say less now
+        devices = self._devices.find(reserved.node) if reserved.annotation else None
+        if devices is not None:
+            shares = [devices.held[uid] for uid in others if uid in devices.held]
+            if shares:
+                left[DEVICE_ALLOCATED] = still_held(reserved.annotation, shares)
+        numa = self._numa.find(reserved.node) if RESOURCE_STATUS in reserved.numa else None
+        if numa is not None:
+            bookings = [numa.held[uid] for uid in others if uid in numa.held]
+            if bookings:
+                left[RESOURCE_STATUS] = numa_still_held(reserved.numa, bookings)
+        if not left:
             return pod
-        left = still_held(reserved.annotation, taken)
-        if left:
-            annotations[DEVICE_ALLOCATED] = left
-        else:
-            annotations.pop(DEVICE_ALLOCATED, None)
+        annotations = {
+            name: text for name, text in {**pod.metadata.annotations, **left}.items() if text or name not in left
+        }
         return replace(pod, metadata=replace(pod.metadata, annotations=annotations))
 
     # -- what the cache tells -----------------------------------------------------------------------------------------

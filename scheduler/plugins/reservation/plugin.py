@@ -14,10 +14,12 @@ import numpy as np
 from scheduler.api.core import Pod
 from scheduler.api.requests import Amounts
 from scheduler.api.reservation import (
+    PRE_ALLOCATION_REQUIRED,
     RESERVATION_AFFINITY,
     RESERVATION_ALLOCATED,
     RESERVATION_IGNORED,
     RESERVATION_NODE,
+    RESTRICTED,
     AnnotationError,
     allocation,
     is_reserve_pod,
@@ -60,6 +62,11 @@ NO_MATCH = Status.unresolvable("node(s) no reservations match reservation affini
 NONE_WILL_DO = Status.unschedulable("node(s) no reservation(s) to meet the requirements")
 WRONG_NODE = Status.unresolvable("node(s) didn't match the nodeName specified by reservation")
 POLICY_CONFLICT = Status.unresolvable("node(s) reservation allocate policy conflict")
+NO_PRE_ALLOCATION = "node(s) reservation pre allocation is unsupported with current attributes"
+NO_TAKING_OVER = (
+    f"the reservation's label {PRE_ALLOCATION_REQUIRED}: "
+    'expected none, since this scheduler takes nothing from running pods, found "true"'
+)
 PREFERRED = 1000  # raw score of the node whose reservation comes first in order
 
 
@@ -158,6 +165,11 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         ttl = reservation.spec.ttl
         if ttl is not None and seconds(ttl) is None:
             return f'the reservation\'s ttl: expected a duration such as "24h", found "{ttl}"'
+        if reservation.spec.pre_allocation:
+            if reservation.spec.allocate_policy != RESTRICTED:
+                return NO_PRE_ALLOCATION
+            if reservation.metadata.labels.get(PRE_ALLOCATION_REQUIRED) == "true":
+                return NO_TAKING_OVER
         return reservation.problem
 
     def overlooked(self, state: CycleState, pod: Pod) -> Mapping[str, Sequence[PodInfo]]:
@@ -231,14 +243,19 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         lacks: list[str] = []
         if reserved.restricted:
             lacks = lacking(seen.requests, reserved, gone, detailed=bool(seen.wish.name))
-        return short(seen.requests, self._named(node.allocatable, seen.requests), taken), lacks
+        return self._short(seen.requests, node, taken), lacks
 
     def _short_alone(self, state: CycleState, there: Sequence[Reserved], node: NodeInfo) -> list[str]:
         requests = state[SEEN].requests
         taken = self._named(node.requested, requests)
         for reserved in there:
             take_left(taken, reserved, _gone(state))
-        return short(requests, self._named(node.allocatable, requests), taken)
+        return self._short(requests, node, taken)
+
+    def _short(self, requests: Amounts, node: NodeInfo, taken: Amounts) -> list[str]:
+        """Of what a node has too little, resources aside that configuration says not to look at."""
+        found = short(requests, self._named(node.allocatable, requests), taken)
+        return [name for name in found if not self.args.ignores(name)]
 
     def _named(self, amounts: Sequence[int], requests: Amounts) -> Amounts:
         """Of a node's amounts by column those that a pod asks for, and its places for pods."""

@@ -100,6 +100,7 @@ def test_services_list_themselves() -> None:
             "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries/:name",
             "/apis/v1/plugins/NodeNUMAResource/nodes/:nodeName",
             "/apis/v1/plugins/NodeNUMAResources/cpuTopologyOptions/:nodeName",
+            "/apis/v1/plugins/Reservation/nodeReservations/:nodeName",
         ]
     }
 
@@ -361,3 +362,26 @@ def test_cpus_and_numa_nodes_of_a_node() -> None:
     assert said == {"message": "cannot find target node"}
     said = served.json("/apis/v1/plugins/NodeNUMAResource/nodes/blind", 500)
     assert said == {"message": "invalid topology, please check the NodeResourceTopology object"}
+
+
+def test_reservations_of_a_node() -> None:
+    rig = Rig()
+    rig.node("n")
+    hold(rig, "r", "n", {"cpu": 4000, "memory": 8 << 30}, policy="Restricted")
+    inside(rig, "p", "n", "r", cpu=1)
+    served = Served(rig)
+    (found,) = served.json("/apis/v1/plugins/Reservation/nodeReservations/n")["items"]
+    assert found == {
+        "name": "r",
+        "uid": "r",
+        "kind": "Reservation",
+        "available": True,
+        "allocatable": {"cpu": "4", "memory": "8Gi"},
+        "allocated": {"cpu": "1"},
+        "availableResource": {"cpu": 3000, "memory": 8 << 30},
+        "allocatedResource": {"cpu": 1000},
+        "owners": [{"labelSelector": {"matchLabels": {"app": "a"}}}],
+        "allocatePolicy": "Restricted",
+        "assignedPods": [{"Namespace": "default", "Name": "p", "UID": "uid-p", "Requests": {"cpu": "1"}, "Ports": []}],
+    }
+    assert served.json("/apis/v1/plugins/Reservation/nodeReservations/nowhere") == {}

@@ -1,16 +1,19 @@
 """A runtime on a real event loop, and the pods that tests give it."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import orjson
 
 from harness.devices.provider import ContainerGrant
 from harness.nodes.pods import decode_pod
+from harness.nodes.runtimes.lifecycle import LifecycleRuntime
 from harness.nodes.runtimes.protocol import ContainerState, Runtime, Work
+
+R = TypeVar("R", bound=LifecycleRuntime)
 
 WITHIN = 10.0  # seconds; far more than anything here takes
 
@@ -35,6 +38,19 @@ def work(
     }
     decoded = decode_pod(msgspec.Raw(orjson.dumps(manifest)))
     return Work(decoded, "here", "10.0.0.7", {"main": grant} if grant else {})
+
+
+def closing(make: Callable[[], R], body: Callable[[R], Awaitable[None]]) -> None:
+    """Run `body` on a loop of its own, with a runtime made there and closed afterwards."""
+
+    async def run() -> None:
+        runtime = make()
+        try:
+            await body(runtime)
+        finally:
+            runtime.close()
+
+    asyncio.run(run())
 
 
 class Reports:

@@ -18,7 +18,7 @@ from harness.errors import ClusterError
 from harness.nodes.runtimes.docker import OWNER, UID, DockerRuntime, unreachable
 from harness.nodes.runtimes.simulated import Stages
 from harness.nodes.runtimes.tests.engine import IMAGE, containers, engine_at
-from harness.nodes.runtimes.tests.rig import Reports, eventually, read, stopped, with_mark, work
+from harness.nodes.runtimes.tests.rig import Reports, closing, eventually, read, stopped, with_mark, work
 from harness.nodes.runtimes.tests.speaking import executed
 from scheduler.api.clock import WallClock
 
@@ -33,14 +33,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def on_loop(url: str, body: Body, **options: Any) -> None:
-    async def run() -> None:
-        runtime = DockerRuntime(WallClock(), url=url, stages=Stages(restart=(0.05, 0.1)), **options)
-        try:
-            await body(runtime)
-        finally:
-            runtime.close()
-
-    asyncio.run(run())
+    closing(lambda: DockerRuntime(WallClock(), url=url, stages=Stages(restart=(0.05, 0.1)), **options), body)
 
 
 @pytest.mark.parametrize(

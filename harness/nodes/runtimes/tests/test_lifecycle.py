@@ -13,7 +13,7 @@ from harness.nodes.runtimes.cgroups import Cgroups
 from harness.nodes.runtimes.process import ProcessRuntime
 from harness.nodes.runtimes.protocol import ContainerState, Work
 from harness.nodes.runtimes.simulated import Stages
-from harness.nodes.runtimes.tests.rig import Reports, eventually, stopped, work
+from harness.nodes.runtimes.tests.rig import Reports, closing, eventually, stopped, work
 from scheduler.api.clock import WallClock
 
 Body = Callable[[ProcessRuntime], Awaitable[None]]
@@ -28,15 +28,9 @@ SERVE = (
 
 
 def on_loop(root: Path, body: Body) -> None:
-    async def run() -> None:
-        groups = Cgroups(0, {}, "not asked for in this test")
-        runtime = ProcessRuntime(WallClock(), root, groups=groups, stages=Stages(restart=(0.05, 0.1)))
-        try:
-            await body(runtime)
-        finally:
-            runtime.close()
-
-    asyncio.run(run())
+    groups = Cgroups(0, {}, "not asked for in this test")
+    stages = Stages(restart=(0.05, 0.1))
+    closing(lambda: ProcessRuntime(WallClock(), root, groups=groups, stages=stages), body)
 
 
 def seen(reports: Reports, holds: Callable[[ContainerState], bool]) -> bool:

@@ -17,7 +17,17 @@ from harness.errors import ClusterError
 from harness.nodes.runtimes.cgroups import Cgroups
 from harness.nodes.runtimes.process import ProcessRuntime
 from harness.nodes.runtimes.simulated import Stages
-from harness.nodes.runtimes.tests.rig import WITHIN, Reports, eventually, folder_of, read, stopped, with_mark, work
+from harness.nodes.runtimes.tests.rig import (
+    WITHIN,
+    Reports,
+    closing,
+    eventually,
+    folder_of,
+    read,
+    stopped,
+    with_mark,
+    work,
+)
 from harness.nodes.runtimes.tests.speaking import executed
 from scheduler.api.clock import WallClock
 
@@ -28,15 +38,7 @@ QUICK = Stages(restart=(0.05, 0.1))
 
 def on_loop(root: Path, body: Body, **options: Any) -> None:
     """Run `body` with a runtime that is closed afterwards."""
-
-    async def run() -> None:
-        runtime = ProcessRuntime(WallClock(), root, **{"groups": NO_GROUPS, "stages": QUICK, **options})
-        try:
-            await body(runtime)
-        finally:
-            runtime.close()
-
-    asyncio.run(run())
+    closing(lambda: ProcessRuntime(WallClock(), root, **{"groups": NO_GROUPS, "stages": QUICK, **options}), body)
 
 
 @pytest.mark.parametrize(

@@ -173,3 +173,18 @@ def test_a_card_that_is_held_for_the_pod_is_worth_what_a_free_one_is() -> None:
     inner, seen = as_seen(state, rig.core.cache.nodes["n"])
     devices = next(one for one in runner.profile.all if isinstance(one, DeviceShare))
     assert devices.score(inner, info.pod, seen) == 75
+
+
+def test_a_restricted_one_that_is_used_up_has_no_cards_for_the_next() -> None:
+    """Its own cards count, with nothing left in them; not the first ones of the node (section 16)."""
+    rig = Rig()
+    rig.node("n", gpus=3)
+    hold(rig, "r", {1: 100}, policy="Restricted")
+    for name in ("a", "b"):
+        rig.submit(owner(name, 100).into_reservation())
+    confirmed(rig)
+    assert taken(rig, "a") == {1: 100}
+    assert "Reservation(s) Insufficient" in rig.message("b")
+    rig.submit(owner("c", 100))
+    rig.run()
+    assert taken(rig, "c") == {0: 100}, "who may go elsewhere does"

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -33,8 +33,8 @@ from scheduler.api.device import (
 from scheduler.api.wire import ObjectMeta, ResourceList
 from scheduler.plugins.deviceshare.tests.machines import FUNCTIONS, JOINT, NIC_LABELS, card, paired, single
 from scheduler.plugins.deviceshare.tests.test_slices import HUAWEI, SIZES, SOURCE, config_map, npus
+from scheduler.tests.play import Play, stories
 from scheduler.tests.rig import profile
-from scheduler.tests.test_engine import Play
 
 TABLE = '{"1":[{"minors":[0]},{"minors":[5]}],"2":[{"minors":[2,3],"allocationScore":"7"},{"minors":[0,1]}]}'
 Marks = dict[str, str]
@@ -159,19 +159,13 @@ PROFILES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("parts", PROFILES, ids=["spread", "pack", "pack-by-cards", "spread-by-cards"])
-@settings(
-    max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck),
-    phases=[Phase.explicit, Phase.generate, Phase.shrink],
-)  # fmt: skip
+@stories(60)
 @given(start=st.lists(nodes(), min_size=1, max_size=4), story=st.lists(events, min_size=5, max_size=40))
 def test_kept_verdicts_are_what_asking_everybody_anew_gives(
     parts: dict[str, Any], start: list[tuple[Node, Device | None]], story: list[tuple[str, Any]]
 ) -> None:
     play = WishfulPlay(**parts)
-    for item in start:
-        play.act("node", item)
-    for kind, what in story:
-        play.act(kind, what)
+    play.tell(start, story)
 
 
 def selecting(value: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from scheduler.api.device import FPGA, RDMA
 from scheduler.framework.status import Status
 from scheduler.plugins.deviceshare.allocator import allocate
 from scheduler.plugins.deviceshare.gpus import Policy
-from scheduler.plugins.deviceshare.numa import NOWHERE, TOO_FEW_THERE, designated, hints
+from scheduler.plugins.deviceshare.numa import TOO_FEW_THERE, hints
 from scheduler.plugins.deviceshare.states import Choice, DeviceState
 from scheduler.plugins.deviceshare.tests.machines import JOINT, ask, card, paired, state, whole
 from scheduler.plugins.numahints import Hint
@@ -51,14 +51,6 @@ def test_hints(have: DeviceState, amounts: dict[str, int], hint: Any, types: lis
 )
 def test_no_numa_nodes_will_do(amounts: dict[str, int], want: Status) -> None:
     assert hints(state(paired()), ask(amounts), Policy()) == want
-
-
-def test_settled_devices_say_where_they_are() -> None:
-    template = state(paired()).template
-    assert designated(template, [("gpu", 5)]) == Hint(SECOND, True, 500)
-    assert designated(template, [("gpu", 3), ("rdma", 4)]) == Hint(BOTH, True, 500)
-    assert designated(template, [("gpu", 9)]) == NOWHERE
-    assert NOWHERE.message == "Designated Allocation Lack NUMA Node ID"
 
 
 def test_a_card_of_no_known_numa_node_goes_with_any_and_keeps_its_switch() -> None:

@@ -263,3 +263,17 @@ def test_core_ids_repeat_across_sockets() -> None:
     rig.submit(lsr("p", "6").bind_cpus(required=FULL_PCPUS))
     rig.run()
     assert rig.given("p").cpuset == "0-5"
+
+
+@pytest.mark.parametrize("said", ['{"cpuset":"6-7"}', '{"cpuset":"0-63"}', "no JSON"])
+def test_what_a_pod_says_it_has_before_it_is_placed_is_overwritten(said: str) -> None:
+    """R6: CPUs are settled here, whatever stands in the annotation of a pod that has no node yet."""
+    rig = Machines()
+    rig.machine("n")
+    rig.submit(lsr("p").annotation(RESOURCE_STATUS, said))
+    rig.run()
+    assert rig.given("p").cpuset == "0-3"
+    rig.running(lsr("p").annotation(RESOURCE_STATUS, rig.binding("p").annotations[RESOURCE_STATUS]), "n")
+    rig.submit(lsr("q"), lsr("r"), lsr("s"))
+    rig.run()
+    assert sorted(rig.given(name).cpuset for name in "qrs") == ["12-15", "4-7", "8-11"]

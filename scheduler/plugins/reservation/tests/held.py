@@ -21,7 +21,7 @@ def reserved(allocatable: Amounts, owners: dict[str, Amounts] | None = None, **m
     policy, withheld = more.get("policy", ""), more.get("withheld", {})
     told = {"metadata": {"name": "r", "uid": "r"}, "spec": {"allocatePolicy": policy}}
     made = msgspec.convert(told, Reservation)
-    return Reserved(made, allocatable, withheld, more.get("strict", ()), "", "", owners or {})
+    return Reserved(made, allocatable, withheld, more.get("strict", ()), "", "", {}, owners or {})
 
 
 def hold(rig: Rig, name: str, node: str, amounts: Amounts, *, policy: str = "", app: str = "a", **more: Any) -> None:

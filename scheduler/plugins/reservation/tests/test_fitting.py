@@ -11,7 +11,7 @@ from scheduler.framework.restored import as_seen, restore
 from scheduler.framework.state import CycleState
 from scheduler.plugins.reservation.fitting import lacking, worth
 from scheduler.plugins.reservation.tests.held import hold, inside, owner, refusal, reserved
-from scheduler.tests.rig import GIB, Rig
+from scheduler.tests.rig import GIB, Rig, profile
 
 ALIGNED, RESTRICTED = "Aligned", "Restricted"
 BY_NODE, IN_IT = "Insufficient cpu by node", "Reservation(s) Insufficient cpu"
@@ -74,6 +74,24 @@ def test_what_is_withheld_is_not_for_owners() -> None:
          annotations={"node.koordinator.sh/reservation": '{"resources": {"cpu": "2"}}'})  # fmt: skip
     assert refusal(rig, wanting(6), "n") == (IN_IT,)
     assert refusal(rig, wanting(4), "n") == ()
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        pytest.param({}, ("Insufficient example.com/seats by node",), id="all-counts"),
+        pytest.param({"ignoredResources": ["example.com/seats"]}, (), id="ignored-by-name"),
+        pytest.param({"ignoredResourceGroups": ["example.com"]}, (), id="ignored-by-group"),
+        pytest.param(
+            {"ignoredResourceGroups": ["cpu"]}, ("Insufficient example.com/seats by node",), id="another-group"
+        ),
+    ],
+)
+def test_resources_that_somebody_else_looks_after(args: dict[str, Any], expected: tuple[str, ...]) -> None:
+    rig = Rig(profile(pluginConfig=[{"name": "Reservation", "args": args}]))
+    rig.node("n", more={"example.com/seats": 1})
+    hold(rig, "r", "n", {"cpu": 6000})
+    assert refusal(rig, wanting(2).resources({"example.com/seats": 2}), "n") == expected
 
 
 @pytest.mark.parametrize(

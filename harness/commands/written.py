@@ -1,0 +1,26 @@
+"""Files that a command writes in the end: what stands in the way is said at the beginning."""
+
+import os
+from pathlib import Path
+
+from harness.errors import UsageError
+
+
+def check_writable(flag: str, path: Path) -> None:
+    """Make sure that a file can be written, with the folders above it; nothing is made yet.
+
+    Raises:
+        UsageError: it is a folder, is below a file, or may not be written.
+    """
+    if path.is_dir():
+        raise UsageError(f"{flag} {path}: expected a file, found a folder")
+    there = path
+    try:
+        while not there.exists():
+            there = there.parent
+    except OSError as error:  # a name too long, a folder that may not be looked into
+        raise UsageError(f"{flag} {path}: cannot be written: {error.strerror}") from error
+    if there != path and not there.is_dir():
+        raise UsageError(f"{flag} {path}: expected a folder {there}, found a file")
+    if not os.access(there, os.W_OK):
+        raise UsageError(f"{flag} {path}: {there} may not be written to")

@@ -1,0 +1,207 @@
+"""What a node says of itself through the API: labels and status, its Device, its NodeResourceTopology.
+
+On a real cluster kubelet, koordlet and koord-device-daemon each write a part of this.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from harness.devices.provider import Device, Driver, Link
+from harness.nodes import devices as device_object
+from harness.nodes import xpu_files
+from harness.nodes.capacity import Sized, capacity_and_allocatable, quantities
+from harness.nodes.writer import DEVICES, NODES, TOPOLOGIES, Writer, then
+from harness.nodes.xpu_files import Xpu, read_xpus
+from scheduler.api.clock import Clock
+from scheduler.api.core import HOSTNAME_LABEL
+from scheduler.api.numa import NODE_RESERVATION
+from scheduler.api.transport import Done, Response
+
+Manifest = dict[str, Any]
+
+KUBELET_VERSION = "v1.35.0"
+_CONFLICT = 409
+
+
+class Hardware(Protocol):
+    """What a node is made of, simulated or real."""
+
+    @property
+    def machine(self) -> Sized: ...
+    def devices(self) -> tuple[Device, ...]: ...
+    def driver(self, vendor: str) -> Driver: ...
+    def links(self) -> tuple[Link, ...]: ...
+
+
+class Publisher:
+    """Writes one node's own objects; others' labels and annotations on them stay."""
+
+    def __init__(
+        self,
+        name: str,
+        uid: str,
+        hardware: Hardware,
+        *,
+        writer: Writer,
+        clock: Clock,
+        host_ip: str,
+        runtime: str,
+        facts: Mapping[str, str],
+        xpu_folder: Path | None,
+        topology: Manifest | None,
+    ) -> None:
+        """`runtime` is spelled as in `containerRuntimeVersion`; the rest is as `NodeAgent` has it."""
+        self._name, self._uid, self._hardware = name, uid, hardware
+        self._writer, self._clock = writer, clock
+        self._host_ip, self._runtime, self._facts = host_ip, runtime, facts
+        self._xpu_folder, self._topology = xpu_folder, topology
+        self._kept: str | None = None
+        self.devices: tuple[Device, ...] = ()  # what was last seen of the hardware
+        self._published: list[Manifest] = []
+        self._names: set[str] = set()  # resources last written to the node
+
+    def look(self) -> None:
+        """Read the hardware; nothing is written."""
+        self.devices = self._hardware.devices()
+
+    def mark(self, labels: Mapping[str, str], taints: Sequence[Manifest] = (), done: Done | None = None) -> None:
+        """Put labels on the node, and taints if there are any."""
+        patch: Manifest = {"metadata": {"labels": labels}}
+        if taints:
+            patch["spec"] = {"taints": list(taints)}
+        self._writer.strategic(f"{NODES}/{self._name}", patch, done)
+
+    def labels(self, extra: Mapping[str, str]) -> dict[str, str]:
+        """All labels of the node; `extra` goes before what the machine says."""
+        own = {
+            HOSTNAME_LABEL: self._name,
+            "kubernetes.io/os": "linux",
+            "kubernetes.io/arch": self._facts.get("architecture", "amd64"),
+        }
+        if self._hardware.machine.server:
+            own["node.kubernetes.io/instance-type"] = self._hardware.machine.server
+        return {**own, **self.device_labels(), **extra}
+
+    def device_labels(self) -> dict[str, str]:
+        """Those that its devices give it."""
+        if xpus := self._xpus():
+            return xpu_files.labels(xpus)
+        shown = device_object.reported(self.devices)
+        cards = [one for one in shown if one.kind == "gpu"]
+        return device_object.labels(shown, self._hardware.driver(cards[0].vendor) if cards else None)
+
+    def _xpus(self) -> tuple[Xpu, ...]:
+        return read_xpus(self._xpu_folder) if self._xpu_folder is not None else ()
+
+    def publish_topology(self, done: Callable[[], object]) -> None:
+        """Create the NodeResourceTopology or bring our part of it up to date."""
+        manifest, self._topology = self._topology, None  # it is said once, and it is long
+        if manifest is None:
+            done()
+            return
+
+        def created(response: Response) -> None:
+            if response.code == _CONFLICT:
+                patch = {name: value for name, value in manifest.items() if name not in {"apiVersion", "kind"}}
+                self._writer.merge(f"{TOPOLOGIES}/{self._name}", patch, then(done))
+            else:
+                done()
+
+        self._writer.create(TOPOLOGIES, manifest, created)
+
+    def keep(self, reservation: str | None) -> None:
+        """Say in the NodeResourceTopology what is kept for processes outside containers; None: nothing."""
+        if reservation != self._kept:
+            self._kept = reservation
+            patch = {"metadata": {"annotations": {NODE_RESERVATION: reservation}}}
+            self._writer.merge(f"{TOPOLOGIES}/{self._name}", patch)
+
+    def publish(self, done: Done | None = None) -> None:
+        """Create the Device object or change our part of it; labels and annotations of others stay."""
+        shown = device_object.reported(self.devices)
+        if not shown and not self._published:
+            if done is not None:
+                self._clock.call_soon(lambda: done(Response(200)))
+            return
+        now, xpus = self._clock.timestamp(), self._xpus()
+        if xpus:
+            others = device_object.spec([one for one in shown if one.kind != "gpu"], now=now)["devices"]
+            content: Manifest = {"devices": [*xpu_files.entries(xpus, self._published, now=now), *others]}
+            table = xpu_files.partitions(xpus)
+        else:
+            content = device_object.spec(shown, self._published, now=now)
+            table = device_object.partitions(shown, self._hardware.links())
+        self._published = content["devices"]
+        manifest = device_object.manifest(self._name, self._uid, content, self.device_labels(), table)
+
+        def finish(response: Response) -> None:
+            if done is not None:
+                done(response)
+
+        def created(response: Response) -> None:
+            if response.code == _CONFLICT:
+                patch = {"metadata": manifest["metadata"], "spec": content}
+                self._writer.merge(f"{DEVICES}/{self._name}", patch, finish)
+            else:
+                finish(response)
+
+        self._writer.create(DEVICES, manifest, created)
+
+    def write_status(self, *, ready: bool) -> None:
+        """Say how much of everything there is, and whether the node is Ready."""
+        shown = device_object.reported(self.devices)
+        capacity, allocatable = capacity_and_allocatable(self._hardware.machine, shown)
+        gone = dict.fromkeys(self._names - capacity.keys())
+        self._names = set(capacity)
+        now = self._clock.timestamp()
+        status = {
+            "capacity": {**quantities(capacity), **gone},
+            "allocatable": {**quantities(allocatable), **gone},
+            "conditions": [*_well(now), _ready(now) if ready else _not_ready(now)],
+            "addresses": [
+                {"type": "InternalIP", "address": self._host_ip},
+                {"type": "Hostname", "address": self._name},
+            ],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+            "nodeInfo": {
+                "machineID": self._uid,
+                "systemUUID": self._uid,
+                "bootID": self._uid,
+                "kernelVersion": "6.8.0",
+                "osImage": "simulated machine",
+                "containerRuntimeVersion": self._runtime,
+                "kubeletVersion": KUBELET_VERSION,
+                "kubeProxyVersion": KUBELET_VERSION,
+                "operatingSystem": "linux",
+                "architecture": "amd64",
+                **self._facts,
+            },
+        }
+        self._writer.strategic(f"{NODES}/{self._name}/status", {"status": status})
+
+
+def _ready(now: str) -> Manifest:
+    return _condition("Ready", "True", "KubeletReady", "kubelet is posting ready status", now)
+
+
+def _not_ready(now: str) -> Manifest:
+    return _condition("Ready", "False", "KubeletNotReady", "container runtime is down", now)
+
+
+def _condition(kind: str, status: str, reason: str, message: str, now: str) -> Manifest:
+    return {
+        "type": kind, "status": status, "reason": reason, "message": message,
+        "lastHeartbeatTime": now, "lastTransitionTime": now,
+    }  # fmt: skip
+
+
+_NO_PRESSURE = (
+    ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+)
+
+
+def _well(now: str) -> list[Manifest]:
+    return [_condition(kind, "False", reason, message, now) for kind, reason, message in _NO_PRESSURE]

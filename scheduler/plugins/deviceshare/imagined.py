@@ -1,0 +1,125 @@
+"""A node's devices as preemption imagines them, with some pods gone; and as amounts, for many nodes at once."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scheduler.api.device import GPU_ISOLATION_PROVIDER, GPU_MODEL_LABEL, GPU_VENDOR_LABEL
+from scheduler.cache.columns import Bools, Ints
+from scheduler.framework.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.points import FilterColumns, TrialColumns, VictimAware
+from scheduler.framework.reserved import MATCHED
+from scheduler.framework.state import CycleState, StateKey
+from scheduler.plugins.deviceshare import inside
+from scheduler.plugins.deviceshare.cache import DeviceCache, NodeDevices
+from scheduler.plugins.deviceshare.request import DeviceRequest
+from scheduler.plugins.deviceshare.states import SHARES, DeviceState
+from scheduler.plugins.reservation.book import ReservationBook
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a class of pods asks of this plugin."""
+
+    request: DeviceRequest
+    isolation: str  # the provider that shared cards must be behind; "" if the pod does not mind
+    picky: bool  # some models will not do
+    gpu_shares: tuple[int, ...] | None  # by `SHARES`, where cards alone decide; None: only the plain way can tell
+
+
+WANTED: StateKey[Wanted] = StateKey("DeviceShare/wanted")
+
+
+# By node, as preemption imagines it: the devices' state, and the uids of who is gone.
+TRIAL: StateKey[dict[str, tuple[DeviceState, frozenset[str]]]] = StateKey("DeviceShare/trial")
+
+
+class Imagining(FilterColumns, TrialColumns, VictimAware):
+    """The part of the plugin that preemption asks."""
+
+    devices: DeviceCache
+    _book: ReservationBook
+
+    def trial_facet(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Hashable:
+        devices = self.devices.find(node.name)
+        if devices is None or not devices.listed:
+            return None
+        label, held = node.known.metadata.labels.get, devices.held.get
+        marks = label(GPU_ISOLATION_PROVIDER), label(GPU_VENDOR_LABEL), label(GPU_MODEL_LABEL)
+        return devices.state, marks, tuple([held(pod.uid) for pod in pods])
+
+    def trial_columnar(self, state: CycleState) -> bool:
+        return self.columnar(state)
+
+    def trial_width(self) -> int:
+        return self.devices.trial_width
+
+    def trial_free(self, node: NodeInfo) -> Sequence[int] | None:
+        devices = self.devices.find(node.name)
+        if devices is not None and devices.listed and devices.state.template.traits.honour:
+            return None
+        return self.devices.trial_free(devices)
+
+    def trial_keys(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Sequence[Hashable]:
+        devices = self.devices.find(node.name)
+        if devices is None or not devices.listed:
+            return [None] * len(pods)
+        template, held = devices.state.template, devices.held.get
+        return [(template, held(pod.uid)) for pod in pods]
+
+    def trial_held(self, node: NodeInfo, pod: PodInfo) -> Sequence[int]:
+        return self.devices.trial_held(self.devices.find(node.name), pod.uid)
+
+    def trial_passing(self, state: CycleState, free: Ints) -> Bools:
+        wanted = state[WANTED]
+        assert wanted.gpu_shares is not None  # noqa: S101
+        cards = free[:, 1:].reshape(len(free), len(SHARES), -1)
+        suffices = np.ones((len(free), cards.shape[2]), np.bool_)
+        for share, need in enumerate(wanted.gpu_shares):
+            if need:  # a card with nothing in it suffices for nobody: every request names an amount
+                suffices &= cards[:, share] >= need
+        ok: Bools = np.add.reduce(suffices, axis=1, dtype=np.int16) >= wanted.request.types[0].count
+        ok |= free[:, 0] > 0
+        return ok
+
+    def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
+        self._imagine(state, victim, node, -1)
+
+    def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
+        self._imagine(state, victim, node, 1)
+
+    def _imagine(self, state: CycleState, victim: PodInfo, node: NodeInfo, sign: int) -> None:
+        """Have a pod that holds devices be gone (-1), or one that is gone be back (1); others change nothing."""
+        devices = self.devices.find(node.name) if WANTED in state else None
+        holding = devices.held.get(victim.uid) if devices is not None else None
+        if devices is None or holding is None:
+            return
+        trials = state.get(TRIAL) or {}
+        there, gone = trials.get(node.name, (devices.state, frozenset()))
+        if (victim.uid in gone) is (sign > 0):
+            after, left_out = there.moved(holding.shares, sign), gone ^ {victim.uid}
+            reserved = self._book.holding(victim.uid)
+            overlooked = (state.get(MATCHED) or {}).get(node.name, ())
+            if (
+                reserved is not None
+                and reserved.annotation
+                and reserved.node == node.name
+                and reserved not in overlooked
+            ):
+                after = after.moved(inside.left(devices, reserved, gone), -1)  # what it had is its reservation's (R63)
+                after = after.moved(inside.left(devices, reserved, left_out), 1)
+            state[TRIAL] = {**trials, node.name: (after, left_out)}  # states that were forked earlier keep theirs
+
+    def _view(self, state: CycleState, devices: NodeDevices) -> NodeDevices:
+        """A node's devices with who has them, likewise."""
+        trials = state.get(TRIAL)
+        if trials is None or devices.name not in trials:
+            return devices
+        there, gone = trials[devices.name]
+        return devices.imagined(there, {uid: one for uid, one in devices.held.items() if uid not in gone})
+
+    def _imagined(self, state: CycleState, devices: NodeDevices) -> DeviceState:
+        """The state of a node's devices, as preemption imagines it if it does."""
+        trials = state.get(TRIAL)
+        return trials[devices.name][0] if trials is not None and devices.name in trials else devices.state

@@ -1,0 +1,88 @@
+"""Edge cases of the device page that no other test here is about."""
+
+import pytest
+
+from scheduler.api.builders import pod
+from scheduler.api.device import DEVICE_ALLOCATED, RDMA, parse_allocations
+from scheduler.framework.events import Bind
+from scheduler.framework.state import CycleState
+from scheduler.plugins.deviceshare.cache import DeviceCache, NodeDevices
+from scheduler.plugins.deviceshare.plugin import DeviceShare
+from scheduler.plugins.deviceshare.tests.machines import FUNCTIONS, HALF, JOINT, ask, card, chosen, paired, state
+from scheduler.plugins.deviceshare.tests.test_nodes import machine, wishing
+from scheduler.tests.rig import Rig
+
+
+def devices_of(rig: Rig, name: str = "n") -> NodeDevices:
+    found = DeviceCache.of(rig.core.handle).find(name)
+    assert found is not None
+    return found
+
+
+def elsewhere(minor: int, percent: int) -> str:
+    share = f'{{"koordinator.sh/gpu-core":"{percent}","koordinator.sh/gpu-memory-ratio":"{percent}"}}'
+    return f'{{"gpu":[{{"minor":{minor},"resources":{share}}}]}}'
+
+
+def test_a_shared_pod_that_insists_on_partitions_does_without_a_table() -> None:
+    """Edge case 11, second half."""
+    assert chosen(state([card(0), card(1)]), ask(HALF, partition={"allocatePolicy": "Restricted"})) == {"gpu": [0]}
+
+
+def test_a_failed_binding_gives_back_functions_and_percent() -> None:
+    """Edge case 20."""
+    rig = Rig()
+    machine(rig, "n", paired())
+    before = devices_of(rig).state
+    rig.submit(wishing(pod("a").gpus(1).resources({RDMA: 100}), joint=JOINT, hint=FUNCTIONS))
+    rig.run(bind=False)
+    during = devices_of(rig).state
+    assert during.functions
+    assert during.used != before.used
+    rig.core.bind_failed("uid-a", "the network is down", retry=False)
+    assert devices_of(rig).state is before
+
+
+def test_adding_a_pod_and_taking_it_away_again_counts_it_once() -> None:
+    """Edge case 19: who is there already is not there twice, and who holds nothing changes nothing."""
+    rig = Rig()
+    rig.node("n", gpus=1)
+    rig.running(pod("there").gpu_share(60).annotation(DEVICE_ALLOCATED, elsewhere(0, 60)), "n")
+    rig.running(pod("bare").request(cpu=1), "n")
+    plugin, cycle, node = DeviceShare(rig.core.handle), CycleState(), rig.core.cache.find("n")
+    wanted = rig.pod(pod("wants").gpu_share(50))
+    assert node is not None
+    assert plugin.pre_filter(cycle, wanted).ok
+    for name in ("there", "bare"):
+        plugin.victim_returned(cycle, node.pods[f"uid-{name}"], node)
+    assert not plugin.filter(cycle, wanted, node).ok
+    plugin.victim_removed(cycle, node.pods["uid-bare"], node)
+    assert not plugin.filter(cycle, wanted, node).ok
+    plugin.victim_removed(cycle, node.pods["uid-there"], node)
+    assert plugin.filter(cycle, wanted, node).ok
+    plugin.victim_returned(cycle, node.pods["uid-there"], node)
+    assert not plugin.filter(cycle, wanted, node).ok
+
+
+@pytest.mark.parametrize("said", [elsewhere(1, 100), elsewhere(7, 100), "no JSON"])
+def test_what_a_pod_says_it_has_before_it_is_placed_is_overwritten(said: str) -> None:
+    """R18: devices are settled here, whatever stands in the annotation of a pod that has no node yet."""
+    rig = Rig()
+    rig.node("n", gpus=3)
+    rig.submit(pod("a").gpu_share(50).annotation(DEVICE_ALLOCATED, said))
+    rig.run()
+    text = rig.binding("a").annotations[DEVICE_ALLOCATED]
+    assert [one.minor for one in parse_allocations({DEVICE_ALLOCATED: text})["gpu"]] == [0]
+    rig.running(pod("a").gpu_share(50).annotation(DEVICE_ALLOCATED, text), "n")
+    used = [dict(free) for free in devices_of(rig).state.frees]
+    assert [one["koordinator.sh/gpu-core"] for one in used] == [50, 100, 100]
+
+
+def test_what_a_refused_pod_says_it_has_is_free() -> None:
+    rig = Rig()
+    rig.node("n", gpus=1)
+    rig.submit(pod("a").gpu_share(50).annotation(DEVICE_ALLOCATED, elsewhere(0, 50)))
+    rig.run(bind=False)
+    rig.core.bind_failed("uid-a", "the network is down", retry=False)
+    rig.submit(pod("b").gpus(1))
+    assert [one.info.pod.metadata.name for one in rig.run() if isinstance(one, Bind)] == ["b"]

@@ -1,0 +1,42 @@
+"""What is left of a reservation's CPUs and NUMA nodes once pods have taken some of them (R62)."""
+
+from collections.abc import Iterable, Mapping
+
+from scheduler.framework.reserved import Reserved
+from scheduler.plugins.nodenuma.book import NodeNuma, booking_of, status_text
+from scheduler.plugins.nodenuma.states import Booking
+
+NOTHING = Booking()
+
+
+def has(reserved: Reserved) -> Booking:
+    """All that a reservation got, whoever uses it now."""
+    return booking_of(reserved.numa) or NOTHING
+
+
+def left(numa: NodeNuma, reserved: Reserved) -> Booking:
+    """What of it its pods on the node have not."""
+    return left_of(has(reserved), (numa.held.get(uid) for uid in reserved.owners))
+
+
+def left_of(booking: Booking, taken: Iterable[Booking | None]) -> Booking:
+    """What remains when these took their parts of the same CPUs and NUMA nodes."""
+    cpus, used = set(booking.cpus), dict[tuple[int, str], int]()
+    for one in taken:
+        if one is not None:
+            cpus -= one.cpus
+            for node, amounts in one.zones:
+                for name, value in amounts:
+                    used[node, name] = used.get((node, name), 0) + value
+    zones = (
+        (node, tuple((name, rest) for name, value in amounts if (rest := value - used.get((node, name), 0)) > 0))
+        for node, amounts in booking.zones
+    )
+    return Booking(frozenset(cpus), booking.exclusive if cpus else "", tuple(zone for zone in zones if zone[1]))
+
+
+def still_held(annotations: Mapping[str, str], taken: Iterable[Booking | None]) -> str:
+    """`left_of` as an annotation; "" if nothing is left."""
+    booking = booking_of(annotations)
+    rest = left_of(booking, taken) if booking is not None else NOTHING
+    return status_text(rest) if rest != NOTHING else ""
