@@ -16,7 +16,7 @@ from scheduler.api.device import RENAMED
 from scheduler.api.numa import NODE_RESERVATION
 from scheduler.api.quantity import QuantityError
 from scheduler.api.requests import amounts
-from scheduler.cache.classes import ClassBook, renamed
+from scheduler.cache.classes import ClassBook, PodClass, renamed
 from scheduler.cache.columns import NodeColumns
 from scheduler.cache.kept import kept_back
 from scheduler.cache.owners import Owners
@@ -47,10 +47,18 @@ class Cache:
         self.priorities: Counter[int] = Counter()  # of pods on nodes: whether preemption could find anybody at all
         self._placed: dict[str, _Placed] = {}  # by pod uid
         self._listeners: list[Listener] = []
+        # By class: the listeners that mind its pods, and those of them that mind one that comes without annotations.
+        self._minding: dict[int, tuple[list[Listener], list[Listener]]] = {}
 
     def listen(self, listener: Listener) -> None:
         """Have `listener` told of every pod that comes to a node or leaves it, assumed ones included."""
         self._listeners.append(listener)
+        self._minding.clear()
+
+    def _find_minding(self, shape: PodClass) -> tuple[list[Listener], list[Listener]]:
+        minding = [listener for listener in self._listeners if listener.minds(shape)]
+        found = self._minding[shape.id] = minding, [one for one in minding if not one.only_annotations]
+        return found
 
     def __iter__(self) -> Iterator[NodeInfo]:
         """Nodes that exist."""
@@ -214,12 +222,15 @@ class Cache:
 
     def _place(self, info: PodInfo, node_name: str, *, assumed: bool) -> None:
         info.node_name = node_name
-        self._placed[info.uid] = _Placed(info, assumed)
+        uid, shape = info.uid, info.shape
+        self._placed[uid] = _Placed(info, assumed)
         node = self.nodes.get(node_name) or self._info(node_name)
-        node.add(info)
+        node.pods[uid] = info
+        node.count(shape, 1)
         self._write(node, info)
-        self.priorities[info.priority] += 1
-        for listener in self._listeners:
+        self.priorities[info.pod.spec.priority] += 1
+        minding = self._minding.get(shape.id) or self._find_minding(shape)
+        for listener in minding[not info.pod.metadata.annotations]:
             listener.pod_placed(info)
         self.columns.fill(node.row, node, info)
 
@@ -230,7 +241,7 @@ class Cache:
         node.remove(info)
         self._write(node, info)
         self.priorities[info.priority] -= 1
-        for listener in self._listeners:
+        for listener in (self._minding.get(info.shape.id) or self._find_minding(info.shape))[0]:
             listener.pod_gone(info)
         self.columns.touch(node.row)
         self._drop_if_empty(node)

@@ -14,6 +14,7 @@ class Domain:
         self._columns = cache.columns
         self._fact: NodeFact[str | None] = NodeFact(cache, lambda node: node.metadata.labels.get(key))
         self._present: Bools = np.zeros(0, np.bool_)
+        self._single = False  # no two nodes have the same value
         self._as_of = (-1, -1)  # of which node objects and rows `_present` speaks
 
     def codes(self) -> Ints:
@@ -34,16 +35,24 @@ class Domain:
             codes = self.codes()  # may make new values known
             has = np.array([value is not None for value in self._fact.values] or [False], np.bool_)
             self._present, self._as_of = has[codes] & columns.known[: columns.count], now
+            self._single = bool(np.bincount(codes[self._present], minlength=1).max() <= 1)
         return self._present
 
     def sums(self, counts: Ints, where: Bools) -> Ints:
         """Sum `counts` [row] over the rows of `where`, by number."""
-        codes = self.codes()
-        return np.bincount(codes[where], weights=counts[where], minlength=self.size).astype(np.int64)
+        return np.bincount(self.codes(), weights=counts * where, minlength=self.size).astype(np.int64)
+
+    def around(self, counts: Ints, where: Bools) -> Ints:
+        """For each row that is `present`, the sum of `counts` over the rows of `where` with its value; others get any.
+
+        `where` has no rows but present ones.
+        """
+        self.present()
+        return counts * where if self._single else self.sums(counts, where)[self.codes()]
 
     def distinct(self, where: Bools) -> Ints:
         """The numbers that occur among the rows of `where`, ascending."""
-        return np.flatnonzero(np.bincount(self.codes()[where], minlength=self.size))
+        return np.flatnonzero(np.bincount(self.codes(), weights=where, minlength=self.size))
 
 
 class Domains:

@@ -1,6 +1,6 @@
 """Which pods a selector means, in a form that can be looked up: by namespace, labels and their like, not one by one."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -12,6 +12,32 @@ EVERYTHING = LabelSelector()
 
 Namespaces = Mapping[str, dict[str, str]]  # labels by name
 LabelPair = tuple[str, str]
+V = TypeVar("V")
+MOST_READINGS = 4096
+
+
+class Readings(Generic[V]):
+    """What was read of one part of pods' specs, kept for pods that share it, their namespace and their labels.
+
+    Replicas share the parts of their template; of others, what is read is read once for all who ask in one cycle.
+    """
+
+    def __init__(self, read: Callable[[Pod], V]) -> None:
+        self._read = read
+        self._kept: dict[tuple[int, str], tuple[object, dict[str, str], V]] = {}
+
+    def of(self, part: object, pod: Pod) -> V:
+        """`part` is the pod's; with it, namespace and labels decide what is read."""
+        metadata = pod.metadata
+        found = self._kept.get((id(part), metadata.namespace))
+        if found is not None and found[1] == metadata.labels:
+            return found[2]
+        if len(self._kept) >= MOST_READINGS:
+            self._kept.clear()
+        value = self._read(pod)
+        # The part is kept so that its id stays its own.
+        self._kept[id(part), metadata.namespace] = (part, metadata.labels.copy(), value)
+        return value
 
 
 class PodMatcher:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 NOT_FEASIBLE = -(1 << 62)  # so low that no sum of bounds brings it up to 0; anything below 0 is no option
 NO_RAW = -(1 << 40)
+NOBODY = -2  # no node is feasible, and none becomes so unless it is judged anew
 _FIRST_LINES = 32
 _LOG_LIMIT = 1 << 18
 ENOUGH_PATCHES = 8  # bounds judged one by one, before all are judged together: about what that costs
@@ -183,26 +184,23 @@ class Board:
         if plan.unknown or row >= self.capacity or node.node is None:
             self.opened(row)
             return
-        total = self.base[row].copy()
+        total = self.base[row]  # not to be written to
         for facet_of, stacked, known, add in plan.faceted.sums:
             facet = facet_of(stacked, node)
             found = known(facet)
-            total += add(facet, node) if found is None else found
+            total = total + (add(facet, node) if found is None else found)
         for one in plan.faceted.normalized:
             facet = one.facet(one.stacked, node)
-            both = one.memo.get(facet)
-            if both is None:
-                both = one.add(facet, node)
-            raw = both[0]
+            raw, scaled = one.both.get(facet) or one.add_both(facet, node)
             if not one.falls and (raw > self.highest[one.number][:, 0]).any():
                 self._raised += 1
             if plan.bounds:
                 self.raw[one.number][one.lines, row] = raw[one.lines]
             else:
                 self.raw[one.number][:, row] = raw
-            normal = both[1] // self._divisor[one.number]
+            normal = scaled // self._divisor[one.number]
             normal *= one.weight
-            total += normal
+            total = total + normal
         if not plan.bounds:
             self.key[:, row] = total
             return
@@ -352,13 +350,14 @@ class Board:
     def normalize(self, verdicts: "ClassVerdicts") -> bool:
         """Take in the largest raw scores of a line as they are now; whether its keys have to be made anew for that."""
         if verdicts.faceted:
-            top = verdicts.tops[0]
-            if (
-                len(verdicts.tops) > 1
-                or top < 0
-                or verdicts.raised != self._raised
-                or self.raw[verdicts.raw_numbers[0]].item(verdicts.line, top) != verdicts.highest[0]
-                or self.key.item(verdicts.line, top) < 0
+            top, same = verdicts.tops[0], verdicts.raised == self._raised and len(verdicts.tops) == 1
+            if not same or (
+                top != NOBODY
+                and (
+                    top < 0
+                    or self.raw[verdicts.raw_numbers[0]].item(verdicts.line, top) != verdicts.highest[0]
+                    or self.key.item(verdicts.line, top) < 0
+                )
             ):
                 self._normalize_faceted(verdicts)
             return False
@@ -387,13 +386,15 @@ class Board:
         line, tops = verdicts.line, verdicts.tops
         for order, number in enumerate(verdicts.raw_numbers):
             top, before = tops[order], verdicts.highest[order]
-            if top >= 0 and self.raw[number].item(line, top) == before and self.key.item(line, top) >= 0:
+            has = top >= 0 and self.raw[number].item(line, top) == before and self.key.item(line, top) >= 0
+            if has or top == NOBODY:
                 continue
             # `filled` writes raw scores of nodes that are no option, too.
             key = self.key[line, : self._columns.count]
             raw = np.where(key < 0, NO_RAW, self.raw[number][line, : self._columns.count])
-            tops[order] = top = int(raw.argmax())
+            top = int(raw.argmax())
             highest = max(int(raw[top]), 0)
+            tops[order] = top if raw[top] > NO_RAW else NOBODY
             if highest == before:
                 continue
             verdicts.highest[order] = highest

@@ -121,7 +121,9 @@ class Cycle:
             if plugin.name not in self._asked or not plugin.pre_score(self._state, self._pod):
                 continue
             raw = self._raw(plugin, Batch(self._columns, rows))
-            if raw is not None:
+            if raw is not None and len(rows) == len(key):
+                key += plugin.normalize(self._state, raw) * weight << TIE_BITS
+            elif raw is not None:
                 key[rows] += plugin.normalize(self._state, raw) * weight << TIE_BITS
 
     def _raw(self, plugin: Score, batch: Batch) -> Ints | None:

@@ -64,7 +64,7 @@ class Normalized(Remembered):
     `number` is that of the array in `raw`.
     """
 
-    __slots__ = ("falls", "number", "weight")
+    __slots__ = ("both", "falls", "number", "weight")
 
     def __init__(self, score: ScoreColumns, weight: int, number: int, lines: "list[ClassVerdicts]", room: int) -> None:
         assert score.normalizer is not None  # noqa: S101
@@ -72,16 +72,18 @@ class Normalized(Remembered):
         super().__init__(
             score.scores_on, score.score_facet, score.stack_scores(states), [line.line for line in lines], room
         )
+        self.both: dict[Hashable, tuple[Ints, Ints]] = {}  # as `memo`, with the scaled ones
         self.number, self.falls = number, score.falls
         self.weight = np.zeros(room, np.int64)  # [line], shifted to where scores are in a key
         self.weight[self.lines] = weight << TIE_BITS
 
-    def add(self, facet: Hashable, node: NodeInfo) -> Ints:
-        """What is not in `memo`: raw scores and scaled ones, [2, line]."""
-        raw = super().add(facet, node)
-        both = self.memo[facet] = np.empty((2, len(raw)), np.int64)
-        both[0] = raw
-        np.multiply(raw, MAX_NODE_SCORE, out=both[1])
+    def add_both(self, facet: Hashable, node: NodeInfo) -> tuple[Ints, Ints]:
+        """What is not in `both`: raw scores and scaled ones, [line] each."""
+        if len(self.both) >= self._most:
+            self.both.clear()
+            self.memo.clear()
+        raw = self.add(facet, node)
+        both = self.both[facet] = raw, raw * MAX_NODE_SCORE
         return both
 
 

@@ -65,11 +65,11 @@ class NodeInfo:
 
     def add(self, info: PodInfo) -> None:
         self.pods[info.uid] = info
-        self._count(info.shape, 1)
+        self.count(info.shape, 1)
 
     def remove(self, info: PodInfo) -> None:
         del self.pods[info.uid]
-        self._count(info.shape, -1)
+        self.count(info.shape, -1)
 
     def copy(self) -> "NodeInfo":
         """An independent copy for trying out what happens when pods go or come."""
@@ -81,7 +81,8 @@ class NodeInfo:
         copy.pods = self.pods.copy()
         return copy
 
-    def _count(self, shape: PodClass, sign: int) -> None:
+    def count(self, shape: PodClass, sign: int) -> None:
+        """Add a pod of this class to the sums (1), or take it away (-1); it is in `pods`, or out of it, already."""
         requested = self.requested
         if shape.width > len(requested):
             self.widen(shape.width)

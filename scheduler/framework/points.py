@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from scheduler.api.core import Node, Pod
+from scheduler.cache.classes import PodClass
 from scheduler.cache.columns import Batch, Bools, Ints
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Status
@@ -56,6 +57,7 @@ class Plugin(ABC):
     scope: ClassVar[Scope] = Scope.CLUSTER
     reads_labels: ClassVar[Sequence[str]] = ()
     reads_annotations: ClassVar[Sequence[str]] = ()
+    only_volumes: ClassVar[bool] = False  # with scope CLUSTER: pods without volumes are none of its business
 
     def concerns(self, pod: Pod) -> bool:  # noqa: ARG002
         """With scope CLUSTER: whether there is anything to say about this pod; if not, it is as if it had been skipped.
@@ -66,10 +68,10 @@ class Plugin(ABC):
 
     @property
     def version(self) -> int:
-        """With scope NODE: what is kept about all nodes is stale once this changes, whatever the nodes' own objects do.
+        """With scope NODE: what is kept about all nodes is stale once this changes.
 
-        For verdicts that also depend, rarely, on something other than the one node. Overriding it costs every decision
-        one question.
+        For verdicts that also depend, rarely, on node objects other than the one node's. It is asked only when some
+        node object has changed.
         """
         return 0
 
@@ -323,6 +325,12 @@ NO_MARKS = Marks({}, {})
 
 class Listener(ABC):
     """Somebody who keeps sums of its own over pods on nodes."""
+
+    only_annotations: ClassVar[bool] = False  # a pod that comes without annotations is nothing to `pod_placed`
+
+    def minds(self, shape: PodClass) -> bool:  # noqa: ARG002
+        """Whether pods of this class can matter to `pod_placed` and `pod_gone`; asked once a class, not once a pod."""
+        return True
 
     def node_added(self, name: str) -> None:  # noqa: B027 most listeners do not mind
         """The node exists now and has its row."""

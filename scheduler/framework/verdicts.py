@@ -18,7 +18,8 @@ from scheduler.framework.clusterwide import Cycle, outside
 from scheduler.framework.facets import faceted
 from scheduler.framework.failure import FitError, Reasons
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import Filter, FilterColumns, Plugin, Score, ScoreColumns, Transformer
+from scheduler.framework.nodescores import NodeScore
+from scheduler.framework.points import Filter, FilterColumns, Plugin, Score, ScoreColumns, Transformer, VictimAware
 from scheduler.framework.restored import RESTORED, enter, restore
 from scheduler.framework.rules import ClassRules, Weighted
 from scheduler.framework.state import CycleState
@@ -29,19 +30,6 @@ if TYPE_CHECKING:
 
 FEW = 4  # up to so many changed nodes are judged one by one
 _NOTHING: dict[int, Status] = {}
-
-
-class _NodeScore:
-    """A score that the node object alone decides, normalised over the nodes that are feasible."""
-
-    def __init__(self, score: Score, weight: int) -> None:
-        self.score, self.weight = score, weight
-        self.raw: Ints | None = None  # None: 0 on every node, which changes no order
-        self.highest = 0
-
-    def normal(self, raw: Ints) -> Ints:
-        assert self.score.normalizer is not None  # noqa: S101
-        return self.score.normalizer.apply(raw[None], np.full((1, 1), self.highest))
 
 
 class ClassVerdicts:
@@ -55,7 +43,7 @@ class ClassVerdicts:
         self.synced = -1  # up to which of the board's joint judgements its line is in step with the others
         self.visited = 0
         self.highest = [0] * len(rules.moving_normalized)  # the largest raw scores that its keys are normalised by
-        self.tops = [-1] * len(self.highest)  # a row that has it; -1: to be looked for
+        self.tops = [-1] * len(self.highest)  # a row that has it; -1: to be looked for, -2: there is none
         self.raised = 0
         self.faceted = faceted(rules)
         self.salt = runner.handle.columns.ties.salt(shape.digest)
@@ -66,11 +54,15 @@ class ClassVerdicts:
         self._columns = runner.handle.columns
         self._static_position = 0
         self._plain_node_scores: list[Weighted] = [item for item in rules.node_scores if item[0].normalizer is None]
-        self._node_scores = [_NodeScore(*item) for item in rules.node_scores if item[0].normalizer is not None]
+        self._node_scores = [NodeScore(*item) for item in rules.node_scores if item[0].normalizer is not None]
         self._versioned = rules.versioned
         self._versions = [-1] * len(self._versioned)
+        self._versions_at = -1  # how long the log of node objects was when they were asked
         self._kept_filters = {*rules.node_filters, *rules.moving_filters}
         self._stacks: dict[Filter, object] = {}  # for `_explain_by`
+        self._asked_always = [plugin.concerns for plugin in rules.cluster_wide if not plugin.only_volumes]
+        self._asked_of_volumes = [plugin.concerns for plugin in rules.cluster_wide if plugin.only_volumes]
+        self._seeing = [one for one in runner.profile.all if isinstance(one, (Transformer, VictimAware))]
         self._pinned_by = [plugin.name for plugin in runner.pre_filters if plugin.honours_pins]
         self._reasons: Reasons | None = None
         self._reasons_position = -1
@@ -100,10 +92,12 @@ class ClassVerdicts:
             return
         if not self.faceted or board.pending or board.capacity != columns.capacity:
             board.visit(self)
-        for number, plugin in enumerate(self._versioned):
-            version = plugin.version
-            if version != self._versions[number]:
-                self._versions[number], self.position = version, -1
+        if self._versions_at != len(columns.static_log):
+            self._versions_at = len(columns.static_log)
+            for number, plugin in enumerate(self._versioned):
+                version = plugin.version
+                if version != self._versions[number]:
+                    self._versions[number], self.position = version, -1
         position, self.position = self.position, board.end
         if position != self.position:
             changed = board.opened_since(position) if position >= 0 else None
@@ -154,25 +148,13 @@ class ClassVerdicts:
                 total += values * weight
         for kept in self._node_scores:
             values = self.values(kept.score, self.stack_scores(kept.score, states), batch, ok)
-            self._keep_raw(kept, values, batch, everything=rows is None)
+            kept.keep(values, batch, everything=rows is None)
             if kept.raw is not None:
                 if rows is None:
                     kept.highest = int(kept.raw.max())
                 total += kept.normal(batch.pick(kept.raw)) * kept.weight
         board.node_ok[self.line, batch.rows] = ok[0]
         board.node_total[self.line, batch.rows] = total[0]
-
-    def _keep_raw(self, kept: _NodeScore, values: Ints | None, batch: Batch, *, everything: bool) -> None:
-        if everything:
-            kept.raw, kept.highest = None, 0
-        if values is None and kept.raw is None:
-            return
-        if kept.raw is None or len(kept.raw) < self._columns.capacity:
-            raw = np.zeros(self._columns.capacity, np.int64)
-            if kept.raw is not None:
-                raw[: len(kept.raw)] = kept.raw
-            kept.raw = raw
-        kept.raw[batch.rows] = 0 if values is None else values[0]
 
     def stack(self, plugin: Filter, states: list[CycleState]) -> object:
         """What `narrow` needs to know of these classes to ask them of `plugin` together."""
@@ -207,7 +189,7 @@ class ClassVerdicts:
             values[0, index] = score.score(self.state, self.shape.example, self.node(int(batch.rows[index])))
         return values
 
-    def _normalize_by_node(self, kept: _NodeScore, raw: Ints, board: Board) -> bool:
+    def _normalize_by_node(self, kept: NodeScore, raw: Ints, board: Board) -> bool:
         """`Board.normalize` for a score by the node object."""
         board.settle(self)  # which nodes are feasible matters here, not only which is best
         highest = int(np.where(self.key >= 0, raw, 0).max())
@@ -260,12 +242,17 @@ class ClassVerdicts:
             return FitError(0)
         state = self.state.fork()
         pod = info.pod
-        for plugin in self.rules.cluster_wide:
-            if plugin.concerns(pod):  # about most pods none has anything to say
+        for concerns in self._asked_always:
+            if concerns(pod):  # about most pods none has anything to say
                 return self._select_cluster_wide(info, state, self._concerned(info))
-        pin = self._pin(info)
-        if pin is not None:
-            return self._select_pinned(info, state, pin)
+        if pod.spec.volumes:
+            for concerns in self._asked_of_volumes:
+                if concerns(pod):
+                    return self._select_cluster_wide(info, state, self._concerned(info))
+        if pod.spec.affinity is not None:
+            pin = self._pin(info)
+            if pin is not None:
+                return self._select_pinned(info, state, pin)
         if self._handle.nominator.nominated:
             board.settle(self)
             return self._select_past_nominated(info, state, self.key)
@@ -362,7 +349,7 @@ class ClassVerdicts:
 
         Returns why the others of them are no option, by row.
         """
-        restore(self._handle, state, info, self._runner.profile.all)
+        restore(self._handle, state, info, self._seeing)
         restored = state.get(RESTORED)
         rejected: dict[int, Status] = {}
         if restored is None:
@@ -399,7 +386,7 @@ class ClassVerdicts:
         """Scores were normalised over nodes some of which are out now: do it again over those that are left."""
         board = self.board
         assert board is not None  # noqa: S101
-        rows = np.flatnonzero(key >= 0)
+        rows: Rows | None = None
         restored = state.get(RESTORED)
         moving = len(self._node_scores)
         scored = [(kept.score, kept.weight, kept.raw, kept.highest) for kept in self._node_scores]
@@ -410,8 +397,9 @@ class ClassVerdicts:
             )
         ]
         for number, (score, weight, all_raw, before) in enumerate(scored):
-            if all_raw is None:
+            if all_raw is None or (restored is None and number >= moving and self._keeps_top(number - moving, key)):
                 continue
+            rows = np.flatnonzero(key >= 0) if rows is None else rows
             raw = all_raw[rows]
             anew = list[int]()
             if restored is not None and number >= moving:
@@ -424,6 +412,11 @@ class ClassVerdicts:
                 now, then = (score.normalizer.apply(raw[None], np.full((1, 1), top))[0] for top in (highest, before))
                 then[anew] = 0
                 key[rows] += (now - then) * weight << TIE_BITS
+
+    def _keeps_top(self, order: int, key: Ints) -> bool:
+        """Whether the node with the largest of some raw scores is still an option."""
+        top = self.tops[order] if self.faceted else -1
+        return top >= 0 and bool(key[top] >= 0)
 
     def _allowed(self, row: int) -> bool:
         allowed = self.rules.allowed

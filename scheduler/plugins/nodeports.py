@@ -36,6 +36,9 @@ class PortUse(Listener):
             for info in node.pods.values():
                 self.pod_placed(info)
 
+    def minds(self, shape: PodClass) -> bool:
+        return bool(ports_of(shape))
+
     def pod_placed(self, info: PodInfo) -> None:
         for port in ports_of(info.shape):
             users = self._users.setdefault((port.protocol, port.number), {}).setdefault(port.address, Counter())

@@ -13,6 +13,7 @@ import numpy as np
 
 from scheduler.api.core import PREEMPT_NEVER, Pod
 from scheduler.api.reservation import is_reserve_pod
+from scheduler.cache.classes import PodClass
 from scheduler.cache.columns import Rows
 from scheduler.framework.failure import FitError, histogram
 from scheduler.framework.handle import Handle
@@ -175,6 +176,9 @@ class DefaultPreemption(PostFilter, Listener):
         return crowd
 
     # -- what the cache tells -----------------------------------------------------------------------------------------
+
+    def minds(self, shape: PodClass) -> bool:
+        return False
 
     def pod_placed(self, info: PodInfo) -> None:
         """The columns' log says so."""

@@ -106,6 +106,8 @@ def traits_of(device: Device | None, labels: Mapping[str, str]) -> tuple[Traits,
 class DeviceCache(Listener):
     """The devices of all nodes, with columns over nodes for those who judge many at once. All profiles share one."""
 
+    only_annotations = True
+
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
         self._columns = cache.columns

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from scheduler.api.clock import from_rfc3339, rfc3339
 from scheduler.api.core import Node, Pod
+from scheduler.cache.classes import PodClass
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import Listener
@@ -62,6 +63,9 @@ class NodeLocks(Listener):
                 del decided[name]
             if not decided:
                 del self._decided[node.name]
+
+    def minds(self, shape: PodClass) -> bool:
+        return False
 
     def pod_placed(self, info: PodInfo) -> None:
         """Pods do not matter here."""

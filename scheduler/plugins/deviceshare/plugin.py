@@ -11,6 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scheduler.api.core import Pod
 from scheduler.api.device import DEVICE_ALLOCATED, GPU_ISOLATION_PROVIDER, GPU_MODEL_LABEL, GPU_VENDOR_LABEL
@@ -82,12 +83,28 @@ GRANTED: StateKey[Holding] = StateKey("DeviceShare/granted")
 ADAPTED: StateKey[Marks] = StateKey("DeviceShare/adapted")  # for the vendor's device plugin
 
 
+Enough = dict[int, tuple[Amounts, NDArray[np.int8]]]  # by identity of what is left of a card, with that itself
+MOST_ENOUGH = 65536
+
+
 class _Stacked(NamedTuple):
     """What some classes ask of GPUs."""
 
     shares: Ints  # what each card must have, [share, 1, class, 1]
     counts: Ints  # and of how many cards, [class, 1]
     requests: list[DeviceRequest]
+    enough: Enough
+
+    def suits(self, free: Amounts) -> NDArray[np.int8]:
+        """For which classes a card will do of which so much is free, [class]: 1 or 0."""
+        found = self.enough.get(id(free))
+        if found is None:
+            if len(self.enough) >= MOST_ENOUGH:
+                self.enough.clear()
+            have = np.array([[free.get(name, 0)] for name in SHARES], np.int64)
+            suits = np.logical_and.reduce(have >= self.shares[:, 0, :, 0]).astype(np.int8)
+            found = self.enough[id(free)] = (free, suits)
+        return found[1]
 
 
 class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, ReservationAware):
@@ -200,7 +217,7 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
         shares = np.array([one.gpu_shares for one in wanted], np.int64).T
         requests = [one.request for one in wanted]
         counts = np.array([[one.types[0].count] for one in requests], np.int64)
-        return _Stacked(shares[:, None, :, None], counts, requests)
+        return _Stacked(shares[:, None, :, None], counts, requests, {})
 
     def passing(self, stacked: _Stacked, batch: Batch) -> Bools | None:
         shown = batch.own(SHOWN)
@@ -230,8 +247,10 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
         devices = self.devices.find(node.name)
         if devices is None or not devices.listed:
             return np.ones(len(stacked.requests), np.bool_)
-        cards = self.devices.shown(devices.state)[self.devices.first_card :].reshape(len(SHARES), -1, 1)
-        ok: Bools = np.add.reduce((cards >= stacked.shares[:, 0, :, 0][:, None]).all(axis=0)) >= stacked.counts[:, 0]
+        state = devices.state
+        suiting = [stacked.suits(state.frees[number]) for number in state.slots("gpu")]
+        # A card with nothing in it suffices for nobody: every request names an amount.
+        ok: Bools = np.add.reduce(suiting) >= stacked.counts[:, 0] if suiting else stacked.counts[:, 0] <= 0
         if devices.state.template.traits.honour:
             for index, request in enumerate(stacked.requests):
                 if not request.types[0].shared:

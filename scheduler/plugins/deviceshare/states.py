@@ -22,6 +22,7 @@ from scheduler.plugins.deviceshare.topology import Place, build
 
 SHARES = (GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO)  # what the columns carry for each card, in this order
 MOST_REQUESTS = 4096
+MOST_HOLDINGS = 65536
 MOST_STATES = 200_000  # more than that, and they are forgotten and worked out anew
 
 
@@ -65,7 +66,7 @@ class Choice:
     __slots__ = ("after", "holding")
 
     def __init__(self, shares: Shares, after: "DeviceState") -> None:
-        self.holding = Holding(shares)
+        self.holding = after.template.holding(shares)
         self.after = after
 
 
@@ -77,8 +78,8 @@ class Template:
     """The devices of one kind of node, by type and minor."""
 
     __slots__ = (
-        "_lefts", "_scores", "alike", "by_type", "given", "index", "narrowed", "slots", "table", "totals", "traits",
-        "tree",
+        "_holdings", "_lefts", "_scores", "alike", "by_type", "given", "index", "narrowed", "slots", "table", "totals",
+        "traits", "tree",
     )  # fmt: skip
 
     def __init__(self, slots: tuple[Slot, ...], traits: Traits) -> None:
@@ -96,6 +97,7 @@ class Template:
         self.narrowed: dict[object, list[int]] = {}  # by what a request says: filled and read by the allocator
         self.given: dict[tuple[object, int], Share] = {}  # by request and slot: likewise
         self._scores: dict[object, Scores] = {}
+        self._holdings: dict[Shares, Holding] = {}
         self._lefts: dict[tuple[int, tuple[int, ...]], Amounts] = {}
 
     def left(self, number: int, used: tuple[int, ...]) -> Amounts:
@@ -110,6 +112,15 @@ class Template:
                 name: value - taken if value > taken else 0
                 for (name, value), taken in zip(total.items(), used, strict=True)
             }
+        return found
+
+    def holding(self, shares: Shares) -> Holding:
+        """One object for all pods that get the same."""
+        found = self._holdings.get(shares)
+        if found is None:
+            if len(self._holdings) >= MOST_HOLDINGS:
+                self._holdings.clear()
+            found = self._holdings[shares] = Holding(shares)
         return found
 
     def scores(self, request: object) -> Scores:

@@ -168,12 +168,11 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
         for part, term, rows in self._parts(asked):
             domain = self._domain(term)
             present = domain.present()
-            sums = domain.sums(rows, present)
-            here = (sums > 0)[domain.codes()] & present
+            here = (domain.around(rows, present) > 0) & present
             if part is _Part.NEAR:
                 carrying &= present
                 near &= here
-                nothing_near &= not sums.any()
+                nothing_near &= not here.any()
             else:
                 against[part] |= here
         if asked.near and nothing_near and asked.first_of_kind:
@@ -260,13 +259,12 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
 
     def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
         (state,) = stacked
-        total = np.zeros(batch.size, np.int64)
+        total = np.zeros(self._cache.columns.count, np.int64)
         for term, weight, rows in self._weights(state[WEIGHED]):
             domain = self._domain(term)
             present = domain.present()
-            sums = domain.sums(rows, present) * weight
-            total += np.where(present[batch.rows], sums[domain.codes()[batch.rows]], 0)
-        return total[None]
+            total += domain.around(rows, present) * present * weight
+        return batch.pick(total)[None]
 
     def normalize(self, state: CycleState, raw: Ints) -> Ints:
         """The lowest becomes 0 and the highest 100, through a fraction, whose rounding is upstream's."""

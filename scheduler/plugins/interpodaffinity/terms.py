@@ -8,8 +8,9 @@ import numpy as np
 
 from scheduler.api.core import Pod, PodAffinity, PodAffinityTerm
 from scheduler.cache.cache import Cache
+from scheduler.cache.classes import PodClass
 from scheduler.cache.columns import Ints
-from scheduler.cache.matching import LabelIndex, LabelPair, Namespaces, PodMatcher, with_label_keys
+from scheduler.cache.matching import LabelIndex, LabelPair, Namespaces, PodMatcher, Readings, with_label_keys
 from scheduler.framework.nodeinfo import PodInfo
 from scheduler.framework.points import Listener
 
@@ -42,12 +43,19 @@ class Term:
 def terms_of(pod: Pod) -> tuple[Term, ...]:
     """All terms of a pod."""
     affinity = pod.spec.affinity
-    if affinity is None:
-        return ()
+    return () if affinity is None else _READ.of(affinity, pod)
+
+
+def _read(pod: Pod) -> tuple[Term, ...]:
+    affinity = pod.spec.affinity
+    assert affinity is not None  # noqa: S101
     parts = ((affinity.pod_affinity, Wish.NEAR, Wish.LIKES), (affinity.pod_anti_affinity, Wish.FAR, Wish.DISLIKES))
     return tuple(
         term for part, must, would in parts if part is not None for term in _terms_of_part(part, pod, must, would)
     )
+
+
+_READ: Readings[tuple[Term, ...]] = Readings(_read)
 
 
 def _terms_of_part(part: PodAffinity, pod: Pod, must: Wish, would: Wish) -> Iterator[Term]:
@@ -90,6 +98,9 @@ class HeldTerms(Listener):
         if len(found) < self._cache.columns.capacity:
             found = self._rows[term] = np.pad(found, (0, self._cache.columns.capacity - len(found)))
         return found[: self._cache.columns.count]
+
+    def minds(self, shape: PodClass) -> bool:
+        return shape.example.spec.affinity is not None
 
     def pod_placed(self, info: PodInfo) -> None:
         if info.pod.spec.affinity is None:

@@ -56,6 +56,8 @@ class NodeNuma:
 class NumaBook(Listener):
     """The CPUs and NUMA nodes of all nodes that say something of them. All profiles share one."""
 
+    only_annotations = True
+
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._cache: Cache = handle.cache

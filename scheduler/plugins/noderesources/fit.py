@@ -213,14 +213,13 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
     def rejections(self, stacked: _Stacked, batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
         """A bit for each resource that is short, and one above them if it is beyond hope."""
         columns, needs, _ = stacked
-        codes = np.zeros(batch.size, np.int64)
-        hopeless = np.zeros(batch.size, np.bool_)
-        for bit, (column, need) in enumerate(zip(columns, needs[:, 0], strict=True)):
-            short = batch.free[column] < need
-            codes |= short.astype(np.int64) << bit
-            if column != PODS_COLUMN:
-                hopeless |= short & (batch.allocatable[column] < need)
-        codes |= hopeless.astype(np.int64) << len(columns)
+        short = batch.free[columns] < needs[:, 0]
+        bits = np.left_shift(1, np.arange(len(columns)))
+        codes = bits @ short
+        short &= batch.allocatable[columns] < needs[:, 0]
+        if PODS_COLUMN in columns:
+            short[columns.index(PODS_COLUMN)] = False
+        codes |= np.logical_or.reduce(short).astype(np.int64) << len(columns)
         names = [self._resources.names[column] for column in columns]
 
         def status(code: int) -> Status:

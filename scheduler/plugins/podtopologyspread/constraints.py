@@ -8,7 +8,7 @@ from scheduler.api.core import Node, Pod, TopologySpreadConstraint
 from scheduler.api.wire import LabelSelector
 from scheduler.cache.cache import Cache
 from scheduler.cache.columns import Batch, Bools
-from scheduler.cache.matching import PodMatcher, with_label_keys
+from scheduler.cache.matching import PodMatcher, Readings, with_label_keys
 from scheduler.plugins.selection import LabelFacts, Selection, TaintFact, admits
 
 HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
@@ -45,11 +45,18 @@ class Constraint:
 
 def own(pod: Pod, when: str) -> tuple[Constraint, ...]:
     """The pod's own constraints of one kind, `HARD` or `SOFT`."""
-    return tuple(
-        Constraint.read(constraint, pod, constraint.label_selector)
-        for constraint in pod.spec.topology_spread_constraints
-        if constraint.when_unsatisfiable == when
-    )
+    return _READ.of(pod.spec.topology_spread_constraints, pod).get(when, ())
+
+
+def _read(pod: Pod) -> dict[str, tuple[Constraint, ...]]:
+    found: dict[str, tuple[Constraint, ...]] = {}
+    for one in pod.spec.topology_spread_constraints:
+        when = one.when_unsatisfiable
+        found[when] = (*found.get(when, ()), Constraint.read(one, pod, one.label_selector))
+    return found
+
+
+_READ: Readings[dict[str, tuple[Constraint, ...]]] = Readings(_read)
 
 
 def counts_node(constraint: Constraint, selection: Selection, pod: Pod, node: Node) -> bool:

@@ -257,20 +257,19 @@ class PodTopologySpread(PreFilter, FilterColumns, ScoreColumns, VictimAware):
         carrying = self._carrying(soft.constraints) if soft.strict else self._known
         counted = np.zeros(self._cache.columns.count, np.bool_)
         counted[rows] = carrying[rows]
-        total = np.zeros(len(rows), np.float64)
+        total = np.zeros(len(carrying), np.float64)
         for constraint in soft.constraints:
             domain = self._handle.shared(Domains).of(constraint.key)
             here = self._rows(constraint)
             if constraint.key == HOSTNAME_LABEL:
-                size = int(np.count_nonzero(counted))
-                there = here[rows]
+                size, there = int(np.count_nonzero(counted)), here
             else:
                 size = len(domain.distinct(counted))
                 where = carrying & self._handle.shared(Eligibility).rows(constraint, soft.pod)
-                there = domain.sums(here, where)[domain.codes()[rows]]
-            total += np.where(domain.present()[rows], there * log(size + 2) + (constraint.max_skew - 1), 0.0)
+                there = domain.sums(here, where)[domain.codes()]
+            total += np.where(domain.present(), there * log(size + 2) + (constraint.max_skew - 1), 0.0)
         raw = np.floor(total + 0.5).astype(np.int64)
-        return np.where(counted[rows], raw, LEFT_OUT)[None]
+        return np.where(counted, raw, LEFT_OUT)[rows][None]
 
     @property
     def _known(self) -> Bools:
@@ -279,8 +278,9 @@ class PodTopologySpread(PreFilter, FilterColumns, ScoreColumns, VictimAware):
     def normalize(self, state: CycleState, raw: Ints) -> Ints:
         """The fewer there are the better; what was left out gets nothing."""
         counted = raw != LEFT_OUT
-        if not counted.any():
+        kept = raw[counted]
+        if not len(kept):
             return np.zeros_like(raw)
-        most, least = int(raw[counted].max()), int(raw[counted].min())
+        most, least = int(kept.max()), int(kept.min())
         scores = MAX_NODE_SCORE * (most + least - raw) // most if most else np.full_like(raw, MAX_NODE_SCORE)
         return np.where(counted, scores, 0)

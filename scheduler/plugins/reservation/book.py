@@ -42,6 +42,8 @@ from scheduler.plugins.reservation.owners import OwnerIndex
 class ReservationBook(Listener):
     """All reservations. All profiles share one."""
 
+    only_annotations = True
+
     def __init__(self, cache: Cache, devices: DeviceCache, numa: NumaBook) -> None:
         self._cache = cache
         self._devices = devices

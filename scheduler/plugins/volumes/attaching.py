@@ -48,6 +48,7 @@ class VolumeRestrictions(PreFilter, Filter, VictimAware):
 
     name = "VolumeRestrictions"
     scope = Scope.CLUSTER
+    only_volumes = True
 
     def __init__(self, handle: Handle) -> None:
         self._cache = handle.cache
@@ -93,6 +94,7 @@ class VolumeZone(PreFilter, Filter):
 
     name = "VolumeZone"
     scope = Scope.CLUSTER
+    only_volumes = True
 
     def __init__(self, handle: Handle) -> None:
         self._volumes = handle.cache.volumes
@@ -131,6 +133,7 @@ class NodeVolumeLimits(PreFilter, Filter):
 
     name = "NodeVolumeLimits"
     scope = Scope.CLUSTER
+    only_volumes = True
 
     def __init__(self, handle: Handle) -> None:
         self._volumes = handle.cache.volumes

@@ -48,6 +48,7 @@ NEEDS: StateKey[_Needs] = StateKey("VolumeBinding/needs")
 class VolumeBinding(PreFilter, Filter):
     name = "VolumeBinding"
     scope = Scope.CLUSTER
+    only_volumes = True
 
     def __init__(self, handle: Handle, args: VolumeBindingArgs | None = None) -> None:
         """The time-out is upstream's for the provisioner; nobody here waits for that."""
