@@ -16,7 +16,6 @@ import orjson
 from harness.apiserver import errors, faces, usage
 from harness.apiserver.admission import Admission
 from harness.apiserver.asked import Asked, Target
-from harness.apiserver.commands import OPTIONS, begin, options_of
 from harness.apiserver.definitions import Definitions
 from harness.apiserver.discovery import Discovery, version
 from harness.apiserver.errors import Refused
@@ -382,6 +381,8 @@ class ApiServer:
                 return self._log(target, asked)
             case (("exec" | "attach" | "portforward") as verb, ("GET" | "POST")):
                 self.access.check(asked.identity, replace(asked.act(target), verb="create"))  # a WebSocket is a GET
+                from harness.apiserver.commands import OPTIONS, begin, options_of  # who never speaks pays nothing
+
                 found = begin(verb, self.objects.find(resource, target.key), asked.request, self.containers)
                 self._tell(target, options_of(verb, asked.request), asked, ("", "v1", OPTIONS[verb]), "CONNECT")
                 return found

@@ -22,8 +22,7 @@ from harness.nodes.leases import Leases
 from harness.nodes.pods import BoundPod, decode_pod, requests_of
 from harness.nodes.publisher import Hardware, Publisher
 from harness.nodes.references import Objects, References
-from harness.nodes.runtimes.lifecycle import NO_CONFIG
-from harness.nodes.runtimes.protocol import ContainerState, Runtime, Work
+from harness.nodes.runtimes.protocol import NO_CONFIG, ContainerState, Runtime, Work
 from harness.nodes.status import granted_before, phase_of, refused_status, running_status, seen_states
 from harness.nodes.usage import NodeUse, scripted_use
 from harness.nodes.writer import NODES, Writer, pod_path, then

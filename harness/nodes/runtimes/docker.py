@@ -32,7 +32,6 @@ from harness.nodes.runtimes.commands import environment, limits_of, words
 from harness.nodes.runtimes.docker_run import DockerRun
 from harness.nodes.runtimes.docker_speaking import Engine, HostedCommand, HostedProgram
 from harness.nodes.runtimes.lifecycle import (
-    NO_CONFIG,
     NO_IMAGE,
     NOT_CREATED,
     Blocked,
@@ -40,7 +39,7 @@ from harness.nodes.runtimes.lifecycle import (
     RealContainer,
     RealPod,
 )
-from harness.nodes.runtimes.protocol import ContainerState, Report, Work
+from harness.nodes.runtimes.protocol import NO_CONFIG, ContainerState, Report, Work
 from harness.nodes.runtimes.simulated import Stages
 from harness.nodes.runtimes.volumes import CannotMount, Mounted, mounts, prepare
 from harness.nodes.variables import Unresolved

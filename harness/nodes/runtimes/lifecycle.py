@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 _HOOK_WITHIN = 3600.0  # seconds; kubelet waits for a postStart hook as long as it takes
 _AFTER_HOOK = 2.0  # seconds that a program has to end, however long its preStop hook took
 CANNOT_START = 128  # the exit code of what did not begin
-NO_IMAGE, NOT_CREATED, NO_CONFIG = "ErrImagePull", "CreateContainerError", "CreateContainerConfigError"
+NO_IMAGE, NOT_CREATED = "ErrImagePull", "CreateContainerError"
 
 
 class RunStatus(Protocol):

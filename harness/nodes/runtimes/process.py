@@ -23,7 +23,6 @@ from harness.nodes.runtimes import cgroups
 from harness.nodes.runtimes.commands import Limits, environment, found_here, limits_of, visible_cards, words
 from harness.nodes.runtimes.kept import Kept, Plan
 from harness.nodes.runtimes.lifecycle import (
-    NO_CONFIG,
     NO_IMAGE,
     NOT_CREATED,
     Blocked,
@@ -32,7 +31,7 @@ from harness.nodes.runtimes.lifecycle import (
     RealPod,
     Run,
 )
-from harness.nodes.runtimes.protocol import ContainerState, Report, Work
+from harness.nodes.runtimes.protocol import NO_CONFIG, ContainerState, Report, Work
 from harness.nodes.runtimes.simulated import Stages
 from harness.nodes.runtimes.speaking import Attached, Command, Ends
 from harness.nodes.runtimes.volumes import CannotMount, Mounted, mounts, prepare

@@ -15,6 +15,8 @@ from harness.nodes.pods import BoundPod, ContainerPlan
 
 State = Literal["waiting", "running", "terminated"]
 
+NO_CONFIG = "CreateContainerConfigError"  # what it refers to cannot be had
+
 
 @dataclass(frozen=True, slots=True)
 class ContainerState:
