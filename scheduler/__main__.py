@@ -28,7 +28,7 @@ from scheduler.shell import Shell
 
 log = logging.getLogger("scheduler")
 
-GIVE_UP_WITHIN = 2.0  # seconds to settle what is under way when told to stop
+GIVE_UP_WITHIN = 5.0  # seconds to settle what is under way when told to stop
 LOOK = 0.01
 USUAL_PORTS = (10251, 10252)  # the second is where published examples of Koordinator's API look
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter, validators
 
 from harness.errors import UsageError
+from harness.interrupts import interruptible
 from harness.replay.openb import load as load_trace
 from harness.replay.plot import check_target, draw
 from harness.replay.policies import POLICIES, policy_named
@@ -55,10 +56,11 @@ def openb(
     if plot:
         check_target(plot)
     trace = load_trace(nodes, pods)
-    every = [
-        series(trace, name, load=load, seeds=range(seed, seed + seeds), done=_progress(name, len(names) * seeds))
-        for name in names
-    ]
+    with interruptible():
+        every = [
+            series(trace, name, load=load, seeds=range(seed, seed + seeds), done=_progress(name, len(names) * seeds))
+            for name in names
+        ]
     comparisons = compare({each.policy: each.allocated() for each in every}) if check else []
     if plot:
         draw({each.policy: each.curve() for each in every}, plot)

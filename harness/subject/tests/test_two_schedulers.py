@@ -99,7 +99,7 @@ def test_a_leader_that_is_told_to_stop_does_not_keep_the_other_waiting(
     config.write_text(CONFIG.replace("2s", "120s").replace("1500ms", "60s"))
     command = electing(cluster, config)
     with ProcessSubject(OURS, command, log_file=tmp_path / "0.log") as leader:
-        assert cluster.wait(lambda: "leader elected" in leader.log(), within=10)
+        assert cluster.wait(lambda: "leader elected" in leader.log(), within=30)
         with ProcessSubject(OURS, command, log_file=tmp_path / "1.log") as other:
             os.kill(leader.pid, signal.SIGTERM)
-            assert cluster.wait(lambda: "leader elected" in other.log(), within=10)
+            assert cluster.wait(lambda: "leader elected" in other.log(), within=30), other.log()
