@@ -172,16 +172,21 @@ class HostedCommand(Hosted):
     def close(self) -> None:
         if self._open:
             super().close()
-            future = asyncio.ensure_future(self._engine.aside(self._kill))
+            future = asyncio.ensure_future(self._kill())
             self._asked.add(future)
             future.add_done_callback(self._asked.discard)
 
-    def _kill(self) -> None:
+    async def _kill(self) -> None:
         """The engine has no way to end a command; its process is one of this machine's."""
         try:
-            said = self._engine.client.api.exec_inspect(self._id)
-            if said["Running"] and said["Pid"]:
-                os.kill(int(said["Pid"]), signal.SIGKILL)
+            for _ in range(_LOOKS):
+                said = await self._engine.aside(lambda: self._engine.client.api.exec_inspect(self._id))
+                if said["Running"] and said["Pid"]:
+                    os.kill(int(said["Pid"]), signal.SIGKILL)
+                    return
+                if said["ExitCode"] is not None:
+                    return  # it has ended
+                await pause(self._engine.clock, _SOON)  # it has begun, and the engine does not know of it yet
         except (DockerException, OSError) as error:
             log.warning("command left exec=%s why=%s", self._id, error)
 
