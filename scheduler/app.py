@@ -29,6 +29,7 @@ from scheduler.framework.points import (
     Score,
 )
 from scheduler.framework.runner import Profile, Runner
+from scheduler.framework.timing import with_timing
 from scheduler.plugins import TABLE
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.queue.queue import SchedulingQueue
@@ -88,9 +89,7 @@ def build_core(configuration: Configuration, clock: Clock, *, seed: int = 0, tie
 
 def _build(profile: Expanded, handle: Handle) -> Profile:
     names = dict.fromkeys(name for listed in profile.at.values() for name in listed)
-    plugins = {
-        name: _construct(handle.timing.covering(TABLE[name][0]), handle, profile.args.get(name)) for name in names
-    }
+    plugins = {name: _construct(with_timing(TABLE[name][0]), handle, profile.args.get(name)) for name in names}
 
     def at(field: str, kind: type[P]) -> Sequence[P]:
         return [plugin for name in profile.at[field] if isinstance(plugin := plugins[name], kind)]
@@ -111,4 +110,6 @@ def _build(profile: Expanded, handle: Handle) -> Profile:
 
 def _construct(kind: type[Plugin], handle: Handle, args: object) -> Plugin:
     takes_args = "args" in inspect.signature(kind).parameters
-    return kind(handle, args) if takes_args and args is not None else kind(handle)  # type: ignore[call-arg]
+    plugin = kind(handle, args) if takes_args and args is not None else kind(handle)  # type: ignore[call-arg]
+    plugin.timing = handle.timing
+    return plugin

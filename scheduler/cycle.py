@@ -272,7 +272,9 @@ class Core:
             decisions = self._settle(entry, runner)
         finally:
             self.timing.stop()
-        self.timing.settled(runner.scheduler_name, placed=any(isinstance(decision, Bind) for decision in decisions))
+        self.timing.record_cycle(
+            runner.scheduler_name, placed=any(isinstance(decision, Bind) for decision in decisions)
+        )
         return decisions
 
     def _settle(self, entry: Entry, runner: Runner) -> list[Decision]:
@@ -318,7 +320,7 @@ class Core:
     def _marks(self, runner: Runner, state: CycleState, pod: Pod, node: str) -> Marks:
         found = NO_MARKS
         for plugin in runner.profile.pre_bind:
-            if self.timing.resting:
+            if self.timing.paused:
                 marks = plugin.pre_bind(state, pod, node)
             else:
                 marks = self.timing.ask(PRE_BIND, plugin, plugin.pre_bind, state, pod, node)

@@ -24,6 +24,7 @@ from scheduler.framework.status import Status
 if TYPE_CHECKING:
     from scheduler.framework.failure import FitError
     from scheduler.framework.nodeinfo import NodeInfo, PodInfo
+    from scheduler.framework.timing import Timing
 
 MAX_NODE_SCORE = 100
 
@@ -58,6 +59,7 @@ class Plugin(ABC):
     reads_labels: ClassVar[Sequence[str]] = ()
     reads_annotations: ClassVar[Sequence[str]] = ()
     only_volumes: ClassVar[bool] = False  # with scope CLUSTER: pods without volumes are none of its business
+    timing: "Timing"  # the scheduler's, set once the plugin is built
 
     def concerns(self, pod: Pod) -> bool:  # noqa: ARG002
         """With scope CLUSTER: whether there is anything to say about this pod; if not, it is as if it had been skipped.

@@ -139,7 +139,7 @@ class Runner:
         """All of them, or none: a rejection takes back what the others reserved."""
         timing = self.handle.timing
         for plugin in self.profile.reserve:
-            if timing.resting:
+            if timing.paused:
                 status = plugin.reserve(state, pod, node_name)
             else:
                 status = timing.ask(RESERVE, plugin, plugin.reserve, state, pod, node_name)

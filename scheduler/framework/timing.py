@@ -1,13 +1,14 @@
-"""How long plugins take, looked at in one cycle of ten, the first included (R29).
+"""Durations of plugins and extension points, measured in one cycle of ten, the first included (R29).
 
-One call of a plugin is one observation, of however many nodes and classes it judges. What a plugin asks of others while
-it is asked counts as its own.
+One call of a plugin is one observation, however many nodes and classes the call covers. Calls that a plugin makes to
+other plugins count as part of its own duration.
 
-An extension point's duration is the sum over its plugins within one cycle: 0 where kept verdicts said everything.
+The duration of an extension point is the sum over its plugins within one cycle. It is 0 when cached results answered.
 """
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 from scheduler.api.clock import Clock
@@ -16,7 +17,7 @@ from scheduler.framework.points import Plugin, PostFilterResult, Transformer
 from scheduler.framework.status import SUCCESS, Code, Status
 
 BASES = Plugin.__module__
-EVERY = 10  # one cycle of so many is timed; upstream draws lots with the same chance
+EVERY = 10  # one cycle in this many is timed; upstream samples at random with the same probability
 PLUGIN_SECONDS = tuple(0.00001 * 1.5**power for power in range(20))  # upstream's: 10 µs to 22 ms
 POINT_SECONDS = tuple(0.0001 * 2**power for power in range(12))  # upstream's: 0.1 ms to 0.2 s
 
@@ -65,40 +66,23 @@ class Timing:
         self.by_point: dict[Key, Histogram] = {}  # extension point, status, profile
         self.pre_filter: Status | None = None  # why PreFilter ended the cycle that is being timed
         self._clock = clock
-        self.resting = True
+        self.paused = True
         self._bindings = 0
         self._spent: dict[str, float] = {}  # seconds by point, in this cycle
         self._said: dict[str, str] = {}  # the last status by point, in this cycle
 
-    def covering(self, kind: type[P]) -> type[P]:
-        """A plugin's class, with our clock around the methods of extension points.
-
-        A class made once, rather than methods exchanged for each cycle that is timed: CPython finds the attributes of
-        an object whose dictionary was touched, or of a class that changes, more slowly for good.
-        """
-        methods = {
-            name: point
-            for name, point in (TRANSFORMING if issubclass(kind, Transformer) else METHODS).items()
-            if getattr(getattr(kind, name, None), "__module__", BASES) != BASES  # what these do is nobody's work
-        }
-        return type(kind.__name__, (kind,), {
-            "__doc__": kind.__doc__,
-            "__module__": kind.__module__,
-            **{name: self._cover(kind, name, point) for name, point in methods.items()},
-        })  # fmt: skip
-
     def start(self) -> None:
-        """A cycle begins that is timed."""
+        """Begin a timed cycle."""
         self.pre_filter = None
         self._spent.clear()
         self._said.clear()
-        self.resting = False
+        self.paused = False
 
     def stop(self) -> None:
-        self.resting = True
+        self.paused = True
 
-    def settled(self, profile: str, *, placed: bool) -> None:
-        """What was timed was one whole cycle, and `placed` its pod or did not."""
+    def record_cycle(self, profile: str, *, placed: bool) -> None:
+        """Record the timed calls as one whole cycle of a pod that was placed, or was not."""
         if self.pre_filter is not None:
             self._point(PRE_FILTER, NAMES[self.pre_filter.code], profile)
         else:
@@ -114,7 +98,7 @@ class Timing:
             self._point(POST_FILTER, self._said[POST_FILTER], profile)
 
     def bind(self, profile: str, seconds: float, *, ok: bool) -> None:
-        """A binding was settled after so long, from its decision; one of ten is observed, as cycles are."""
+        """Record a binding that ended `seconds` after its decision; one in ten is observed, as for cycles."""
         self._bindings += 1
         if self._bindings % EVERY == 1:
             status = OK if ok else NAMES[Code.ERROR]
@@ -124,32 +108,14 @@ class Timing:
     def _point(self, point: str, status: str, profile: str) -> None:
         _of(self.by_point, (point, status, profile), POINT_SECONDS).observe(self._spent.get(point, 0.0))
 
-    def _cover(self, kind: type[Plugin], name: str, point: str) -> Method:
-        method: Method = getattr(kind, name)
-        if len(inspect.signature(method).parameters) == len(("self", "state", "pod", "node")):
-
-            def of_node(plugin: Plugin, state: object, pod: object, node: object) -> Any:
-                if self.resting:  # the usual case, and asked once for each node and plugin in preemption
-                    return method(plugin, state, pod, node)
-                return self.ask(point, plugin, method, plugin, state, pod, node)
-
-            return of_node
-
-        def of_many(plugin: Plugin, *asked: object) -> Any:
-            if self.resting:
-                return method(plugin, *asked)
-            return self.ask(point, plugin, method, plugin, *asked)
-
-        return of_many
-
     def ask(self, point: str, plugin: Plugin, method: Method, *asked: object) -> Any:
-        """Call the plugin's method in a cycle that is timed, which is while it is not `resting`."""
-        self.resting = True  # what the plugin asks meanwhile is its own
+        """Call the plugin's method and time it; call only during a timed cycle, which is while not `paused`."""
+        self.paused = True  # calls that the plugin makes meanwhile count as its own
         began = self._clock.monotonic()
         try:
             result = method(*asked)
         finally:
-            self.resting = False
+            self.paused = False
         seconds = self._clock.monotonic() - began
         status = self._said[point] = _status(result)
         self._spent[point] = self._spent.get(point, 0.0) + seconds
@@ -157,15 +123,64 @@ class Timing:
         return result
 
 
+def with_timing(kind: type[P]) -> type[P]:
+    """Subclass of a plugin class whose extension point methods are timed through the instance's `timing`.
+
+    Made once for each plugin class, not for each scheduler: classes are in reference cycles and in the caches of
+    abstract base classes, so a process that builds many schedulers would keep all of them, and each isinstance would
+    slow down.
+
+    A subclass, rather than methods exchanged for each timed cycle: CPython permanently slows down attribute access on
+    objects whose dictionary was touched and on classes that change.
+    """
+    points = TRANSFORMING if issubclass(kind, Transformer) else METHODS
+    methods = tuple(
+        (name, getattr(kind, name))
+        for name in points
+        if getattr(getattr(kind, name, None), "__module__", BASES) != BASES  # inherited defaults do no work
+    )
+    return _subclass(kind, methods)  # methods are part of the key, so a patched class is wrapped anew
+
+
+@cache
+def _subclass(kind: type[P], methods: tuple[tuple[str, Method], ...]) -> type[P]:
+    points = TRANSFORMING if issubclass(kind, Transformer) else METHODS
+    return type(kind.__name__, (kind,), {
+        "__doc__": kind.__doc__,
+        "__module__": kind.__module__,
+        **{name: _timed(method, points[name]) for name, method in methods},
+    })  # fmt: skip
+
+
+def _timed(method: Method, point: str) -> Method:
+    if len(inspect.signature(method).parameters) == len(("self", "state", "pod", "node")):
+
+        def of_node(plugin: Plugin, state: object, pod: object, node: object) -> Any:
+            timing = plugin.timing
+            if timing.paused:  # the usual case; preemption calls this once for each node and plugin
+                return method(plugin, state, pod, node)
+            return timing.ask(point, plugin, method, plugin, state, pod, node)
+
+        return of_node
+
+    def of_many(plugin: Plugin, *args: object) -> Any:
+        timing = plugin.timing
+        if timing.paused:
+            return method(plugin, *args)
+        return timing.ask(point, plugin, method, plugin, *args)
+
+    return of_many
+
+
 def _status(result: object) -> str:
-    """Upstream's word for what a plugin said; of many nodes at once, or in numbers: that it said it."""
+    """Upstream's name of the status; a result for many nodes at once, or in numbers, counts as Success."""
     if result is SUCCESS:
         return OK
     if isinstance(result, PostFilterResult):
         result = result.status
     if isinstance(result, Status):
         return NAMES[result.code]
-    return NAMES[Code.SKIP] if result is False else OK  # False: PreScore has nothing to say
+    return NAMES[Code.SKIP] if result is False else OK  # False: PreScore skips the plugin
 
 
 def _of(

@@ -7,6 +7,7 @@ import pytest
 from scheduler.api.builders import pod
 from scheduler.framework.explaining import explain
 from scheduler.framework.histogram import Histogram
+from scheduler.framework.points import Plugin
 from scheduler.framework.timing import EVERY, POINT_SECONDS
 from scheduler.plugins.noderesources.fit import NodeResourcesFit as Fit
 from scheduler.tests.rig import Rig
@@ -140,3 +141,15 @@ def test_timing_changes_no_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     (all_timed, many), (one_timed, one) = placed(1), placed(1 << 30)
     assert all_timed == one_timed
     assert (many >= 120, one) == (True, 1)
+
+
+def _subclasses(kind: type) -> set[type]:
+    return {kind}.union(*(_subclasses(below) for below in kind.__subclasses__()))
+
+
+def test_a_second_scheduler_in_one_process_makes_no_new_plugin_classes() -> None:
+    """Classes made for each scheduler stay in the process, and each one slows down every isinstance of a plugin."""
+    Rig()
+    before = _subclasses(Plugin)
+    Rig()
+    assert _subclasses(Plugin) == before
