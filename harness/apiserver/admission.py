@@ -212,7 +212,7 @@ class Admission:
     def _refuse(self, resource: Resource, body: Object, causes: list[Cause]) -> None:
         if causes:
             name = str(body["metadata"].get("name", ""))
-            said = [{"reason": one.reason, "message": one.message, "field": one.field} for one in causes]
+            said = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
             raise errors.invalid(
                 resource.kind, resource.group, name, message(resource.kind, name, causes, group=resource.group), said
             )
@@ -372,9 +372,10 @@ def _tolerate(spec: dict[str, Any]) -> None:
         key
         for key in (_NOT_READY, _UNREACHABLE)
         if not any(
-            (not one.get("key") or one.get("key") == key) and one.get("effect", "") in {"", "NoExecute"}
-            for one in tolerations
-            if isinstance(one, dict)
+            (not toleration.get("key") or toleration.get("key") == key)
+            and toleration.get("effect", "") in {"", "NoExecute"}
+            for toleration in tolerations
+            if isinstance(toleration, dict)
         )
     ]
     if missing:
@@ -389,11 +390,11 @@ def _tolerate(spec: dict[str, Any]) -> None:
 
 def _new_node(body: Object) -> None:
     """TaintNodesByCondition: a new node takes no pods before it has said that it is ready."""
-    if any(one.get("type") == "Ready" for one in body.get("status", {}).get("conditions", ())):
+    if any(condition.get("type") == "Ready" for condition in body.get("status", {}).get("conditions", ())):
         return
     spec = body.setdefault("spec", {})
     taints = spec.get("taints") or []
-    if not any(one.get("key") == _NOT_READY for one in taints):
+    if not any(taint.get("key") == _NOT_READY for taint in taints):
         spec["taints"] = [*taints, {"key": _NOT_READY, "effect": "NoSchedule"}]
 
 
@@ -402,12 +403,12 @@ def _stamp_conditions(body: Object, old: Object) -> None:
     conditions = body.get("status", {}).get("conditions")
     if not conditions:
         return
-    before = {one.get("type"): one for one in old.get("status", {}).get("conditions") or ()}
+    before = {entry.get("type"): entry for entry in old.get("status", {}).get("conditions") or ()}
     kept = []
-    for one in conditions:
-        earlier = before.get(one.get("type"))
-        if earlier and earlier.get("status") == one.get("status") and earlier.get("lastTransitionTime"):
-            kept.append({**one, "lastTransitionTime": earlier["lastTransitionTime"]})
+    for condition in conditions:
+        earlier = before.get(condition.get("type"))
+        if earlier and earlier.get("status") == condition.get("status") and earlier.get("lastTransitionTime"):
+            kept.append({**condition, "lastTransitionTime": earlier["lastTransitionTime"]})
         else:
-            kept.append(one)
+            kept.append(condition)
     body["status"] = {**body["status"], "conditions": kept}

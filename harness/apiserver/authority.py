@@ -84,7 +84,9 @@ class Authority:
             .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
         )
         if hosts:
-            builder = builder.add_extension(x509.SubjectAlternativeName([_host(one) for one in hosts]), critical=False)
+            builder = builder.add_extension(
+                x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False
+            )
         certificate = builder.sign(self._key, hashes.SHA256())
         return Pair(
             certificate.public_bytes(serialization.Encoding.PEM),
@@ -106,10 +108,10 @@ class Authority:
         span = min(max(asked, _SHORTEST), VALID_FOR)
         end = min((moment if span < _SHORT else start) + span, self._certificate.not_valid_after_utc)
         builder = self._builder(request.subject, start, end).public_key(request.public_key())
-        uses = [one for one in usages if one in _KEY_USES]
+        uses = [usage for usage in usages if usage in _KEY_USES]
         if uses:
             builder = builder.add_extension(_key_uses(uses), critical=True)
-        purposes = list(dict.fromkeys(_PURPOSES[one] for one in usages if one in _PURPOSES))
+        purposes = list(dict.fromkeys(_PURPOSES[usage] for usage in usages if usage in _PURPOSES))
         if purposes:
             builder = builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
         names = alternatives(request)
@@ -151,11 +153,11 @@ def _host(text: str) -> x509.GeneralName:
 
 def _name(common: str, organizations: Sequence[str] = ()) -> x509.Name:
     return x509.Name([
-        *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, one) for one in organizations),
+        *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization) for organization in organizations),
         x509.NameAttribute(NameOID.COMMON_NAME, common),
     ])  # fmt: skip
 
 
 def _key_uses(usages: Sequence[str]) -> x509.KeyUsage:
-    wanted = {_KEY_USES[one] for one in usages}
+    wanted = {_KEY_USES[usage] for usage in usages}
     return x509.KeyUsage(**{name: name in wanted for name in _ALL_KEY_USES}, encipher_only=False, decipher_only=False)

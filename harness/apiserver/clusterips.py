@@ -54,7 +54,7 @@ class ClusterIps:
             _forget_ports(spec, before)
         if causes:
             name = str(body["metadata"].get("name", ""))
-            said = [{"reason": one.reason, "message": one.message, "field": one.field} for one in causes]
+            said = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
             raise invalid_object("Service", "", name, message("Service", name, causes), said)
 
     # -- addresses ----------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class ClusterIps:
 
     def _node_ports(self, body: Object, before: Object, causes: list[Cause]) -> None:
         asks = (body["metadata"].get("namespace", ""), body["metadata"].get("name", ""))
-        kept = {_port_key(one): one.get("nodePort") for one in before.get("ports") or ()}
+        kept = {_port_key(entry): entry.get("nodePort") for entry in before.get("ports") or ()}
         mine: set[tuple[int, str]] = set()
         for number, port in enumerate(body["spec"].get("ports") or ()):
             protocol = port.get("protocol", "TCP")
@@ -152,7 +152,7 @@ def _addresses_of(service: Object) -> Iterable[str]:
 
 def _ports_of(service: Object) -> list[tuple[int, str]]:
     ports = service["spec"].get("ports") or ()
-    return [(one["nodePort"], one.get("protocol", "TCP")) for one in ports if one.get("nodePort")]
+    return [(port["nodePort"], port.get("protocol", "TCP")) for port in ports if port.get("nodePort")]
 
 
 def _port_key(port: Object) -> tuple[Any, str]:
@@ -161,7 +161,7 @@ def _port_key(port: Object) -> tuple[Any, str]:
 
 def _forget_ports(spec: Object, before: Object) -> None:
     """A Service that is reachable from inside alone again keeps no port that it did not ask for anew."""
-    former = {_port_key(one): one.get("nodePort") for one in before.get("ports") or ()}
+    former = {_port_key(entry): entry.get("nodePort") for entry in before.get("ports") or ()}
     for port in spec.get("ports") or ():
         if port.get("nodePort") == former.get(_port_key(port)):
             port.pop("nodePort", None)

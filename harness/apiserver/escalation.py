@@ -44,7 +44,7 @@ def check_grant(access: Access, by: Identity, resource: Resource, body: Object, 
         return
     missing = [rule for rule in rules if not all(access.allows(by, act) for act in _acts(rule, namespace))]
     if missing:
-        groups = " ".join(f'"{one}"' for one in by.groups)
+        groups = " ".join(f'"{group}"' for group in by.groups)
         why = f'user "{by.name}" (groups=[{groups}]) is attempting to grant RBAC permissions not currently held:\n'
         raise errors.forbidden(resource.plural, resource.group, name, why + "\n".join(_shown(rule) for rule in missing))
 
@@ -72,4 +72,4 @@ def _shown(rule: Rule) -> str:
 
 
 def _listed(values: Any) -> str:
-    return "[" + ", ".join(f'"{one}"' for one in values) + "]"
+    return "[" + ", ".join(f'"{value}"' for value in values) + "]"

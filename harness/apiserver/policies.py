@@ -49,11 +49,11 @@ class _Match:
     def __init__(self, given: Mapping[str, Any] | None) -> None:
         given = given or {}
         self._rules = [
-            (read_rule(one), frozenset(one.get("resourceNames") or ())) for one in given.get("resourceRules") or ()
+            (read_rule(rule), frozenset(rule.get("resourceNames") or ())) for rule in given.get("resourceRules") or ()
         ]
         self._except = [
-            (read_rule(one), frozenset(one.get("resourceNames") or ()))
-            for one in given.get("excludeResourceRules") or ()
+            (read_rule(rule), frozenset(rule.get("resourceNames") or ()))
+            for rule in given.get("excludeResourceRules") or ()
         ]
         self._namespaces = msgspec.convert(given.get("namespaceSelector") or {}, LabelSelector)
         self._objects = msgspec.convert(given.get("objectSelector") or {}, LabelSelector)
@@ -146,7 +146,7 @@ class Policies:
             "variables": {},
         }
         try:
-            if not all(holds(one["expression"], objects) for one in spec.get("matchConditions") or ()):
+            if not all(holds(condition["expression"], objects) for condition in spec.get("matchConditions") or ()):
                 return
         except ExpressionError as error:
             if fatal:
@@ -166,9 +166,9 @@ class Policies:
         for params in found:
             given = {**objects, "params": params}
             variables: Object = {}
-            for one in spec.get("variables") or ():
+            for variable in spec.get("variables") or ():
                 try:
-                    variables[one["name"]] = value_of(one["expression"], {**given, "variables": variables})
+                    variables[variable["name"]] = value_of(variable["expression"], {**given, "variables": variables})
                 except ExpressionError:
                     continue  # it is missed by whoever uses it
             given["variables"] = variables

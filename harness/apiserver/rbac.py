@@ -93,7 +93,7 @@ class Access:
         if selectors:
             for item in self._store.collection((_GROUP, "clusterroles")).each():
                 labels = item.obj["metadata"].get("labels") or {}
-                if any(msgspec.convert(one, LabelSelector).matches(labels) for one in selectors):
+                if any(msgspec.convert(selector, LabelSelector).matches(labels) for selector in selectors):
                     yield from item.obj.get("rules") or ()
 
 
@@ -117,8 +117,8 @@ def _covers(rule: Rule, act: Act) -> bool:
         return False
     if act.path:
         return any(
-            one in {"*", act.path} or (one.endswith("*") and act.path.startswith(one[:-1]))
-            for one in rule.get("nonResourceURLs") or ()
+            url in {"*", act.path} or (url.endswith("*") and act.path.startswith(url[:-1]))
+            for url in rule.get("nonResourceURLs") or ()
         )
     groups, resources = rule.get("apiGroups") or (), rule.get("resources") or ()
     names = rule.get("resourceNames") or ()
@@ -140,4 +140,4 @@ def _first() -> tuple[Object, ...]:
 
 def first_roles() -> list[Object]:
     """The roles and bindings that every cluster has from the start."""
-    return [{**one, "metadata": dict(one["metadata"])} for one in _first()]
+    return [{**obj, "metadata": dict(obj["metadata"])} for obj in _first()]

@@ -61,7 +61,7 @@ def _verdict(identity: Identity, spec: dict[str, Any], access: Access) -> Object
 def _rules(identity: Identity, namespace: str, access: Access) -> Object:
     rules = _EVERYTHING if MASTERS in identity.groups else list(access.rules(identity, namespace))
     return {
-        "resourceRules": [dict(one) for one in rules if one.get("resources")],
-        "nonResourceRules": [dict(one) for one in rules if one.get("nonResourceURLs")],
+        "resourceRules": [dict(rule) for rule in rules if rule.get("resources")],
+        "nonResourceRules": [dict(rule) for rule in rules if rule.get("nonResourceURLs")],
         "incomplete": False,
     }

@@ -374,7 +374,7 @@ def _shape(raw: JsonObject, go_type: str = "") -> Shape:
     if reference is not None:
         return _named(reference.removeprefix(_REF))
     kinds = raw.get("type")
-    kind = next((one for one in kinds if one != "null"), "") if isinstance(kinds, list) else kinds or ""
+    kind = next((name for name in kinds if name != "null"), "") if isinstance(kinds, list) else kinds or ""
     form = raw.get("format", "")
     match kind:
         case "string" if form == "byte":

@@ -98,9 +98,9 @@ def check_conditions(obj: Object, old: Object, causes: Causes) -> None:
     """A request is approved or denied once and for all."""
     before, now = _types(old), _types(obj)
     causes.extend(
-        forbidden("status.conditions", f'updates may not remove a condition of type "{one}"')
-        for one in _KEPT
-        if one in before and one not in now
+        forbidden("status.conditions", f'updates may not remove a condition of type "{kind}"')
+        for kind in _KEPT
+        if kind in before and kind not in now
     )
     if "Approved" in now and "Denied" in now:
         why = "Approved and Denied conditions are mutually exclusive"
@@ -169,19 +169,19 @@ def check_signer(signer: str, request: x509.CertificateSigningRequest, usages: f
             raise NotSigned("usages did not match")
         return
     names = alternatives(request)
-    hosts = [one for one in names if isinstance(one, (x509.DNSName, x509.IPAddress))]
+    hosts = [name for name in names if isinstance(name, (x509.DNSName, x509.IPAddress))]
     common = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     if _organizations(request) != ["system:nodes"]:
         raise NotSigned("subject organization is not system:nodes")
     if signer == KUBELET_SERVING and not hosts:
         raise NotSigned("DNS or IP subjectAltName is required")
-    if signer == KUBELET_CLIENT and any(isinstance(one, x509.DNSName) for one in names):
+    if signer == KUBELET_CLIENT and any(isinstance(name, x509.DNSName) for name in names):
         raise NotSigned("DNS subjectAltNames are not allowed")
-    if any(isinstance(one, x509.RFC822Name) for one in names):
+    if any(isinstance(name, x509.RFC822Name) for name in names):
         raise NotSigned("email subjectAltNames are not allowed")
     if signer == KUBELET_CLIENT and hosts:
         raise NotSigned("IP subjectAltNames are not allowed")
-    if any(isinstance(one, x509.UniformResourceIdentifier) for one in names):
+    if any(isinstance(name, x509.UniformResourceIdentifier) for name in names):
         raise NotSigned("URI subjectAltNames are not allowed")
     wanted = _SERVER_USAGES if signer == KUBELET_SERVING else _CLIENT_USAGES
     if usages not in {wanted, wanted - {_RSA_ONLY}}:
@@ -191,8 +191,8 @@ def check_signer(signer: str, request: x509.CertificateSigningRequest, usages: f
 
 
 def _organizations(request: x509.CertificateSigningRequest) -> list[str]:
-    return [str(one.value) for one in request.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+    return [str(attribute.value) for attribute in request.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
 
 
 def _types(obj: Object) -> set[str]:
-    return {str(one.get("type")) for one in (obj.get("status") or {}).get("conditions") or ()}
+    return {str(condition.get("type")) for condition in (obj.get("status") or {}).get("conditions") or ()}

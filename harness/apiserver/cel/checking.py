@@ -71,14 +71,14 @@ class _Checked:
             self.visit(member, scope)
             count = 2 if (name in TWO and len(given) >= 3) or name == "transformMapEntry" else 1
             if count == 2 or (name in MACROS | OPTIONAL and len(given) >= 2):
-                names = [ident_of(one) for one in given[:count]]
+                names = [ident_of(argument) for argument in given[:count]]
                 if not all(names):
                     self._refuse(token, len(name), "argument must be a simple name")
                 scope, given = scope | set(names), given[count:]
             else:
                 self._function(token, name)
-        for one in given:
-            self.visit(one, scope)
+        for argument in given:
+            self.visit(argument, scope)
 
     def _function(self, token: Any, name: str) -> None:
         from harness.apiserver.cel.functions import KNOWN

@@ -63,7 +63,7 @@ def lean(tree: Any) -> Any:
         return tree
     while tree.data in _PASSING and len(tree.children) == 1 and isinstance(tree.children[0], lark.Tree):
         tree = tree.children[0]
-    tree.children = [lean(one) for one in tree.children]
+    tree.children = [lean(child) for child in tree.children]
     return tree
 
 
@@ -124,7 +124,7 @@ class Interpreter(Evaluator):
         member, name, given = parts_of(tree)
         namespace = ident_of(member)
         if namespace in NAMESPACES and f"{namespace}.{name}" in FUNCTIONS:
-            return FUNCTIONS[f"{namespace}.{name}"](*[self.visit(one) for one in given])
+            return FUNCTIONS[f"{namespace}.{name}"](*[self.visit(argument) for argument in given])
         if (name in TWO and len(given) >= 3) or name == "transformMapEntry":
             return self._of_two(member, str(name), given)
         if name in OPTIONAL and len(given) == 2:
@@ -160,19 +160,19 @@ class Interpreter(Evaluator):
         if isinstance(over, celtypes.MapType):
             rows = list(over.items())
         elif isinstance(over, list):
-            rows = [(celtypes.IntType(at), one) for at, one in enumerate(over)]
+            rows = [(celtypes.IntType(at), element) for at, element in enumerate(over)]
         else:
             return CELEvalError("no such overload", TypeError, (type(over).__name__,))
-        names = [ident_of(one) for one in given[:2]]
+        names = [ident_of(argument) for argument in given[:2]]
         if len(given) == 4:
             kept = list(self._bodies(names, given[2], rows))
-            for one in kept:
-                if isinstance(one, CELEvalError):
-                    return one
+            for element in kept:
+                if isinstance(element, CELEvalError):
+                    return element
             rows = [row for row, keep in zip(rows, kept, strict=True) if keep]
         found = list(self._bodies(names, given[-1], rows))
-        failed = next((one for one in found if isinstance(one, CELEvalError)), None)
-        truths = [bool(one) for one in found if not isinstance(one, CELEvalError)]
+        failed = next((result for result in found if isinstance(result, CELEvalError)), None)
+        truths = [bool(result) for result in found if not isinstance(result, CELEvalError)]
         if name == "all":
             return celtypes.BoolType(0) if False in truths else failed or celtypes.BoolType(1)
         if name == "exists":
@@ -183,11 +183,11 @@ class Interpreter(Evaluator):
             case "transformList":
                 return celtypes.ListType(found)
             case "transformMap":
-                return celtypes.MapType({row[0]: one for row, one in zip(rows, found, strict=True)})
+                return celtypes.MapType({row[0]: result for row, result in zip(rows, found, strict=True)})
             case "transformMapEntry":
-                return celtypes.MapType({key: value for one in found for key, value in one.items()})
+                return celtypes.MapType({key: value for mapping in found for key, value in mapping.items()})
             case _:
-                return celtypes.BoolType(sum(1 for one in found if one) == 1)
+                return celtypes.BoolType(sum(1 for truth in found if truth) == 1)
 
     def _of_optional(self, member: Any, name: str, given: list[Any]) -> Any:
         over = self.visit(member)
@@ -205,13 +205,13 @@ class Interpreter(Evaluator):
             return over
         names = [ident_of(given[0])]
         found: list[Any] = []
-        for one in over:
-            (kept,) = self._bodies(names, given[1], [(one,)])
+        for element in over:
+            (kept,) = self._bodies(names, given[1], [(element,)])
             if isinstance(kept, CELEvalError):
                 return kept
             if kept:
-                found += self._bodies(names, given[2], [(one,)])
-        return next((one for one in found if isinstance(one, CELEvalError)), celtypes.ListType(found))
+                found += self._bodies(names, given[2], [(element,)])
+        return next((result for result in found if isinstance(result, CELEvalError)), celtypes.ListType(found))
 
 
 class Runner(celpy.InterpretedRunner):

@@ -69,9 +69,11 @@ def text_of(value: Any) -> str:
         case bytes():
             return bytes(value).decode(errors="replace")
         case list():
-            return "[" + ", ".join(text_of(one) for one in value) + "]"
+            return "[" + ", ".join(text_of(element) for element in value) + "]"
         case dict():
-            return "{" + ", ".join(f"{text_of(name)}: {text_of(one)}" for name, one in sorted(value.items())) + "}"
+            return (
+                "{" + ", ".join(f"{text_of(name)}: {text_of(element)}" for name, element in sorted(value.items())) + "}"
+            )
         case datetime():
             return value.strftime("%Y-%m-%dT%H:%M:%SZ")
         case timedelta():

@@ -43,9 +43,9 @@ def cel(value: Any) -> Any:
         case celtypes.ListType() | celtypes.MapType():
             return value
         case list() | tuple():
-            return _LIST([cel(one) for one in value])
+            return _LIST([cel(element) for element in value])
         case dict():
-            return celtypes.MapType({cel(name): cel(one) for name, one in value.items()})
+            return celtypes.MapType({cel(name): cel(element) for name, element in value.items()})
         case _:
             return value
 
@@ -55,9 +55,9 @@ def _function(work: Function) -> Function:
 
     @wraps(work)
     def call(*given: Any) -> Any:
-        for one in given:
-            if isinstance(one, CELEvalError):
-                return one
+        for argument in given:
+            if isinstance(argument, CELEvalError):
+                return argument
         try:
             return cel(work(*given))
         except (TypeError, AttributeError) as error:
@@ -73,9 +73,9 @@ def _of(kind: type | tuple[type, ...], *values: Any) -> None:
     Raises:
         NoOverload: a value is of another kind.
     """
-    for one in values:
-        if not isinstance(one, kind):
-            raise NoOverload(type(one).__name__)
+    for candidate in values:
+        if not isinstance(candidate, kind):
+            raise NoOverload(type(candidate).__name__)
 
 
 # -- text -------------------------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def _char_at(text: str, at: int) -> str:
 
 def _index_of(where: Any, what: Any, start: int = 0) -> int:
     if isinstance(where, list):
-        return next((at for at, one in enumerate(where) if one == what), -1)
+        return next((at for at, element in enumerate(where) if element == what), -1)
     _of(str, where, what)
     if not 0 <= start <= len(where):
         raise IndexError(f"index out of range: {start}")
@@ -138,7 +138,7 @@ def _substring(text: str, start: int, end: int | None = None) -> str:
 
 def _case(change: Callable[[str], str]) -> Function:
     """Of ASCII letters only."""
-    return lambda text: "".join(change(one) if one.isascii() else one for one in text)
+    return lambda text: "".join(change(letter) if letter.isascii() else letter for letter in text)
 
 
 def _find(text: str, pattern: str) -> str:
@@ -149,7 +149,7 @@ def _find(text: str, pattern: str) -> str:
 
 def _find_all(text: str, pattern: str, most: int = -1) -> list[str]:
     _of(str, text, pattern)
-    found = [one[0] for one in re.finditer(pattern, text)]
+    found = [match[0] for match in re.finditer(pattern, text)]
     return found if most < 0 else found[: int(most)]
 
 
@@ -158,7 +158,7 @@ def _find_all(text: str, pattern: str, most: int = -1) -> list[str]:
 
 def _sum(rows: list[Any]) -> Any:
     _of(list, rows)
-    if rows and all(isinstance(one, timedelta) for one in rows):
+    if rows and all(isinstance(row, timedelta) for row in rows):
         return celtypes.DurationType(sum(rows, timedelta()))
     _of((int, float), *rows)
     return sum(rows)
@@ -189,26 +189,26 @@ def _slice(rows: list[Any], start: int, end: int) -> list[Any]:
 def _flatten(rows: list[Any], depth: int = 1) -> list[Any]:
     _of(list, rows)
     found: list[Any] = []
-    for one in rows:
-        found += _flatten(one, depth - 1) if isinstance(one, list) and depth > 0 else [one]
+    for row in rows:
+        found += _flatten(row, depth - 1) if isinstance(row, list) and depth > 0 else [row]
     return found
 
 
 def _distinct(rows: list[Any]) -> list[Any]:
     _of(list, rows)
     found: list[Any] = []
-    found.extend(one for one in rows if one not in found)
+    found.extend(row for row in rows if row not in found)
     return found
 
 
 def _holds_all(rows: list[Any], others: list[Any]) -> bool:
     _of(list, rows, others)
-    return all(one in list(rows) for one in others)
+    return all(wanted in list(rows) for wanted in others)
 
 
 def _intersect(rows: list[Any], others: list[Any]) -> bool:
     _of(list, rows, others)
-    return any(one in list(rows) for one in others)
+    return any(wanted in list(rows) for wanted in others)
 
 
 # -- own types --------------------------------------------------------------------------------------------------------
@@ -263,10 +263,10 @@ def _encloses(network: Cidr, other: Any) -> bool:
     return network.contains(other if isinstance(other, Cidr) else Cidr.of(str(other)))
 
 
-def _compare(one: Any, other: Any) -> int:
-    _of((Amount, Semver), one)
-    _of(type(one), other)
-    return (one > other) - (one < other)
+def _compare(left: Any, right: Any) -> int:
+    _of((Amount, Semver), left)
+    _of(type(left), right)
+    return (left > right) - (left < right)
 
 
 def _as_integer(amount: Amount) -> int:
@@ -360,22 +360,22 @@ def _across(name: str) -> Function:
     """cel-python compares numbers of one kind only, kube-apiserver those of all."""
     plain = base_functions[name]
     compare: dict[str, Callable[[Any, Any], bool]] = {
-        "_<_": lambda one, other: one < other,
-        "_<=_": lambda one, other: one <= other,
-        "_>_": lambda one, other: one > other,
-        "_>=_": lambda one, other: one >= other,
-        "_==_": lambda one, other: one == other,
-        "_!=_": lambda one, other: one != other,
+        "_<_": lambda left, right: left < right,
+        "_<=_": lambda left, right: left <= right,
+        "_>_": lambda left, right: left > right,
+        "_>=_": lambda left, right: left >= right,
+        "_==_": lambda left, right: left == right,
+        "_!=_": lambda left, right: left != right,
     }
 
-    def call(one: Any, other: Any) -> Any:
-        if type(one) is not type(other) and _is_number(one) and _is_number(other):
-            return celtypes.BoolType(compare[name](_plain(one), _plain(other)))
-        if isinstance(one, (Amount, Ip, Cidr, Url, Semver, Optional)):
+    def call(left: Any, right: Any) -> Any:
+        if type(left) is not type(right) and _is_number(left) and _is_number(right):
+            return celtypes.BoolType(compare[name](_plain(left), _plain(right)))
+        if isinstance(left, (Amount, Ip, Cidr, Url, Semver, Optional)):
             if name not in {"_==_", "_!=_"}:
                 return CELEvalError("no such overload", TypeError, (name,))
-            return celtypes.BoolType((one == other) is (name == "_==_"))
-        return plain(one, other)
+            return celtypes.BoolType((left == right) is (name == "_==_"))
+        return plain(left, right)
 
     return call
 
@@ -398,7 +398,7 @@ _PLAIN: Final[dict[str, Function]] = {
     "flatten": _flatten, "distinct": _distinct, "sort": sorted,
     "lists.range": lambda count: list(range(count)),
     "sets.contains": _holds_all, "sets.intersects": _intersect,
-    "sets.equivalent": lambda one, other: _holds_all(one, other) and _holds_all(other, one),
+    "sets.equivalent": lambda left, right: _holds_all(left, right) and _holds_all(right, left),
     "url": _made(Url.of), "isURL": _is_made(Url.of), "getScheme": lambda url: url.parts.scheme,
     "getHost": lambda url: url.host, "getHostname": lambda url: url.hostname, "getPort": lambda url: url.port,
     "getEscapedPath": lambda url: url.escaped_path, "getQuery": lambda url: url.query,
@@ -414,10 +414,10 @@ _PLAIN: Final[dict[str, Function]] = {
     "asInteger": _as_integer, "asApproximateFloat": lambda amount: float(amount.value),
     "sign": lambda amount: (amount.value > 0) - (amount.value < 0),
     "add": lambda amount, other: amount.plus(other), "sub": lambda amount, other: amount.plus(other, -1),
-    "compareTo": _compare, "isLessThan": lambda one, other: _compare(one, other) < 0,
-    "isGreaterThan": lambda one, other: _compare(one, other) > 0,
-    "semver": _made(_semver), "isSemver": _is_made(_semver), "major": lambda one: one.numbers[0],
-    "minor": lambda one: one.numbers[1], "patch": lambda one: one.numbers[2],
+    "compareTo": _compare, "isLessThan": lambda left, right: _compare(left, right) < 0,
+    "isGreaterThan": lambda left, right: _compare(left, right) > 0,
+    "semver": _made(_semver), "isSemver": _is_made(_semver), "major": lambda version: version.numbers[0],
+    "minor": lambda version: version.numbers[1], "patch": lambda version: version.numbers[2],
     "optional.of": lambda value: Optional((value,)), "optional.none": lambda: NONE,
     "optional.ofNonZeroValue": lambda value: Optional((value,)) if value else NONE,
     "hasValue": lambda given: bool(given.values), "value": _value, "or": _or, "orValue": _or_value,

@@ -61,9 +61,11 @@ class Ip:
     @property
     def is_global_unicast(self) -> bool:
         """As Go's `IsGlobalUnicast`, for which private addresses are global."""
-        one = self.address
-        broadcast = one == ipaddress.IPv4Address("255.255.255.255")
-        return not (one.is_unspecified or one.is_loopback or one.is_multicast or one.is_link_local or broadcast)
+        address = self.address
+        broadcast = address == ipaddress.IPv4Address("255.255.255.255")
+        return not (
+            address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local or broadcast
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +193,7 @@ class Semver:
 
     def _rank(self) -> tuple[Any, ...]:
         """A release comes after all that went before it; numbers before words."""
-        marks = tuple((0, int(one), "") if one.isdigit() else (1, 0, one) for one in self.pre)
+        marks = tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in self.pre)
         return self.numbers, not self.pre, marks
 
     def __eq__(self, other: object) -> bool:
@@ -208,5 +210,5 @@ def _normalized(text: str) -> str:
     """Without a `v` and leading zeros, with all three numbers."""
     head, mark, rest = re.sub(r"^[vV]", "", text).partition("-") if "-" in text else (text.lstrip("vV"), "", "")
     core, plus, build = head.partition("+")
-    numbers = [re.sub(r"^0+(?=\d)", "", one) for one in core.split(".")]
+    numbers = [re.sub(r"^0+(?=\d)", "", number) for number in core.split(".")]
     return ".".join([*numbers, *["0"] * (3 - len(numbers))]) + plus + build + mark + rest

@@ -195,7 +195,7 @@ class Autoscalers:
                     raise _Unmeasured("FailedGetResourceMetric", f"failed to get {name} utilization: {why}")
                 request += milli(asked or 0)
             readings.append(Reading(request, usage.get(pod.key[1])))
-        if not any(one.usage is not None for one in readings):
+        if not any(reading.usage is not None for reading in readings):
             why = f"failed to get {name} utilization: unable to get metrics for resource {name}: no metrics returned"
             raise _Unmeasured("FailedGetResourceMetric", why)
         return readings
@@ -208,10 +208,10 @@ class Autoscalers:
         memory = self._memories.setdefault(item.obj["metadata"]["uid"], _Memory())
         up, down = rules_of(spec.get("behavior"), "scaleUp"), rules_of(spec.get("behavior"), "scaleDown")
         windows = {"up": _seconds(up), "down": _seconds(down)}
-        memory.wishes = [one for one in memory.wishes if one[0] > now - max(windows.values())]
+        memory.wishes = [wish for wish in memory.wishes if wish[0] > now - max(windows.values())]
         memory.wishes.append((now, wished))
         longest = 1800.0  # seconds, the longest period that a policy may have
-        memory.changes = [one for one in memory.changes if one.at > now - longest]
+        memory.changes = [change for change in memory.changes if change.at > now - longest]
         least = min([wished, *(wish for at, wish in memory.wishes if at > now - windows["up"])])
         greatest = max([wished, *(wish for at, wish in memory.wishes if at > now - windows["down"])])
         wanted = least if current < least else min(current, greatest)

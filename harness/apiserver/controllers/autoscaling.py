@@ -43,11 +43,11 @@ class Proposal:
 
 def by_utilization(readings: Sequence[Reading], target: int, current: int) -> Proposal:
     """Replicas that bring the pods' use to `target` percent of what they request; something must be measured."""
-    measured = [(one.usage, one.request) for one in readings if one.usage is not None]
+    measured = [(reading.usage, reading.request) for reading in readings if reading.usage is not None]
     used, requested = sum(usage for usage, _ in measured), sum(request for _, request in measured)
     utilization = used * 100 // requested if requested else 0
     ratio = utilization / target
-    missing = [one.request for one in readings if one.usage is None]
+    missing = [reading.request for reading in readings if reading.usage is None]
     if missing and ratio != 1:
         assumed = sum(missing) * target // 100 if ratio < 1 else 0  # against what is about to be done
         rebuilt = (used + assumed) * 100 / (requested + sum(missing)) / target
@@ -59,7 +59,7 @@ def by_utilization(readings: Sequence[Reading], target: int, current: int) -> Pr
 
 def by_average(readings: Sequence[Reading], target: int, current: int) -> Proposal:
     """Replicas that bring the pods' average use to `target` thousandths; something must be measured."""
-    measured = [one.usage for one in readings if one.usage is not None]
+    measured = [reading.usage for reading in readings if reading.usage is not None]
     used = sum(measured)
     ratio = used / (target * len(measured))
     missing = len(readings) - len(measured)
@@ -101,12 +101,12 @@ def rules_of(behavior: dict[str, object] | None, direction: str) -> dict[str, ob
 
 def most_now(rules: dict[str, object], current: int, changes: Sequence[Scaled], now: float) -> int:
     """The most replicas that the policies of `scaleUp` let it have now."""
-    return _limit(rules, current, [one for one in changes if one.by > 0], now, up=True)
+    return _limit(rules, current, [change for change in changes if change.by > 0], now, up=True)
 
 
 def fewest_now(rules: dict[str, object], current: int, changes: Sequence[Scaled], now: float) -> int:
     """The fewest replicas that the policies of `scaleDown` let it have now."""
-    return _limit(rules, current, [one for one in changes if one.by < 0], now, up=False)
+    return _limit(rules, current, [change for change in changes if change.by < 0], now, up=False)
 
 
 def _limit(rules: dict[str, object], current: int, changes: Sequence[Scaled], now: float, *, up: bool) -> int:
@@ -116,7 +116,7 @@ def _limit(rules: dict[str, object], current: int, changes: Sequence[Scaled], no
     assert isinstance(policies, list)  # noqa: S101
     found = []
     for policy in policies:
-        before = current - sum(one.by for one in changes if one.at > now - policy["periodSeconds"])
+        before = current - sum(change.by for change in changes if change.at > now - policy["periodSeconds"])
         if policy["type"] == "Pods":
             found.append(before + policy["value"] if up else before - policy["value"])
         elif up:

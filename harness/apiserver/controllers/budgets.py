@@ -87,7 +87,11 @@ class Budgets:
         truth, reason = ("True", "SufficientPods") if allowed else ("False", "InsufficientPods")
         old: list[dict[str, Any]] = before.get("conditions") or []
         since = next(
-            (one["lastTransitionTime"] for one in old if one["type"] == "DisruptionAllowed" and one["status"] == truth),
+            (
+                former["lastTransitionTime"]
+                for former in old
+                if former["type"] == "DisruptionAllowed" and former["status"] == truth
+            ),
             self._objects.clock.timestamp(),
         )
         return {
@@ -105,4 +109,4 @@ def _count(value: int | str, expected: int) -> int:
 
 def _ready(pod: Object) -> bool:
     conditions = pod.get("status", {}).get("conditions") or ()
-    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+    return any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)

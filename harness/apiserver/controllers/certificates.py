@@ -61,14 +61,18 @@ class Certificates:
     def _age(self, item: Item) -> float:
         """Seconds since something was decided; since it was made, if nothing was."""
         conditions = (item.obj.get("status") or {}).get("conditions") or ()
-        since = [one["lastUpdateTime"] for one in conditions if one.get("type") in _KEPT and one.get("lastUpdateTime")]
+        since = [
+            condition["lastUpdateTime"]
+            for condition in conditions
+            if condition.get("type") in _KEPT and condition.get("lastUpdateTime")
+        ]
         moment = from_rfc3339(max(since, default=item.obj["metadata"]["creationTimestamp"]))
         return self._control.clock.now() - moment
 
 
 def _types(obj: Object) -> set[str]:
-    return {str(one.get("type")) for one in (obj.get("status") or {}).get("conditions") or ()}
+    return {str(condition.get("type")) for condition in (obj.get("status") or {}).get("conditions") or ()}
 
 
 def _decided(obj: Object) -> str:
-    return next((one for one in ("Approved", "Denied") if one in _types(obj)), "")
+    return next((kind for kind in ("Approved", "Denied") if kind in _types(obj)), "")

@@ -114,7 +114,7 @@ class Control:
     def drop_finalizer(self, resource: Resource, item: Item, finalizer: str) -> Item:
         """Let go of an object, which is gone if nothing else holds it."""
         metadata = dict(item.obj["metadata"])
-        kept = [one for one in metadata.get("finalizers") or () if one != finalizer]
+        kept = [name for name in metadata.get("finalizers") or () if name != finalizer]
         metadata.pop("finalizers", None)
         if kept:
             metadata["finalizers"] = kept
@@ -167,8 +167,8 @@ class Control:
 
 def with_condition(conditions: list[Object], new: Object) -> list[Object]:
     """`conditions` with the new one; one of the same status and reason stays, one of the same status keeps its time."""
-    kept = [one for one in conditions if one["type"] != new["type"]]
-    old = next((one for one in conditions if one["type"] == new["type"]), None)
+    kept = [condition for condition in conditions if condition["type"] != new["type"]]
+    old = next((condition for condition in conditions if condition["type"] == new["type"]), None)
     if old is not None and old["status"] == new["status"]:
         if old.get("reason") == new.get("reason"):
             return list(conditions)
@@ -178,7 +178,7 @@ def with_condition(conditions: list[Object], new: Object) -> list[Object]:
 
 def without_condition(conditions: list[Object], kind: str) -> list[Object]:
     """All but the condition of that type."""
-    return [one for one in conditions if one["type"] != kind]
+    return [condition for condition in conditions if condition["type"] != kind]
 
 
 def is_new_spec(change: Change) -> bool:
@@ -195,4 +195,4 @@ def is_new_spec(change: Change) -> bool:
 
 
 def _namespace_ends(refused: Refused) -> bool:
-    return any(one.get("reason") == "NamespaceTerminating" for one in refused.details.get("causes") or ())
+    return any(cause.get("reason") == "NamespaceTerminating" for cause in refused.details.get("causes") or ())

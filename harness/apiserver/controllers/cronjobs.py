@@ -153,13 +153,13 @@ class CronJobs:
         ended = sorted((job for job in jobs if _result(job.obj)), key=lambda job: (_started(job), job.key[1]))
         status = dict(item.obj.get("status") or {})
         running = {job.obj["metadata"]["uid"] for job in self._active(item)}
-        for one in status.get("active") or ():
-            if one["uid"] not in running:
-                job = next((job for job in ended if job.obj["metadata"]["uid"] == one["uid"]), None)
+        for entry in status.get("active") or ():
+            if entry["uid"] not in running:
+                job = next((job for job in ended if job.obj["metadata"]["uid"] == entry["uid"]), None)
                 if job is not None:
-                    said = f"Saw completed job: {one['name']}, condition: {_result(job.obj)}"
+                    said = f"Saw completed job: {entry['name']}, condition: {_result(job.obj)}"
                     self._say(item, NORMAL, "SawCompletedJob", said)
-        active = [one for one in status.get("active") or () if one["uid"] in running]
+        active = [entry for entry in status.get("active") or () if entry["uid"] in running]
         status.pop("active", None)
         if active:
             status["active"] = active

@@ -84,13 +84,15 @@ class Fit:
         if not tainted:
             return True, True
         taints = msgspec.convert(tainted, list[Taint])
-        untolerated = {taint.effect for taint in taints if not any(one.tolerates(taint) for one in self._tolerations)}
+        untolerated = {
+            taint.effect for taint in taints if not any(toleration.tolerates(taint) for toleration in self._tolerations)
+        }
         return not untolerated & {"NoSchedule", "NoExecute"}, "NoExecute" not in untolerated
 
 
 def _holds(term: NodeSelectorTerm, name: str, labels: dict[str, str]) -> bool:
     if not term.match_expressions and not term.match_fields:
         return False
-    return all(requirement_holds(one, labels) for one in term.match_expressions) and all(
-        requirement_holds(one, {_NAME_FIELD: name}) for one in term.match_fields
+    return all(requirement_holds(expression, labels) for expression in term.match_expressions) and all(
+        requirement_holds(field, {_NAME_FIELD: name}) for field in term.match_fields
     )

@@ -115,7 +115,7 @@ class DaemonSets:
                 alive.append(pod)
         if _surge(item, len(self._nodes)):
             alive = [pod for pod in alive if mark_of(update) == _mark(pod)] or alive[:1]
-        for pod in sorted(alive, key=lambda one: (one.obj["metadata"]["creationTimestamp"], one.key[1]))[1:]:
+        for pod in sorted(alive, key=lambda pod: (pod.obj["metadata"]["creationTimestamp"], pod.key[1]))[1:]:
             self._delete(item, pod)  # two is one too many: the older one stays
 
     def _note_failure(self, item: Item, node: str, pod: Item) -> None:
@@ -226,7 +226,7 @@ class DaemonSets:
     def _forget(self, item: Item, update: Item) -> None:
         known = self._revisions.claim(item)
         marks = {_mark(pod) for pod in self._control.owned_pods.of(item.obj["metadata"]["uid"])}
-        used = {one.key[1] for one in known if mark_of(one) in marks} | {update.key[1]}
+        used = {revision.key[1] for revision in known if mark_of(revision) in marks} | {update.key[1]}
         self._revisions.forget(known, used, limit=item.obj["spec"].get("revisionHistoryLimit", 10))
 
 

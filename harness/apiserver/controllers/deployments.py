@@ -64,9 +64,9 @@ class Deployments:
         if change.new is not None:
             return
         owner = self._control.get(self._sets, set_key)
-        for one in (owner.obj["metadata"].get("ownerReferences") or ()) if owner is not None else ():
-            if one.get("kind") == self._resource.kind:
-                self._turns.add((set_key[0], one["name"]))
+        for reference in (owner.obj["metadata"].get("ownerReferences") or ()) if owner is not None else ():
+            if reference.get("kind") == self._resource.kind:
+                self._turns.add((set_key[0], reference["name"]))
 
     # -- one turn -----------------------------------------------------------------------------------------------------
 
@@ -118,31 +118,34 @@ class Deployments:
         return self._control.get(self._resource, item.key) or item
 
     def _refreshed(self, sets: list[Item], new: Item | None) -> list[Item]:
-        keys = [one.key for one in sets]
+        keys = [replica_set.key for replica_set in sets]
         if new is not None and new.key not in keys:
             keys.append(new.key)
-        return [one for key in keys if (one := self._control.get(self._sets, key)) is not None]
+        found = (self._control.get(self._sets, key) for key in keys)
+        return [replica_set for replica_set in found if replica_set is not None]
 
     def _newest(self, item: Item, sets: list[Item]) -> Item | None:
         """The set of the present template; of several the oldest, so that two never compete."""
         template = item.obj["spec"]["template"]
-        same = [one for one in sets if same_template(one.obj["spec"]["template"], template)]
+        same = [replica_set for replica_set in sets if same_template(replica_set.obj["spec"]["template"], template)]
         return min(same, key=_age, default=None)
 
     def _was_scaled(self, item: Item, sets: list[Item]) -> bool:
         wanted = str(item.obj["spec"].get("replicas", 1))
         return any(
-            one.obj["spec"].get("replicas", 1)
-            and (one.obj["metadata"].get("annotations") or {}).get(DESIRED, wanted) != wanted
-            for one in sets
+            replica_set.obj["spec"].get("replicas", 1)
+            and (replica_set.obj["metadata"].get("annotations") or {}).get(DESIRED, wanted) != wanted
+            for replica_set in sets
         )
 
     # -- strategies ---------------------------------------------------------------------------------------------------
 
     def _recreate(self, item: Item, sets: list[Item]) -> Item | None:
         new = self._newest(item, sets)
-        old = [one for one in sets if new is None or one.key != new.key]
-        shrunk = [self._scale(item, one, 0) for one in old if one.obj["spec"].get("replicas", 1)]
+        old = [replica_set for replica_set in sets if new is None or replica_set.key != new.key]
+        shrunk = [
+            self._scale(item, replica_set, 0) for replica_set in old if replica_set.obj["spec"].get("replicas", 1)
+        ]
         if shrunk or self._old_pods_run(old):
             return new
         new = self._ensure_new(item, sets, replicas=0)
@@ -150,28 +153,37 @@ class Deployments:
 
     def _old_pods_run(self, old: list[Item]) -> bool:
         owned = self._control.owned_pods
-        return any(not is_finished(pod.obj) for one in old for pod in owned.of(one.obj["metadata"]["uid"]))
+        return any(
+            not is_finished(pod.obj) for replica_set in old for pod in owned.of(replica_set.obj["metadata"]["uid"])
+        )
 
     def _roll(self, item: Item, sets: list[Item]) -> Item:
         bounds = bounds_for(item.obj)
         new = self._newest(item, sets)
         if new is None:
-            room = min(bounds.replicas, max(0, bounds.most - sum(one.obj["spec"].get("replicas", 1) for one in sets)))
+            room = min(
+                bounds.replicas,
+                max(0, bounds.most - sum(replica_set.obj["spec"].get("replicas", 1) for replica_set in sets)),
+            )
             new = self._ensure_new(item, sets, replicas=room)
         else:
             new = self._ensure_new(item, sets, replicas=0)
-            wanted = next_for_new(_generation(new), [_generation(one) for one in self._refreshed(sets, new)], bounds)
+            wanted = next_for_new(
+                _generation(new), [_generation(replica_set) for replica_set in self._refreshed(sets, new)], bounds
+            )
             if wanted != new.obj["spec"].get("replicas", 1):
                 return self._scale(item, new, wanted)  # old pods go in a later turn, when these are there
-        old = {one.key[1]: one for one in sets if one.key != new.key}
-        for name, wanted in next_for_old(_generation(new), [_generation(one) for one in old.values()], bounds).items():
+        old = {replica_set.key[1]: replica_set for replica_set in sets if replica_set.key != new.key}
+        for name, wanted in next_for_old(
+            _generation(new), [_generation(replica_set) for replica_set in old.values()], bounds
+        ).items():
             self._scale(item, old[name], wanted)
         return new
 
     def _scale_all(self, item: Item, sets: list[Item], new: Item | None) -> None:
         """The Deployment has another size: a single active set takes it, several share it."""
         bounds = bounds_for(item.obj)
-        active = [one for one in sets if one.obj["spec"].get("replicas", 1)]
+        active = [replica_set for replica_set in sets if replica_set.obj["spec"].get("replicas", 1)]
         single = (
             active[0]
             if len(active) == 1
@@ -184,11 +196,11 @@ class Deployments:
         elif new is not None and new.obj["spec"].get("replicas", 1) == bounds.replicas == (
             new.obj.get("status") or {}
         ).get("availableReplicas", 0):
-            for one in active:  # the rollout is through: what is left of the old ones goes
-                self._scale(item, one, bounds.replicas if one.key == new.key else 0)
+            for replica_set in active:  # the rollout is through: what is left of the old ones goes
+                self._scale(item, replica_set, bounds.replicas if replica_set.key == new.key else 0)
         elif item.obj["spec"]["strategy"]["type"] == "RollingUpdate":
-            by_name = {one.key[1]: one for one in active}
-            for name, size in proportional([_generation(one) for one in active], bounds).items():
+            by_name = {replica_set.key[1]: replica_set for replica_set in active}
+            for name, size in proportional([_generation(replica_set) for replica_set in active], bounds).items():
                 self._scale(item, by_name[name], size)
 
     # -- ReplicaSets --------------------------------------------------------------------------------------------------
@@ -200,7 +212,13 @@ class Deployments:
             Refused: it cannot be made.
         """
         new = self._newest(item, sets)
-        newest = max((revision(one.obj) for one in sets if new is None or one.key != new.key), default=0) + 1
+        newest = (
+            max(
+                (revision(replica_set.obj) for replica_set in sets if new is None or replica_set.key != new.key),
+                default=0,
+            )
+            + 1
+        )
         if new is None:
             new = self._create(item, newest, replicas)
         else:
@@ -247,20 +265,20 @@ class Deployments:
                 self._control.put_status(self._resource, self._fresh(item), status)
             raise
         if replicas:
-            self._say_scaled(item, made, "up", 0, replicas)
+            self._record_scaling(item, made, "up", 0, replicas)
         return made
 
-    def _scale(self, item: Item, one: Item, replicas: int) -> Item:
+    def _scale(self, item: Item, replica_set: Item, replicas: int) -> Item:
         bounds = bounds_for(item.obj)
-        before = one.obj["spec"].get("replicas", 1)
+        before = replica_set.obj["spec"].get("replicas", 1)
         marks = {DESIRED: str(bounds.replicas), MOST: str(bounds.most)}
-        changed = self._control.change(self._sets, one, spec={"replicas": replicas}, annotations=marks)
+        changed = self._control.change(self._sets, replica_set, spec={"replicas": replicas}, annotations=marks)
         if replicas != before:
-            self._say_scaled(item, one, "up" if replicas > before else "down", before, replicas)
+            self._record_scaling(item, replica_set, "up" if replicas > before else "down", before, replicas)
         return changed
 
-    def _say_scaled(self, item: Item, one: Item, way: str, before: int, after: int) -> None:
-        message = f"Scaled {way} replica set {one.key[1]} from {before} to {after}"
+    def _record_scaling(self, item: Item, replica_set: Item, direction: str, before: int, after: int) -> None:
+        message = f"Scaled {direction} replica set {replica_set.key[1]} from {before} to {after}"
         self._control.recorder.record(COMPONENT, self._resource, item, NORMAL, "ScalingReplicaSet", message)
 
     def _forget_old(self, item: Item, sets: list[Item], new: Item | None) -> None:
@@ -268,28 +286,29 @@ class Deployments:
         if limit is None:
             return
         old = [
-            one
-            for one in sets
-            if (new is None or one.key != new.key) and "deletionTimestamp" not in one.obj["metadata"]
+            replica_set
+            for replica_set in sets
+            if (new is None or replica_set.key != new.key) and "deletionTimestamp" not in replica_set.obj["metadata"]
         ]
         idle = [
-            one
-            for one in old
-            if not one.obj["spec"].get("replicas", 1)
-            and not (one.obj.get("status") or {}).get("replicas", 0)
-            and (one.obj.get("status") or {}).get("observedGeneration", 0) >= one.obj["metadata"].get("generation", 0)
+            replica_set
+            for replica_set in old
+            if not replica_set.obj["spec"].get("replicas", 1)
+            and not (replica_set.obj.get("status") or {}).get("replicas", 0)
+            and (replica_set.obj.get("status") or {}).get("observedGeneration", 0)
+            >= replica_set.obj["metadata"].get("generation", 0)
         ]
-        idle.sort(key=lambda one: revision(one.obj))
-        for one in idle[: max(0, len(old) - limit)]:
-            self._control.delete(self._sets, one)
+        idle.sort(key=lambda replica_set: revision(replica_set.obj))
+        for replica_set in idle[: max(0, len(old) - limit)]:
+            self._control.delete(self._sets, replica_set)
 
     # -- status -------------------------------------------------------------------------------------------------------
 
     def _tell(self, item: Item, sets: list[Item], new: Item | None) -> None:
         item = self._fresh(item)
         before = item.obj.get("status") or {}
-        old = [one.obj for one in sets if new is None or one.key != new.key]
-        status = totals(item.obj, [one.obj for one in sets], new.obj if new is not None else None)
+        old = [replica_set.obj for replica_set in sets if new is None or replica_set.key != new.key]
+        status = totals(item.obj, [replica_set.obj for replica_set in sets], new.obj if new is not None else None)
         status["conditions"] = conditions_of(item.obj, status, old, new.obj if new is not None else None, self._control)
         if before.get("collisionCount"):
             status["collisionCount"] = before["collisionCount"]

@@ -117,8 +117,8 @@ class Endpoints:
             wanted.extend((ports, entries[start : start + IN_SLICE]) for start in range(0, len(entries), IN_SLICE))
         wanted = wanted or [(_service_ports(service, None), [])]
         have = sorted(
-            (one for one in self._owned.of(service.obj["metadata"]["uid"]) if not is_going(one.obj)),
-            key=lambda one: one.key[1],
+            (slice_ for slice_ in self._owned.of(service.obj["metadata"]["uid"]) if not is_going(slice_.obj)),
+            key=lambda slice_: slice_.key[1],
         )
         labels = _slice_labels(service)
         collection = self._control.objects.collection(self._slices)

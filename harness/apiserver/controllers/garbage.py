@@ -31,10 +31,10 @@ class GarbageCollector:
         before = old.obj["metadata"].get("ownerReferences") if old is not None else None
         after = new.obj["metadata"].get("ownerReferences") if new is not None else None
         if before is not after and before != after:
-            for one in before or ():
-                self._dependents.get(one.get("uid", ""), {}).pop(place, None)
-            for one in after or ():
-                self._dependents.setdefault(one.get("uid", ""), {})[place] = None
+            for reference in before or ():
+                self._dependents.get(reference.get("uid", ""), {}).pop(place, None)
+            for reference in after or ():
+                self._dependents.setdefault(reference.get("uid", ""), {})[place] = None
             if after:
                 self._turns.add(place)
         if new is None:
@@ -43,8 +43,8 @@ class GarbageCollector:
             self._places.pop(uid, None)
             if self._dependents.get(uid):
                 self._orphaned.add(uid)
-            for one in before or ():  # an owner may have waited for this one
-                owner = self._places.get(one.get("uid", ""))
+            for reference in before or ():  # an owner may have waited for this one
+                owner = self._places.get(reference.get("uid", ""))
                 if owner is not None:
                     self._turns.add(owner)
             return
@@ -74,10 +74,10 @@ class GarbageCollector:
                 self._foreground(place, item)
             return
         owners = metadata.get("ownerReferences") or ()
-        if owners and not any(one.get("uid") in self._places for one in owners):
+        if owners and not any(owner.get("uid") in self._places for owner in owners):
             self._delete(place, item, "Background")
-        elif any(one.get("uid") not in self._places for one in owners):
-            kept = [one for one in owners if one.get("uid") in self._places]
+        elif any(owner.get("uid") not in self._places for owner in owners):
+            kept = [owner for owner in owners if owner.get("uid") in self._places]
             self._write(place, item, {**metadata, "ownerReferences": kept})
 
     def _foreground(self, place: Place, item: Item) -> None:
@@ -88,7 +88,7 @@ class GarbageCollector:
             if found is None:
                 continue
             owners = found.obj["metadata"].get("ownerReferences") or ()
-            if any(one.get("uid") == uid and one.get("blockOwnerDeletion") for one in owners):
+            if any(owner.get("uid") == uid and owner.get("blockOwnerDeletion") for owner in owners):
                 blocking = True
             if "deletionTimestamp" not in found.obj["metadata"]:
                 self._delete(
@@ -105,14 +105,14 @@ class GarbageCollector:
             found = self._item(dependent)
             if found is not None:
                 metadata = found.obj["metadata"]
-                kept = [one for one in metadata.get("ownerReferences") or () if one.get("uid") != uid]
+                kept = [reference for reference in metadata.get("ownerReferences") or () if reference.get("uid") != uid]
                 self._write(dependent, found, {**metadata, "ownerReferences": kept})
         self._release(place, item, ORPHAN)
 
     def _release(self, place: Place, item: Item, finalizer: str) -> None:
         current = self._item(place) or item
         metadata = current.obj["metadata"]
-        kept = [one for one in metadata.get("finalizers") or () if one != finalizer]
+        kept = [name for name in metadata.get("finalizers") or () if name != finalizer]
         written = self._write(place, current, {**metadata, "finalizers": kept})
         if not kept and not metadata.get("deletionGracePeriodSeconds"):
             self._objects.store.collection(place[0]).remove(written.key)

@@ -66,7 +66,7 @@ def give_index(job: Item, pod: Object, index: int, failures: int | None) -> None
     spec["hostname"] = stem
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         env: list[Any] = container.get("env") or []
-        if not any(one.get("name") == _ENV for one in env):
+        if not any(variable.get("name") == _ENV for variable in env):
             reference = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{INDEX}']"}}
             container["env"] = [*env, {"name": _ENV, "valueFrom": reference}]
 
@@ -84,16 +84,15 @@ def _exit_code(wanted: Object | None, pod: Item) -> str:
     if not wanted:
         return ""
     status = pod.obj.get("status") or {}
-    for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
-        ended = (one.get("state") or {}).get("terminated")
+    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        ended = (container.get("state") or {}).get("terminated")
         if not ended or not ended.get("exitCode"):
             continue
-        if wanted.get("containerName") and wanted["containerName"] != one.get("name"):
+        if wanted.get("containerName") and wanted["containerName"] != container.get("name"):
             continue
         if (ended["exitCode"] in (wanted.get("values") or ())) is (wanted.get("operator") == "In"):
-            return (
-                f"Container {one['name']} for pod {pod.key[0]}/{pod.key[1]} failed with exit code {ended['exitCode']}"
-            )
+            name, code = container["name"], ended["exitCode"]
+            return f"Container {name} for pod {pod.key[0]}/{pod.key[1]} failed with exit code {code}"
     return ""
 
 

@@ -363,7 +363,7 @@ class Jobs:
 
     def _suspension(self, item: Item, status: Object, conditions: list[Object]) -> list[Object]:
         now = self._control.clock.timestamp()
-        old = next((one for one in conditions if one["type"] == "Suspended"), None)
+        old = next((existing for existing in conditions if existing["type"] == "Suspended"), None)
         if item.obj["spec"].get("suspend"):
             if old is not None and old["status"] == "True":
                 return conditions

@@ -55,10 +55,10 @@ def _complete(pod: Object, limits: list[Object]) -> None:
     """Fill in what containers left out, and note in an annotation what that was."""
     requests: _Amounts = {}
     ceilings: _Amounts = {}
-    for one in limits:
-        if one.get("type") == "Container":
-            requests.update(one.get("defaultRequest") or {})
-            ceilings.update(one.get("default") or {})
+    for limit in limits:
+        if limit.get("type") == "Container":
+            requests.update(limit.get("defaultRequest") or {})
+            ceilings.update(limit.get("default") or {})
     told = []
     spec = pod["spec"]
     for where, kind in (("containers", "container"), ("initContainers", "init container")):
@@ -77,24 +77,24 @@ def _complete(pod: Object, limits: list[Object]) -> None:
 
 
 def _pod_problems(spec: Object, limits: list[Object]) -> Iterator[str]:
-    for one in limits:
-        kind = one.get("type", "")
+    for limit in limits:
+        kind = limit.get("type", "")
         if kind == "Container":
             for container in _containers(spec):
                 given = container.get("resources") or {}
-                yield from _problems(one, kind, given.get("requests") or {}, given.get("limits") or {})
+                yield from _problems(limit, kind, given.get("requests") or {}, given.get("limits") or {})
         elif kind == "Pod":
-            yield from _problems(one, kind, _sum(spec, "requests"), _sum(spec, "limits"))
+            yield from _problems(limit, kind, _sum(spec, "requests"), _sum(spec, "limits"))
 
 
 def _claim_problems(spec: Object, limits: list[Object]) -> Iterator[str]:
     requests = (spec.get("resources") or {}).get("requests") or {}
-    for one in limits:
-        if one.get("type") != "PersistentVolumeClaim":
+    for limit in limits:
+        if limit.get("type") != "PersistentVolumeClaim":
             continue
-        for name, enforced in sorted((one.get("min") or {}).items()):
+        for name, enforced in sorted((limit.get("min") or {}).items()):
             yield from _below(name, "PersistentVolumeClaim", enforced, requests, {})
-        for name, enforced in sorted((one.get("max") or {}).items()):
+        for name, enforced in sorted((limit.get("max") or {}).items()):
             head = f"maximum {name} usage per PersistentVolumeClaim is {canonical(enforced)}"
             if name not in requests:
                 yield f"{head}.  No request is specified"
@@ -123,12 +123,12 @@ def _text(name: str, thousandths: int) -> str:
     return canonical(f"{thousandths // (1000 << 10)}Ki" if binary else f"{thousandths}m")
 
 
-def _problems(one: Object, kind: str, requests: _Amounts, limits: _Amounts) -> Iterator[str]:
-    for name, enforced in sorted((one.get("min") or {}).items()):
+def _problems(limit_range: Object, kind: str, requests: _Amounts, limits: _Amounts) -> Iterator[str]:
+    for name, enforced in sorted((limit_range.get("min") or {}).items()):
         yield from _below(name, kind, enforced, requests, limits)
-    for name, enforced in sorted((one.get("max") or {}).items()):
+    for name, enforced in sorted((limit_range.get("max") or {}).items()):
         yield from _above(name, kind, enforced, requests, limits)
-    for name, ratio in sorted((one.get("maxLimitRequestRatio") or {}).items()):
+    for name, ratio in sorted((limit_range.get("maxLimitRequestRatio") or {}).items()):
         yield from _uneven(name, kind, ratio, requests, limits)
 
 

@@ -72,12 +72,12 @@ class Nodes:
             if not wanted:
                 del changed["taints"]
             nodes.put(item.key, {**item.obj, "metadata": dict(item.obj["metadata"]), "spec": changed})
-        if any(one["effect"] == "NoExecute" for one in wanted):
+        if any(taint["effect"] == "NoExecute" for taint in wanted):
             self._plan_evictions(name, wanted)
 
     def _taints(self, node: Object, have: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        kept = [one for one in have if one.get("key") not in _OURS]
-        old = {(one.get("key"), one.get("effect")): one for one in have}
+        kept = [taint for taint in have if taint.get("key") not in _OURS]
+        old = {(taint.get("key"), taint.get("effect")): taint for taint in have}
         ready = _ready(node)
 
         def add(key: str, effect: str) -> None:
@@ -129,13 +129,13 @@ class Nodes:
         status = item.obj.get("status") or {}
         conditions = [
             {
-                **one,
+                **condition,
                 "status": "Unknown",
                 "reason": "NodeStatusUnknown",
                 "message": "Kubelet stopped posting node status.",
                 "lastTransitionTime": now,
             }
-            for one in status.get("conditions") or ()
+            for condition in status.get("conditions") or ()
         ]
         body = {**item.obj, "metadata": dict(item.obj["metadata"]), "status": {**status, "conditions": conditions}}
         self._objects.store.collection(NODES).put(item.key, body)
@@ -197,9 +197,9 @@ def _ready(node: Object) -> str | None:
 
 
 def _condition(node: Object, kind: str) -> str | None:
-    for one in (node.get("status") or {}).get("conditions") or ():
-        if one.get("type") == kind:
-            return str(one.get("status"))
+    for condition in (node.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == kind:
+            return str(condition.get("status"))
     return None
 
 
@@ -209,10 +209,14 @@ def _stays(pod: Object, taints: list[dict[str, Any]]) -> float | None:
     for taint in taints:
         if taint["effect"] != "NoExecute":
             continue
-        matching = [one for one in pod["spec"].get("tolerations") or () if _tolerates(one, taint)]
+        matching = [toleration for toleration in pod["spec"].get("tolerations") or () if _tolerates(toleration, taint)]
         if not matching:
             return 0.0
-        times = [one["tolerationSeconds"] for one in matching if one.get("tolerationSeconds") is not None]
+        times = [
+            toleration["tolerationSeconds"]
+            for toleration in matching
+            if toleration.get("tolerationSeconds") is not None
+        ]
         if times:
             least = float(max(0, min(times)))
             shortest = least if shortest is None else min(shortest, least)

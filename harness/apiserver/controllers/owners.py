@@ -20,9 +20,9 @@ _Kind = tuple[str, str]  # apiVersion, kind
 
 def controller_of(obj: Object) -> Object | None:
     """The reference to the one owner that is the controller."""
-    for one in obj["metadata"].get("ownerReferences") or ():
-        if one.get("controller"):
-            found: Object = one
+    for reference in obj["metadata"].get("ownerReferences") or ():
+        if reference.get("controller"):
+            found: Object = reference
             return found
     return None
 
@@ -143,7 +143,7 @@ class Dependents:
 
     def _release(self, item: Item, uid: str) -> None:
         metadata = dict(item.obj["metadata"])
-        kept = [one for one in metadata.get("ownerReferences") or () if one.get("uid") != uid]
+        kept = [reference for reference in metadata.get("ownerReferences") or () if reference.get("uid") != uid]
         if kept:
             metadata["ownerReferences"] = kept
         else:

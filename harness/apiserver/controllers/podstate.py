@@ -30,9 +30,9 @@ def is_active(pod: Object) -> bool:
 
 def condition(obj: Object, kind: str) -> Object | None:
     """The condition of that type in the object's status."""
-    for one in (obj.get("status") or {}).get("conditions") or ():
-        if one.get("type") == kind:
-            found: Object = one
+    for entry in (obj.get("status") or {}).get("conditions") or ():
+        if entry.get("type") == kind:
+            found: Object = entry
             return found
     return None
 
@@ -43,7 +43,7 @@ def disrupted(pod: Object, reason: str, message: str, now: str) -> Object:
     `now` is RFC 3339.
     """
     status = pod.get("status") or {}
-    conditions = [one for one in status.get("conditions") or () if one.get("type") != "DisruptionTarget"]
+    conditions = [entry for entry in status.get("conditions") or () if entry.get("type") != "DisruptionTarget"]
     conditions.append({
         "type": "DisruptionTarget", "status": "True", "reason": reason, "message": message, "lastProbeTime": None,
         "lastTransitionTime": now,
@@ -69,7 +69,7 @@ def available_in(pod: Object, min_ready: int, now: float) -> float | None:
 
 def restarts(pod: Object) -> int:
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    return max((int(one.get("restartCount", 0)) for one in statuses), default=0)
+    return max((int(status.get("restartCount", 0)) for status in statuses), default=0)
 
 
 def deletion_order(pods: Iterable[Item], related: Iterable[Item]) -> list[Item]:

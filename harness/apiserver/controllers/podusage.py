@@ -10,10 +10,10 @@ def pod_usage(store: Store, namespace: str, resource: str) -> dict[str, int]:
     """Pod → thousandths of `resource` that it uses; pods of which nobody reports are missing."""
     found: dict[str, int] = {}
     for item in store.collection(NODE_METRICS).each():
-        for one in (item.obj.get("status") or {}).get("podsMetric") or ():
-            if one.get("namespace") != namespace:
+        for metric in (item.obj.get("status") or {}).get("podsMetric") or ():
+            if metric.get("namespace") != namespace:
                 continue
-            used = ((one.get("podUsage") or {}).get("resources") or {}).get(resource)
+            used = ((metric.get("podUsage") or {}).get("resources") or {}).get(resource)
             if used is not None:
-                found[one.get("name", "")] = milli(used)
+                found[metric.get("name", "")] = milli(used)
     return found

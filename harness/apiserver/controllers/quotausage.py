@@ -124,7 +124,7 @@ def in_scope(quota: Object, collection: CollectionKey, obj: Object) -> bool:
     selections += (spec.get("scopeSelector") or {}).get("matchExpressions") or []
     if not selections:
         return True
-    return collection == PODS and all(_selected(one, obj) for one in selections)
+    return collection == PODS and all(_selected(selection, obj) for selection in selections)
 
 
 def _selected(selection: Object, pod: Object) -> bool:
@@ -157,7 +157,7 @@ def _reaches_out(spec: Object) -> bool:
         part = affinity.get(kind) or {}
         terms += part.get("requiredDuringSchedulingIgnoredDuringExecution") or []
         preferred = part.get("preferredDuringSchedulingIgnoredDuringExecution") or []
-        terms += [one.get("podAffinityTerm") or {} for one in preferred]
+        terms += [term.get("podAffinityTerm") or {} for term in preferred]
     return any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in terms)
 
 

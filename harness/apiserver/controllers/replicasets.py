@@ -75,10 +75,10 @@ class ReplicaSets:
         if owner is None:
             return pods
         found = []
-        for one in self._control.objects.collection(self._resource).each(item.key[0]):
-            reference = controller_of(one.obj)
+        for other in self._control.objects.collection(self._resource).each(item.key[0]):
+            reference = controller_of(other.obj)
             if reference is not None and reference["uid"] == owner["uid"]:
-                found.extend(self._control.owned_pods.of(one.obj["metadata"]["uid"]))
+                found.extend(self._control.owned_pods.of(other.obj["metadata"]["uid"]))
         return found
 
     def _tell(self, item: Item, pods: list[Item], problem: Refused | None) -> None:

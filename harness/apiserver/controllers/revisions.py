@@ -26,7 +26,9 @@ class Revisions:
 
     def claim(self, owner: Item) -> list[Item]:
         """All revisions of `owner`, oldest first; orphans that it selects become its own."""
-        return sorted(self._owned.claim(self._owners, owner), key=lambda one: (number_of(one), one.key[1]))
+        return sorted(
+            self._owned.claim(self._owners, owner), key=lambda revision: (number_of(revision), revision.key[1])
+        )
 
     def current(self, owner: Item, known: list[Item]) -> Item:
         """The revision of the present template, the newest of all; made or moved to the front if it is not.
@@ -36,7 +38,7 @@ class Revisions:
         """
         data = _data(owner.obj)
         newest = number_of(known[-1]) if known else 0
-        same = [one for one in known if one.obj.get("data") == data]
+        same = [revision for revision in known if revision.obj.get("data") == data]
         if same:
             found = same[-1]
             if number_of(found) == newest:
@@ -72,9 +74,9 @@ class Revisions:
 
     def forget(self, known: list[Item], used: set[str], *, limit: int) -> None:
         """Delete the oldest revisions beyond `limit` that no pod has and that `used` does not name."""
-        idle = [one for one in known if one.key[1] not in used]
-        for one in idle[: max(0, len(idle) - limit)]:
-            self._control.delete(self._resource, one)
+        idle = [revision for revision in known if revision.key[1] not in used]
+        for revision in idle[: max(0, len(idle) - limit)]:
+            self._control.delete(self._resource, revision)
 
 
 def number_of(revision: Item) -> int:

@@ -49,7 +49,7 @@ def next_for_new(new: Generation, all_: Sequence[Generation], bounds: Bounds) ->
     """Replicas of the newest set: up as far as the surge allows."""
     if new.replicas >= bounds.replicas:
         return bounds.replicas
-    total = sum(one.replicas for one in all_)
+    total = sum(generation.replicas for generation in all_)
     if total >= bounds.most:
         return new.replicas
     return new.replicas + min(bounds.most - total, bounds.replicas - new.replicas)
@@ -57,28 +57,32 @@ def next_for_new(new: Generation, all_: Sequence[Generation], bounds: Bounds) ->
 
 def next_for_old(new: Generation, old: Sequence[Generation], bounds: Bounds) -> dict[str, int]:
     """Replicas of the old sets that shrink: first their unavailable pods, then as many as availability spares."""
-    if not sum(one.replicas for one in old):
+    if not sum(generation.replicas for generation in old):
         return {}
-    total = new.replicas + sum(one.replicas for one in old)
+    total = new.replicas + sum(generation.replicas for generation in old)
     spare = total - bounds.fewest_available - (new.replicas - new.available)
     if spare <= 0:
         return {}
-    oldest = sorted(old, key=lambda one: (one.created, one.name))
-    replicas = {one.name: one.replicas for one in oldest}
+    oldest = sorted(old, key=lambda generation: (generation.created, generation.name))
+    replicas = {generation.name: generation.replicas for generation in oldest}
     cleaned = 0
-    for one in oldest:  # pods that serve nobody can go without anybody noticing
-        idle = min(spare - cleaned, one.replicas - one.available)
+    for generation in oldest:  # pods that serve nobody can go without anybody noticing
+        idle = min(spare - cleaned, generation.replicas - generation.available)
         if idle > 0:
-            replicas[one.name] -= idle
+            replicas[generation.name] -= idle
             cleaned += idle
-    available = new.available + sum(min(one.available, replicas[one.name]) for one in oldest)
+    available = new.available + sum(min(generation.available, replicas[generation.name]) for generation in oldest)
     spare = available - bounds.fewest_available
-    for one in oldest:
-        fewer = min(spare, replicas[one.name])
+    for generation in oldest:
+        fewer = min(spare, replicas[generation.name])
         if fewer > 0:
-            replicas[one.name] -= fewer
+            replicas[generation.name] -= fewer
             spare -= fewer
-    return {one.name: replicas[one.name] for one in oldest if replicas[one.name] != one.replicas}
+    return {
+        generation.name: replicas[generation.name]
+        for generation in oldest
+        if replicas[generation.name] != generation.replicas
+    }
 
 
 def proportional(active: Sequence[Generation], bounds: Bounds) -> dict[str, int]:
@@ -86,16 +90,16 @@ def proportional(active: Sequence[Generation], bounds: Bounds) -> dict[str, int]
 
     The rest of a division goes to the largest set, of equal ones the newest.
     """
-    total = sum(one.replicas for one in active)
+    total = sum(generation.replicas for generation in active)
     to_add = (bounds.most if bounds.replicas else 0) - total
-    oldest = sorted(active, key=lambda one: (one.created, one.name))
+    oldest = sorted(active, key=lambda generation: (generation.created, generation.name))
     by_age = oldest[::-1] if to_add > 0 else oldest  # of equal ones the newest grows and the oldest shrinks first
-    ordered = sorted(by_age, key=lambda one: -one.replicas)
+    ordered = sorted(by_age, key=lambda generation: -generation.replicas)
     sizes: dict[str, int] = {}
     added = 0
-    for one in ordered:
-        share = _share(one, bounds, to_add, added) if to_add else 0
-        sizes[one.name] = one.replicas + share
+    for generation in ordered:
+        share = _share(generation, bounds, to_add, added) if to_add else 0
+        sizes[generation.name] = generation.replicas + share
         added += share
     if ordered and to_add:
         largest = ordered[0].name
@@ -103,13 +107,13 @@ def proportional(active: Sequence[Generation], bounds: Bounds) -> dict[str, int]
     return sizes
 
 
-def _share(one: Generation, bounds: Bounds, to_add: int, added: int) -> int:
-    if not one.replicas:
+def _share(generation: Generation, bounds: Bounds, to_add: int, added: int) -> int:
+    if not generation.replicas:
         return 0
     if not bounds.replicas:
-        return -one.replicas
-    before = one.most or bounds.replicas
-    fraction = _rounded(one.replicas * bounds.most / before) - one.replicas
+        return -generation.replicas
+    before = generation.most or bounds.replicas
+    fraction = _rounded(generation.replicas * bounds.most / before) - generation.replicas
     allowed = to_add - added
     return min(fraction, allowed) if to_add > 0 else max(fraction, allowed)
 

@@ -43,11 +43,11 @@ def totals(deployment: Object, sets: list[Object], new: Object | None) -> Object
     """The numbers of the status; those that are nought are left out, as upstream does."""
 
     def total(name: str, of: list[Object]) -> int:
-        return sum((one.get("status") or {}).get(name, 0) for one in of)
+        return sum((replica_set.get("status") or {}).get(name, 0) for replica_set in of)
 
     replicas, available = total("replicas", sets), total("availableReplicas", sets)
     status: Object = {"observedGeneration": deployment["metadata"].get("generation", 0)}
-    wanted = sum(one["spec"].get("replicas", 1) for one in sets)
+    wanted = sum(replica_set["spec"].get("replicas", 1) for replica_set in sets)
     for name, count in (
         ("replicas", replicas),
         ("updatedReplicas", total("replicas", [new] if new is not None else [])),
@@ -80,7 +80,12 @@ def conditions_of(
     if progressing is not None:
         conditions = _renewed(conditions, progressing, control, moved=_progressed(deployment, status))
     failure = next(
-        (found for one in [*([new] if new else []), *old] if (found := condition(one, "ReplicaFailure"))), None
+        (
+            found
+            for replica_set in [*([new] if new else []), *old]
+            if (found := condition(replica_set, "ReplicaFailure"))
+        ),
+        None,
     )
     if failure is not None:
         return _renewed(
@@ -95,7 +100,7 @@ _Row = tuple[str, str, str, str]  # type, status, reason, message
 def _renewed(conditions: list[Object], row: _Row, control: Control, *, moved: bool = False) -> list[Object]:
     """With the condition of `row`; `moved` sets its lastUpdateTime even where nothing else of it changed."""
     kind, truth, reason, message = row
-    old = next((one for one in conditions if one["type"] == kind), None)
+    old = next((entry for entry in conditions if entry["type"] == kind), None)
     if old is not None and not moved and (old["status"], old["reason"]) == (truth, reason):
         return conditions
     fresh = control.condition(kind, truth, reason, message)
@@ -104,7 +109,7 @@ def _renewed(conditions: list[Object], row: _Row, control: Control, *, moved: bo
         return with_condition(conditions, fresh)
     if old["status"] == truth:
         fresh["lastTransitionTime"] = old["lastTransitionTime"]
-    return [fresh if one is old else one for one in conditions]
+    return [fresh if entry is old else entry for entry in conditions]
 
 
 def _available(deployment: Object, status: Object) -> _Row:
@@ -126,7 +131,7 @@ def _progressing(
     spec, name = deployment["spec"], deployment["metadata"]["name"]
     if not _has_deadline(deployment):
         return None
-    old = next((one for one in conditions if one["type"] == "Progressing"), None)
+    old = next((entry for entry in conditions if entry["type"] == "Progressing"), None)
     if spec.get("paused"):
         return "Progressing", "Unknown", "DeploymentPaused", "Deployment is paused"
     if old is not None and old["reason"] == "DeploymentPaused":

@@ -220,7 +220,7 @@ class _Round:
 def _revision(item: Item, known: list[Item], update: Item) -> Item:
     """The revision that stands; at first the one that is about to."""
     name = (item.obj.get("status") or {}).get("currentRevision")
-    return next((one for one in sorted(known, key=number_of) if one.key[1] == name), update)
+    return next((revision for revision in sorted(known, key=number_of) if revision.key[1] == name), update)
 
 
 def _has(pod: Object, revision: Item) -> bool:

@@ -32,6 +32,6 @@ def without_hash(template: Object) -> Object:
     return {**template, "metadata": bare}
 
 
-def same_template(one: Object, other: Object) -> bool:
+def same_template(left: Object, right: Object) -> bool:
     """Whether both make the same pods."""
-    return without_hash(one) == without_hash(other)
+    return without_hash(left) == without_hash(right)

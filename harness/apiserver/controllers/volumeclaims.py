@@ -26,13 +26,13 @@ class Claims:
         templates = item.obj["spec"].get("volumeClaimTemplates") or ()
         if not templates:
             return
-        names = {one["metadata"]["name"] for one in templates}
-        volumes = [one for one in pod_spec.get("volumes") or () if one.get("name") not in names]
-        for one in templates:
-            name = _name(one, item, ordinal)
-            volumes.append({"name": one["metadata"]["name"], "persistentVolumeClaim": {"claimName": name}})
+        names = {claim["metadata"]["name"] for claim in templates}
+        volumes = [volume for volume in pod_spec.get("volumes") or () if volume.get("name") not in names]
+        for template in templates:
+            name = _name(template, item, ordinal)
+            volumes.append({"name": template["metadata"]["name"], "persistentVolumeClaim": {"claimName": name}})
             if self._control.get(self._resource, (item.key[0], name)) is None:
-                self._create(item, one, name)
+                self._create(item, template, name)
         pod_spec["volumes"] = volumes
 
     def _create(self, item: Item, template: Object, name: str) -> None:
@@ -63,8 +63,8 @@ class Claims:
             elif with_set:
                 owners = [reference_to(self._owners, item.obj)]
             ours = {item.obj["metadata"]["uid"], pod.obj["metadata"]["uid"]}
-            for one in templates:
-                self._own(item.key[0], _name(one, item, ordinal), owners, ours)
+            for template in templates:
+                self._own(item.key[0], _name(template, item, ordinal), owners, ours)
 
     def _own(self, namespace: str, name: str, owners: list[Object], ours: set[str]) -> None:
         claim = self._control.get(self._resource, (namespace, name))
@@ -72,7 +72,7 @@ class Claims:
             return
         metadata = dict(claim.obj["metadata"])
         have = metadata.get("ownerReferences") or []
-        wanted = [*(one for one in have if one.get("uid") not in ours), *owners]
+        wanted = [*(owner for owner in have if owner.get("uid") not in ours), *owners]
         if wanted == have:
             return
         metadata["ownerReferences"] = wanted

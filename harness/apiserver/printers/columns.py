@@ -87,9 +87,9 @@ def part(obj: Object, *path: str) -> Any:
 
 def condition(obj: Object, kind: str) -> Object | None:
     """The status condition of type `kind`."""
-    for one in part(obj, "status").get("conditions") or ():
-        if one.get("type") == kind:
-            return one
+    for entry in part(obj, "status").get("conditions") or ():
+        if entry.get("type") == kind:
+            return entry
     return None
 
 
@@ -117,11 +117,11 @@ def selector_text(selector: Object | None) -> str | None:
     if not selector:
         return ""
     terms = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
-    for one in selector.get("matchExpressions") or ():
-        term = _expression(one.get("key", ""), one.get("operator", ""), one.get("values") or ())
+    for expression in selector.get("matchExpressions") or ():
+        term = _expression(expression.get("key", ""), expression.get("operator", ""), expression.get("values") or ())
         if term is None:
             return None
-        terms.append((one.get("key", ""), term))
+        terms.append((expression.get("key", ""), term))
     return ",".join(term for _, term in sorted(terms, key=lambda pair: pair[0]))
 
 

@@ -34,9 +34,9 @@ def _roles(node: Object) -> str:
 
 
 def _address(node: Object, kind: str) -> str:
-    for one in part(node, "status").get("addresses") or ():
-        if one.get("type") == kind:
-            return one.get("address", "")
+    for address in part(node, "status").get("addresses") or ():
+        if address.get("type") == kind:
+            return address.get("address", "")
     return NONE
 
 
@@ -178,10 +178,10 @@ POD_TEMPLATES = Printer(
 
 
 def _component(obj: Object, _now: float) -> Cells:
-    for one in obj.get("conditions") or ():
-        if one.get("type") == "Healthy":
-            status = "Healthy" if one.get("status") == "True" else "Unhealthy"
-            return [name_of(obj), status, one.get("message", ""), one.get("error", "")]
+    for entry in obj.get("conditions") or ():
+        if entry.get("type") == "Healthy":
+            status = "Healthy" if entry.get("status") == "True" else "Unhealthy"
+            return [name_of(obj), status, entry.get("message", ""), entry.get("error", "")]
     return [name_of(obj), "Unknown", "", ""]
 
 

@@ -23,14 +23,14 @@ def custom_printer(printer_columns: Sequence[dict[str, Any]] | None) -> Printer:
     """
     columns = [NAME]
     finders = []
-    for one in printer_columns or _ONLY_AGE:
-        path, kind = one.get("jsonPath", ""), one.get("type", "string")
+    for column in printer_columns or _ONLY_AGE:
+        path, kind = column.get("jsonPath", ""), column.get("type", "string")
         try:
             finders.append((compiled(path), kind))
         except PathError:
             break
-        shown = one.get("description") or f"Custom resource definition column (in JSONPath format): {path}"
-        columns.append(Column(one["name"], shown, kind, one.get("priority", 0), one.get("format", "")))
+        shown = column.get("description") or f"Custom resource definition column (in JSONPath format): {path}"
+        columns.append(Column(column["name"], shown, kind, column.get("priority", 0), column.get("format", "")))
     return Printer(tuple(columns), partial(_cells, tuple(finders)))
 
 

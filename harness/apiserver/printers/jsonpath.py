@@ -76,7 +76,7 @@ def _steps(inner: str, path: str) -> Iterator[Step]:
             raise PathError(path, at)
         at = token.end()
         groups = token.groupdict()
-        name = next((groups[one] for one in ("field", "single", "double") if groups[one] is not None), None)
+        name = next((groups[group] for group in ("field", "single", "double") if groups[group] is not None), None)
         if groups["field"] == "*" or groups["all"]:
             yield _everything
         elif name is not None:
@@ -118,7 +118,7 @@ def _where(left: str, sign: str | None, written: str | None) -> Step:
         except TypeError:  # a text and a number have no order
             return False
 
-    return lambda here: [one for one in here if holds(one)] if isinstance(here, list) else ()
+    return lambda here: [element for element in here if holds(element)] if isinstance(here, list) else ()
 
 
 def _literal(written: str) -> Any:

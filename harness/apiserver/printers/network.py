@@ -79,7 +79,7 @@ def _host_port(ip: str, port: int) -> str:
 def _addresses(subsets: Iterable[Object]) -> list[str]:
     found: list[str] = []
     for subset in subsets:
-        ips, ports = [one["ip"] for one in subset.get("addresses") or ()], subset.get("ports")
+        ips, ports = [address["ip"] for address in subset.get("addresses") or ()], subset.get("ports")
         # A headless service may have no ports at all.
         found += [_host_port(ip, port["port"]) for port in ports for ip in ips] if ports else ips
     return found
@@ -96,10 +96,10 @@ ENDPOINTS = Printer((NAME, text("Endpoints", "The ready addresses with their por
 
 def _slice(obj: Object, now: float) -> Cells:
     ports = []
-    for one in obj.get("ports") or ():
-        number, name = one.get("port"), one.get("name")
+    for port in obj.get("ports") or ():
+        number, name = port.get("port"), port.get("name")
         ports.append(str(number) if number is not None else "*" if name is None else name)
-    addresses = [ip for one in obj.get("endpoints") or () for ip in one.get("addresses") or ()]
+    addresses = [ip for endpoint in obj.get("endpoints") or () for ip in endpoint.get("addresses") or ()]
     return [
         name_of(obj),
         obj.get("addressType", ""),

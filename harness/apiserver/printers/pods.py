@@ -53,7 +53,7 @@ def _end_reason(terminated: Object) -> str:
 def _init(pod: Object, all_init: _Tally, sidecars: _Tally) -> tuple[str | None, int]:
     """What initialization still waits for, None once it is over, and how many sidecars are ready."""
     declared = pod["spec"].get("initContainers") or ()
-    restartable = {one["name"] for one in declared if one.get("restartPolicy") == "Always"}
+    restartable = {container["name"] for container in declared if container.get("restartPolicy") == "Always"}
     ready = 0
     for position, container in enumerate(pod["status"].get("initContainerStatuses") or ()):
         sidecar = container.get("name") in restartable
@@ -95,9 +95,9 @@ def _main(pod: Object, reason: str, tally: _Tally) -> tuple[str, int]:
 
 
 def _is_true(pod: Object, condition_type: str) -> bool:
-    for one in pod["status"].get("conditions") or ():
-        if one.get("type") == condition_type:
-            return one.get("status") == "True"
+    for condition in pod["status"].get("conditions") or ():
+        if condition.get("type") == condition_type:
+            return condition.get("status") == "True"
     return False
 
 
@@ -113,15 +113,15 @@ def _cells(given: Object, now: float) -> Cells:
     pod = {"spec": spec, "status": status}
     phase = status.get("phase") or ""
     reason = status.get("reason") or phase
-    for one in status.get("conditions") or ():
-        if one.get("type") == "PodScheduled" and one.get("reason") == "SchedulingGated":
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated":
             reason = "SchedulingGated"
 
     total, ready, tally = len(spec.get("containers") or ()), 0, _Tally()
     waits_for: str | None = None
     declared_init = spec.get("initContainers")
     if declared_init or status.get("initContainerStatuses"):
-        total += sum(one.get("restartPolicy") == "Always" for one in declared_init or ())
+        total += sum(container.get("restartPolicy") == "Always" for container in declared_init or ())
         all_init, sidecars = _Tally(), _Tally()
         waits_for, ready = _init(pod, all_init, sidecars)
         # Once the containers run, only restarts of what runs beside them still count.

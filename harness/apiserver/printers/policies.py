@@ -24,10 +24,10 @@ from harness.apiserver.printers.durations import human_duration
 def _binding(obj: Object, now: float) -> Cells:
     role = part(obj, "roleRef")
     who: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
-    for one in obj.get("subjects") or ():
-        kind, name = one.get("kind", ""), one.get("name", "")
+    for subject in obj.get("subjects") or ():
+        kind, name = subject.get("kind", ""), subject.get("name", "")
         if kind in who:
-            who[kind].append(f"{one.get('namespace', '')}/{name}" if kind == "ServiceAccount" else name)
+            who[kind].append(f"{subject.get('namespace', '')}/{name}" if kind == "ServiceAccount" else name)
     return [
         name_of(obj),
         f"{role.get('kind', '')}/{role.get('name', '')}",
@@ -51,7 +51,7 @@ ROLE_BINDINGS = Printer(
 
 def _signing_status(obj: Object) -> str:
     status = part(obj, "status")
-    said = {one.get("type") for one in status.get("conditions") or ()}
+    said = {entry.get("type") for entry in status.get("conditions") or ()}
     words = ["Denied" if "Denied" in said else "Approved" if "Approved" in said else "Pending"]
     if "Failed" in said:
         words.append("Failed")

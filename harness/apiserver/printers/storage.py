@@ -181,7 +181,7 @@ def _driver(obj: Object, now: float) -> Cells:
         True if attach is None else attach,
         bool(spec.get("podInfoOnMount")),
         bool(spec.get("storageCapacity")),
-        UNSET if tokens is None else ",".join(one.get("audience", "") for one in tokens),
+        UNSET if tokens is None else ",".join(token.get("audience", "") for token in tokens),
         bool(spec.get("requiresRepublish")),
         ",".join(spec.get("volumeLifecycleModes") or ()) or NONE,
         age_of(obj, now),

@@ -131,11 +131,11 @@ DAEMON_SETS = Printer(
 
 def _controller_revision(obj: Object, now: float) -> Cells:
     owner = NONE
-    for one in part(obj, "metadata").get("ownerReferences") or ():
-        if one.get("controller"):
-            group = one.get("apiVersion", "").rpartition("/")[0]
-            kind = one.get("kind", "").lower()
-            owner = f"{kind}.{group}/{one.get('name', '')}" if group else f"{kind}/{one.get('name', '')}"
+    for reference in part(obj, "metadata").get("ownerReferences") or ():
+        if reference.get("controller"):
+            group = reference.get("apiVersion", "").rpartition("/")[0]
+            kind = reference.get("kind", "").lower()
+            owner = f"{kind}.{group}/{reference.get('name', '')}" if group else f"{kind}/{reference.get('name', '')}"
     return [name_of(obj), owner, obj.get("revision", 0), age_of(obj, now)]
 
 

@@ -44,7 +44,7 @@ def find_address(client: Mapping[str, Any], store: Store) -> Address:
     if service is None:
         raise Failed(f'failed to call webhook: Post "{url}": service "{key[1]}" not found')
     spec, wanted = service.obj.get("spec") or {}, named.get("port") or _HTTPS
-    port = next((one for one in spec.get("ports") or () if one.get("port") == wanted), None)
+    port = next((entry for entry in spec.get("ports") or () if entry.get("port") == wanted), None)
     if port is None:
         raise Failed(f'failed to call webhook: Post "{url}": no service port {wanted} found for service "{key[1]}"')
     if spec.get("type") == "ExternalName":

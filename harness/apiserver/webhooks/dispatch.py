@@ -75,7 +75,7 @@ class Webhooks:
             store.collection(key).listen(self._policies_changed)
 
     def _changed(self, key: tuple[str, str], _: Change) -> None:
-        found = [one for item in self._store.collection(key).items() for one in read_webhooks(item)]
+        found = [webhook for item in self._store.collection(key).items() for webhook in read_webhooks(item)]
         if key == MUTATING:
             self._mutating = tuple(found)
         else:
@@ -90,8 +90,8 @@ class Webhooks:
         if not self.active or resource.group == GROUP:
             return False
         return self.policies.concern(operation, resource, subresource) or any(
-            one.wants(operation, resource, subresource, self._registry) is not None
-            for one in (*self._mutating, *self._validating)
+            webhook.wants(operation, resource, subresource, self._registry) is not None
+            for webhook in (*self._mutating, *self._validating)
         )
 
     # -- mutating -----------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ class Rule:
         namespaced = resource.namespaced
         if self.scope != "*" and (self.scope == "Namespaced") is not namespaced:
             return False
-        return any(_names(one, resource.plural, subresource) for one in self.resources)
+        return any(_names(pattern, resource.plural, subresource) for pattern in self.resources)
 
 
 def read_rule(rule: Mapping[str, Any]) -> Rule:
@@ -104,12 +104,12 @@ def chosen(  # noqa: PLR0917
     store: Store,
 ) -> bool:
     """Whether one of the objects is `labelled` so, and lies in one of the `namespaces`."""
-    if labelled != _EVERYTHING and not any(labelled.matches(_labels(one)) for one in objects if one):
+    if labelled != _EVERYTHING and not any(labelled.matches(_labels(obj)) for obj in objects if obj):
         return False
     if namespaces == _EVERYTHING:
         return True
     if resource.key == _NAMESPACES:
-        return namespaces.matches(_labels(next(one for one in objects if one)))
+        return namespaces.matches(_labels(next(obj for obj in objects if obj)))
     if not resource.namespaced:
         return True
     found = store.collection(_NAMESPACES).get(("", namespace))
@@ -122,7 +122,7 @@ def _labels(obj: Object) -> dict[str, str]:
 
 def read_webhooks(configuration: Item) -> tuple[Webhook, ...]:
     """The webhooks of one stored configuration, in its order."""
-    return tuple(_webhook(configuration.key[1], one) for one in configuration.obj.get("webhooks") or ())
+    return tuple(_webhook(configuration.key[1], webhook) for webhook in configuration.obj.get("webhooks") or ())
 
 
 def _webhook(configuration: str, given: Object) -> Webhook:
@@ -133,7 +133,9 @@ def _webhook(configuration: str, given: Object) -> Webhook:
         equivalent=given.get("matchPolicy", "Equivalent") == "Equivalent",
         namespaces=msgspec.convert(given.get("namespaceSelector") or {}, LabelSelector),
         objects=msgspec.convert(given.get("objectSelector") or {}, LabelSelector),
-        conditions=tuple((one["name"], one["expression"]) for one in given.get("matchConditions") or ()),
+        conditions=tuple(
+            (condition["name"], condition["expression"]) for condition in given.get("matchConditions") or ()
+        ),
         ignore_failure=given.get("failurePolicy") == "Ignore",
         seconds=float(given.get("timeoutSeconds") or 10),
         dry_run_safe=given.get("sideEffects") in {"None", "NoneOnDryRun"},

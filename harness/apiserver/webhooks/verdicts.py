@@ -57,7 +57,7 @@ def read_verdict(answer: Answer, uid: str, url: str, *, mutating: bool) -> Verdi
         allowed=response.get("allowed") is True,
         status=response.get("status") or {},
         patch=_patch(response, mutating=mutating),
-        warnings=tuple(str(one) for one in response.get("warnings") or ()),
+        warnings=tuple(str(warning) for warning in response.get("warnings") or ()),
     )
 
 
