@@ -184,7 +184,7 @@ class Admission:
     def _acting(self, resource: Resource, namespace: str) -> list[Hook]:
         return [hook for hook, concerns in self.plugins if concerns(resource, namespace)] + self.hooks
 
-    # -- every kind ---------------------------------------------------------------------------------------------------
+    # -- every kind ----------------------------------------------------------------------------------------------------
 
     def _complete(self, resource: Resource, body: Object, warnings: list[str], strictness: str) -> None:
         if resource.custom is not None:
@@ -231,7 +231,7 @@ class Admission:
             ]  # fmt: skip
             raise refused
 
-    # -- pods ---------------------------------------------------------------------------------------------------------
+    # -- pods ----------------------------------------------------------------------------------------------------------
 
     def _create_pod(  # noqa: PLR0917
         self,

@@ -57,7 +57,7 @@ class ClusterIps:
             said = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
             raise invalid_object("Service", "", name, message("Service", name, causes), said)
 
-    # -- addresses ----------------------------------------------------------------------------------------------------
+    # -- addresses -----------------------------------------------------------------------------------------------------
 
     def _address(self, body: Object, before: Object, causes: list[Cause]) -> None:
         spec = body["spec"]
@@ -96,7 +96,7 @@ class ClusterIps:
                 return address
         raise Refused(500, "InternalError", "failed to allocate a serviceIP: range is full")
 
-    # -- ports --------------------------------------------------------------------------------------------------------
+    # -- ports ---------------------------------------------------------------------------------------------------------
 
     def _node_ports(self, body: Object, before: Object, causes: list[Cause]) -> None:
         asks = (body["metadata"].get("namespace", ""), body["metadata"].get("name", ""))
@@ -132,7 +132,7 @@ class ClusterIps:
                 return port
         raise Refused(500, "InternalError", "failed to allocate a nodePort: range is full")
 
-    # -- what is taken ------------------------------------------------------------------------------------------------
+    # -- what is taken -------------------------------------------------------------------------------------------------
 
     def _changed(self, change: Change) -> None:
         if change.old is not None:

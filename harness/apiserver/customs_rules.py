@@ -164,7 +164,7 @@ def _duration(text: str) -> timedelta:
     return -found if text.startswith("-") else found
 
 
-# -- when a definition is stored --------------------------------------------------------------------------------------
+# -- when a definition is stored ---------------------------------------------------------------------------------------
 
 
 def check_rules(spec: Mapping[str, Any]) -> list[Cause]:

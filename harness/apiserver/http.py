@@ -87,7 +87,7 @@ class Connection(asyncio.Protocol):
         self._alarm_at = math.inf
         self._stall: asyncio.TimerHandle | None = None
 
-    # -- asyncio ------------------------------------------------------------------------------------------------------
+    # -- asyncio -------------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's TLS transport does not inherit from it
@@ -224,7 +224,7 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # -- httptools ----------------------------------------------------------------------------------------------------
+    # -- httptools -----------------------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         self._path, self._headers, self._body = b"", {}, []
@@ -282,7 +282,7 @@ class Connection(asyncio.Protocol):
         if not self._planned:
             self._serve()
 
-    # -- requests -----------------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
         """Answer what waits, as far as the client takes the answers."""
@@ -399,7 +399,7 @@ class Connection(asyncio.Protocol):
             else:
                 self._transport.pause_reading()
 
-    # -- answers ------------------------------------------------------------------------------------------------------
+    # -- answers -------------------------------------------------------------------------------------------------------
 
     def _answer(self, refused: Refused, *, close: bool, linger: bool = False) -> None:
         headers = {"content-type": "application/json", **refused.headers}

@@ -81,7 +81,7 @@ class Objects:
             self._second, self._now = second, rfc3339(second)
         return self._now
 
-    # -- create -------------------------------------------------------------------------------------------------------
+    # -- create --------------------------------------------------------------------------------------------------------
 
     def create(
         self,
@@ -191,7 +191,7 @@ class Objects:
         elif given:
             metadata.pop("namespace")
 
-    # -- update and patch ---------------------------------------------------------------------------------------------
+    # -- update and patch ----------------------------------------------------------------------------------------------
 
     def update(self, resource: Resource, key: Key, body: Object, options: Options, *, subresource: str = "") -> Item:
         """Replace; one that is not there is refused, as for nearly all kinds upstream.
@@ -386,7 +386,7 @@ class Objects:
         """Store what the server itself changed; nothing is checked."""
         return self.collection(resource).put(old.key, body)
 
-    # -- delete -------------------------------------------------------------------------------------------------------
+    # -- delete --------------------------------------------------------------------------------------------------------
 
     def delete(self, resource: Resource, key: Key, options: DeleteOptions) -> tuple[Item, bool]:
         """Delete, or begin to; whether the object is gone is the second value.

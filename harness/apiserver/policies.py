@@ -223,7 +223,7 @@ def _act(policy: _Policy, binding: _Binding, asked: Asked, problem: str, reason:
     raise Refused(_CODES.get(reason, 422), reason, refused.message, details=details)
 
 
-# -- when one is stored -----------------------------------------------------------------------------------------------
+# -- when one is stored ------------------------------------------------------------------------------------------------
 
 
 def check_policy(obj: Object, causes: Causes) -> None:

@@ -47,7 +47,7 @@ class Reads:
         """Channels that somebody reads."""
         return len(self._channels)
 
-    # -- single objects -----------------------------------------------------------------------------------------------
+    # -- single objects ------------------------------------------------------------------------------------------------
 
     def single(self, resource: Resource, item: Item, shape: Format, *, whole: bool = False) -> bytes:
         """One object, encoded; `whole` with its managedFields."""
@@ -78,7 +78,7 @@ class Reads:
             include_object=include,
         )
 
-    # -- lists --------------------------------------------------------------------------------------------------------
+    # -- lists ---------------------------------------------------------------------------------------------------------
 
     def collection(
         self,
@@ -214,7 +214,7 @@ class Reads:
             raise errors.too_old(asked, collection.forgotten)
         return asked
 
-    # -- watches ------------------------------------------------------------------------------------------------------
+    # -- watches -------------------------------------------------------------------------------------------------------
 
     def _watch(  # noqa: PLR0917
         self,

@@ -69,7 +69,7 @@ class ApiServer:
         self.tokens = Tokens(self.store, clock, secrets.token_bytes(32))
         self.requests = 0
 
-    # -- the way in ---------------------------------------------------------------------------------------------------
+    # -- the way in ----------------------------------------------------------------------------------------------------
 
     def handle(self, request: Request, identity: Identity = ADMIN, attempt: Attempt = FIRST) -> Response | Streaming:
         """Carry out a request. Refusals are answers, never exceptions.
@@ -202,7 +202,7 @@ class ApiServer:
             lines.append(f'apiserver_storage_objects{{resource="{name}"}} {len(collection)}')
         return ("\n".join(lines) + "\n").encode()
 
-    # -- resources ----------------------------------------------------------------------------------------------------
+    # -- resources -----------------------------------------------------------------------------------------------------
 
     def _target(self, group: str, version: str, parts: list[str]) -> Target:
         namespace: str | None = None
@@ -364,7 +364,7 @@ class ApiServer:
         if missing:
             raise Pending(learnt, missing)
 
-    # -- subresources -------------------------------------------------------------------------------------------------
+    # -- subresources --------------------------------------------------------------------------------------------------
 
     def _subresource(self, target: Target, asked: Asked) -> Response | Streaming:
         resource, method = target.resource, asked.request.method
@@ -464,7 +464,7 @@ class ApiServer:
             collection.remove(item.key)
         return self._answer(resource, item, asked)
 
-    # -- bodies and answers -------------------------------------------------------------------------------------------
+    # -- bodies and answers --------------------------------------------------------------------------------------------
 
     def _answer(
         self, resource: Resource, item: Item, asked: Asked, *, code: int = 200, whole: bool = False

@@ -153,7 +153,7 @@ def _selects(budget: Object, labels: dict[str, str]) -> bool:
     return selector is not None and msgspec.convert(selector, LabelSelector).matches(labels)
 
 
-# -- scale ------------------------------------------------------------------------------------------------------------
+# -- scale -------------------------------------------------------------------------------------------------------------
 
 
 def scale_of(resource: Resource, item: Item) -> Object:

@@ -78,7 +78,7 @@ def _of(kind: type | tuple[type, ...], *values: Any) -> None:
             raise NoOverload(type(candidate).__name__)
 
 
-# -- text -------------------------------------------------------------------------------------------------------------
+# -- text --------------------------------------------------------------------------------------------------------------
 
 
 def _char_at(text: str, at: int) -> str:
@@ -153,7 +153,7 @@ def _find_all(text: str, pattern: str, most: int = -1) -> list[str]:
     return found if most < 0 else found[: int(most)]
 
 
-# -- lists and sets ---------------------------------------------------------------------------------------------------
+# -- lists and sets ----------------------------------------------------------------------------------------------------
 
 
 def _sum(rows: list[Any]) -> Any:
@@ -211,7 +211,7 @@ def _intersect(rows: list[Any], others: list[Any]) -> bool:
     return any(wanted in list(rows) for wanted in others)
 
 
-# -- own types --------------------------------------------------------------------------------------------------------
+# -- own types ---------------------------------------------------------------------------------------------------------
 
 
 def _made(kind: Callable[..., Any]) -> Function:
@@ -275,7 +275,7 @@ def _as_integer(amount: Amount) -> int:
     return int(amount.value)
 
 
-# -- optional values --------------------------------------------------------------------------------------------------
+# -- optional values ---------------------------------------------------------------------------------------------------
 
 
 def _selected(given: Any, key: Any) -> Optional:
@@ -304,7 +304,7 @@ def _or_value(given: Optional, other: Any) -> Any:
     return given.values[0] if given else other
 
 
-# -- formats ----------------------------------------------------------------------------------------------------------
+# -- formats -----------------------------------------------------------------------------------------------------------
 
 
 class Format:
@@ -353,7 +353,7 @@ def _validate(form: Format, text: str) -> Optional:
     return Optional((cel(problems),)) if problems else NONE
 
 
-# -- comparisons of numbers of two kinds ------------------------------------------------------------------------------
+# -- comparisons of numbers of two kinds -------------------------------------------------------------------------------
 
 
 def _across(name: str) -> Function:

@@ -1,5 +1,5 @@
-"""The controllers that a test bed needs, each following the store on the server's clock.
+"""The controllers of kube-controller-manager that a test cluster needs, run on the server's clock.
 
-A controller hears of changes within the write that made them, notes what has to be done, and does it in a later turn of
-the clock: it never writes from inside a write.
+A controller is notified of a change during the write that made it. The notification only puts a key into a work queue;
+the controller handles the key in a later iteration of the event loop and never writes during a notification.
 """

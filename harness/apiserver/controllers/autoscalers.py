@@ -1,7 +1,7 @@
-"""HorizontalPodAutoscalers: replicas that follow the use of CPU and memory.
+"""The HorizontalPodAutoscaler controller: scales by CPU and history use.
 
-Follows `pkg/controller/podautoscaler`. Use comes from NodeMetric objects; metrics of other kinds are told to be
-unavailable, as on a cluster without their API. Looks every fifteen seconds, and only while there is an autoscaler.
+Follows `pkg/controller/podautoscaler`. Usage comes from NodeMetric objects. Metrics of other types are
+reported as unavailable, as on a cluster without their API. Each autoscaler is evaluated every 15 seconds.
 """
 
 from dataclasses import dataclass, field
@@ -13,11 +13,11 @@ from harness.apiserver.controllers.autoscaling import (
     PERIOD,
     Proposal,
     Reading,
-    Scaled,
+    ScaleEvent,
     by_average,
     by_utilization,
-    fewest_now,
-    most_now,
+    max_replicas_now,
+    min_replicas_now,
     rules_of,
 )
 from harness.apiserver.controllers.control import PODS, Control, is_new_spec, with_condition
@@ -37,8 +37,8 @@ AUTOSCALERS: CollectionKey = ("autoscaling", "horizontalpodautoscalers")
 COMPONENT = "horizontal-pod-autoscaler"
 
 
-class _Unmeasured(Exception):
-    """A metric cannot be had; `reason` is the condition's."""
+class _MetricUnavailable(Exception):
+    """A metric is unavailable; `reason` becomes the reason of the ScalingActive condition."""
 
     def __init__(self, reason: str, message: str) -> None:
         self.reason = reason
@@ -46,45 +46,45 @@ class _Unmeasured(Exception):
 
 
 @dataclass(slots=True)
-class _Memory:
-    """What one autoscaler has wished for and done lately."""
+class _History:
+    """The recent recommendations and scale events of one autoscaler."""
 
-    wishes: list[tuple[float, int]] = field(default_factory=list)  # monotonic seconds, replicas
-    changes: list[Scaled] = field(default_factory=list)
+    recommendations: list[tuple[float, int]] = field(default_factory=list)  # monotonic seconds, replicas
+    changes: list[ScaleEvent] = field(default_factory=list)
 
 
 class Autoscalers:
-    """Follows autoscalers."""
+    """Reconciles HorizontalPodAutoscalers."""
 
     def __init__(self, control: Control, registry: Registry) -> None:
         self._control, self._registry = control, registry
         self._resource = control.resource(AUTOSCALERS)
-        self._memories: dict[str, _Memory] = {}  # by uid
-        self._turns: Turns[Key] = Turns(control.clock, self._sync)
+        self._histories: dict[str, _History] = {}  # by uid
+        self._queue: Turns[Key] = Turns(control.clock, self._sync)
         control.objects.collection(self._resource).listen(self._changed)
 
     def _changed(self, change: Change) -> None:
         if change.new is None:
             assert change.old is not None  # noqa: S101
-            self._memories.pop(change.old.obj["metadata"]["uid"], None)
+            self._histories.pop(change.old.obj["metadata"]["uid"], None)
         elif is_new_spec(change):
-            self._turns.add(change.key)
+            self._queue.add(change.key)
 
     def _sync(self, key: Key) -> None:
         item = self._control.get(self._resource, key)
         if item is None or "deletionTimestamp" in item.obj["metadata"]:
             return
-        self._turns.gather(PERIOD, key)
+        self._queue.add_after(PERIOD, key)
         status: Object = {**(item.obj.get("status") or {})}
         status["observedGeneration"] = item.obj["metadata"].get("generation", 0)
         target = self._target(item)
         if target is None:
             name = item.obj["spec"]["scaleTargetRef"].get("name", "")
-            self._say(
+            self._set_condition(
                 status, "AbleToScale", "False", "FailedGetScale", f"the target {name!r} of the autoscaler is not there"
             )
         else:
-            self._follow(item, status, *target)
+            self._reconcile(item, status, *target)
         current = self._control.get(self._resource, key)
         if current is not None:
             self._control.put_status(self._resource, current, status)
@@ -97,14 +97,14 @@ class Autoscalers:
         found = self._control.get(resource, (item.key[0], reference.get("name", "")))
         return (resource, found) if found is not None else None
 
-    # -- one look -----------------------------------------------------------------------------------------------------
+    # -- one evaluation ------------------------------------------------------------------------------------------------
 
-    def _follow(self, item: Item, status: Object, resource: Resource, target: Item) -> None:
+    def _reconcile(self, item: Item, status: Object, resource: Resource, target: Item) -> None:
         spec = item.obj["spec"]
         scale = scale_of(resource, target)
         current = int(scale["spec"]["replicas"])
         status["currentReplicas"] = int(scale["status"]["replicas"])
-        self._say(
+        self._set_condition(
             status,
             "AbleToScale",
             "True",
@@ -114,7 +114,7 @@ class Autoscalers:
         low, high = int(spec.get("minReplicas", 1)), int(spec["maxReplicas"])
         if current == 0 and low:
             why = "scaling is disabled since the replica count of the target is zero"
-            self._say(status, "ScalingActive", "False", "ScalingDisabled", why)
+            self._set_condition(status, "ScalingActive", "False", "ScalingDisabled", why)
             status["desiredReplicas"] = 0
             return
         reason = ""
@@ -126,46 +126,48 @@ class Autoscalers:
             measured = self._measured(item, status, target, current)
             if measured is None:
                 return
-            wished, name = measured
-            wanted = self._paced(item, status, wished, current)
+            proposed, name = measured
+            wanted = self._stabilized(item, status, proposed, current)
             reason = name + (" above target" if wanted > current else " below target")
         status["desiredReplicas"] = wanted
         if wanted != current:
             self._rescale(item, status, resource, target, current, wanted, reason)
 
     def _measured(self, item: Item, status: Object, target: Item, current: int) -> tuple[int, str] | None:
-        """Replicas that the most demanding metric asks for, and its name; None if none can be had."""
+        """Replicas by the metric that proposes most, and the metric's name; None if no usable metric is available."""
         best: tuple[int, str] | None = None
         shown: list[Object] = []
-        problem: _Unmeasured | None = None
+        problem: _MetricUnavailable | None = None
         for metric in item.obj["spec"].get("metrics") or ():
             try:
                 proposal, name = self._proposal(metric, target, current)
-            except _Unmeasured as error:
+            except _MetricUnavailable as error:
                 problem = problem or error
                 continue
-            shown.append(_told(metric, proposal))
+            shown.append(_metric_status(metric, proposal))
             if best is None or proposal.replicas > best[0]:
                 best = proposal.replicas, name
         status["currentMetrics"] = shown
-        if best is None or (problem is not None and best[0] < current):  # half blind, it must not shrink
+        if best is None or (
+            problem is not None and best[0] < current
+        ):  # upstream: with a metric missing, never scale down
             if problem is not None:
                 why = f"the HPA was unable to compute the replica count: {problem}"
-                self._say(status, "ScalingActive", "False", problem.reason, why)
+                self._set_condition(status, "ScalingActive", "False", problem.reason, why)
                 self._control.recorder.record(COMPONENT, self._resource, item, WARNING, problem.reason, str(problem))
             return None
         why = f"the HPA was able to successfully calculate a replica count from {best[1]}"
-        self._say(status, "ScalingActive", "True", "ValidMetricFound", why)
+        self._set_condition(status, "ScalingActive", "True", "ValidMetricFound", why)
         return best
 
     def _proposal(self, metric: Object, target: Item, current: int) -> tuple[Proposal, str]:
         """
         Raises:
-            _Unmeasured: the metric is not of a kind that can be had here, or nobody measures it.
+            _MetricUnavailable: the metric's type is not served here, or there are no readings.
         """
         kind = metric.get("type", "")
         if kind != "Resource":
-            raise _Unmeasured(
+            raise _MetricUnavailable(
                 f"FailedGet{kind}Metric", f"unable to get metric of type {kind}: no such metrics API is served"
             )
         name, goal = metric["resource"]["name"], metric["resource"].get("target") or {}
@@ -178,7 +180,7 @@ class Autoscalers:
     def _readings(self, target: Item, name: str, *, requests_matter: bool) -> list[Reading]:
         """
         Raises:
-            _Unmeasured: no pod is measured, or one says nothing of what it requests.
+            _MetricUnavailable: no pod has a reading, or a container lacks the resource request that utilization needs.
         """
         selector = msgspec.convert(target.obj["spec"].get("selector") or {}, LabelSelector)
         store, namespace = self._control.objects.store, target.key[0]
@@ -189,47 +191,47 @@ class Autoscalers:
                 continue
             request = 0
             for container in pod.obj["spec"].get("containers") or ():
-                asked = ((container.get("resources") or {}).get("requests") or {}).get(name)
-                if asked is None and requests_matter:
+                request_text = ((container.get("resources") or {}).get("requests") or {}).get(name)
+                if request_text is None and requests_matter:
                     why = f"missing request for {name} in container {container['name']} of Pod {pod.key[1]}"
-                    raise _Unmeasured("FailedGetResourceMetric", f"failed to get {name} utilization: {why}")
-                request += milli(asked or 0)
+                    raise _MetricUnavailable("FailedGetResourceMetric", f"failed to get {name} utilization: {why}")
+                request += milli(request_text or 0)
             readings.append(Reading(request, usage.get(pod.key[1])))
         if not any(reading.usage is not None for reading in readings):
             why = f"failed to get {name} utilization: unable to get metrics for resource {name}: no metrics returned"
-            raise _Unmeasured("FailedGetResourceMetric", why)
+            raise _MetricUnavailable("FailedGetResourceMetric", why)
         return readings
 
-    # -- pace ---------------------------------------------------------------------------------------------------------
+    # -- rate ----------------------------------------------------------------------------------------------------------
 
-    def _paced(self, item: Item, status: Object, wished: int, current: int) -> int:
-        """The wish within the limits, the stabilization windows and the policies."""
+    def _stabilized(self, item: Item, status: Object, proposed: int, current: int) -> int:
+        """`proposed` replicas after stabilization windows, scaling policies and min/max limits are applied."""
         spec, now = item.obj["spec"], self._control.clock.monotonic()
-        memory = self._memories.setdefault(item.obj["metadata"]["uid"], _Memory())
+        history = self._histories.setdefault(item.obj["metadata"]["uid"], _History())
         up, down = rules_of(spec.get("behavior"), "scaleUp"), rules_of(spec.get("behavior"), "scaleDown")
         windows = {"up": _seconds(up), "down": _seconds(down)}
-        memory.wishes = [wish for wish in memory.wishes if wish[0] > now - max(windows.values())]
-        memory.wishes.append((now, wished))
+        history.recommendations = [past for past in history.recommendations if past[0] > now - max(windows.values())]
+        history.recommendations.append((now, proposed))
         longest = 1800.0  # seconds, the longest period that a policy may have
-        memory.changes = [change for change in memory.changes if change.at > now - longest]
-        least = min([wished, *(wish for at, wish in memory.wishes if at > now - windows["up"])])
-        greatest = max([wished, *(wish for at, wish in memory.wishes if at > now - windows["down"])])
+        history.changes = [change for change in history.changes if change.at > now - longest]
+        least = min([proposed, *(count for at, count in history.recommendations if at > now - windows["up"])])
+        greatest = max([proposed, *(count for at, count in history.recommendations if at > now - windows["down"])])
         wanted = least if current < least else min(current, greatest)
-        if wanted != wished:
+        if wanted != proposed:
             why = "recent recommendations were different from the current one, applying the stabilized value"
-            self._say(
-                status, "AbleToScale", "True", "ScaleDownStabilized" if wished < wanted else "ScaleUpStabilized", why
+            self._set_condition(
+                status, "AbleToScale", "True", "ScaleDownStabilized" if proposed < wanted else "ScaleUpStabilized", why
             )
         if wanted > current:
-            wanted = min(wanted, most_now(up, current, memory.changes, now))
+            wanted = min(wanted, max_replicas_now(up, current, history.changes, now))
         elif wanted < current:
-            wanted = max(wanted, fewest_now(down, current, memory.changes, now))
+            wanted = max(wanted, min_replicas_now(down, current, history.changes, now))
         low, high = int(spec.get("minReplicas", 1)), int(spec["maxReplicas"])
         bounded = max(low, min(high, wanted))
         if bounded != wanted:
             reason, word = ("TooFewReplicas", "less") if wanted < low else ("TooManyReplicas", "more")
             side = "minimum" if wanted < low else "maximum"
-            self._say(
+            self._set_condition(
                 status,
                 "ScalingLimited",
                 "True",
@@ -237,7 +239,7 @@ class Autoscalers:
                 f"the desired replica count is {word} than the {side} replica count",
             )
         else:
-            self._say(
+            self._set_condition(
                 status,
                 "ScalingLimited",
                 "False",
@@ -254,17 +256,17 @@ class Autoscalers:
             self._control.objects.update(resource, target.key, body, Options())
         except Refused as refused:
             why = f"the HPA controller was unable to update the target scale: {refused.message}"
-            self._say(status, "AbleToScale", "False", "FailedUpdateScale", why)
+            self._set_condition(status, "AbleToScale", "False", "FailedUpdateScale", why)
             return
-        memory = self._memories.setdefault(item.obj["metadata"]["uid"], _Memory())
-        memory.changes.append(Scaled(self._control.clock.monotonic(), wanted - current))
+        history = self._histories.setdefault(item.obj["metadata"]["uid"], _History())
+        history.changes.append(ScaleEvent(self._control.clock.monotonic(), wanted - current))
         status["lastScaleTime"] = self._control.clock.timestamp()
         why = f"the HPA controller was able to update the target scale to {wanted}"
-        self._say(status, "AbleToScale", "True", "SucceededRescale", why)
-        said = f"New size: {wanted}; reason: {reason}"
-        self._control.recorder.record(COMPONENT, self._resource, item, NORMAL, "SuccessfulRescale", said)
+        self._set_condition(status, "AbleToScale", "True", "SucceededRescale", why)
+        message = f"New size: {wanted}; reason: {reason}"
+        self._control.recorder.record(COMPONENT, self._resource, item, NORMAL, "SuccessfulRescale", message)
 
-    def _say(self, status: Object, kind: str, truth: str, reason: str, message: str) -> None:
+    def _set_condition(self, status: Object, kind: str, truth: str, reason: str, message: str) -> None:
         new = self._control.condition(kind, truth, reason, message)
         status["conditions"] = with_condition(list(status.get("conditions") or ()), new)
 
@@ -273,9 +275,9 @@ def _seconds(rules: dict[str, Any]) -> float:
     return float(rules["stabilizationWindowSeconds"])
 
 
-def _told(metric: Object, proposal: Proposal) -> Object:
+def _metric_status(metric: Object, proposal: Proposal) -> Object:
     name = metric["resource"]["name"]
-    binary = name == "memory" and proposal.average % (1000 << 10) == 0
+    binary = name == "history" and proposal.average % (1000 << 10) == 0
     average = f"{proposal.average // (1000 << 10)}Ki" if binary else f"{proposal.average}m"
     current: Object = {"averageValue": canonical(average)}
     if proposal.utilization is not None:

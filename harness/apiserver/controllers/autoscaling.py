@@ -1,4 +1,4 @@
-"""The arithmetic of horizontal autoscaling: from what pods use to how many there should be.
+"""The arithmetic of horizontal autoscaling: from the usage of pods to the number of replicas.
 
 Pure functions. Follow `pkg/controller/podautoscaler/{replica_calculator,horizontal}.go`. Amounts are thousandths.
 """
@@ -7,8 +7,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-TOLERANCE = 0.1  # a tenth off the target is on it, upstream's default
-PERIOD = 15.0  # seconds between two looks, upstream's --horizontal-pod-autoscaler-sync-period
+TOLERANCE = 0.1  # relative deviation from the target below which nothing changes; upstream's default
+PERIOD = 15.0  # seconds between two evaluations; upstream's --horizontal-pod-autoscaler-sync-period
 _UP: dict[str, object] = {
     "stabilizationWindowSeconds": 0,
     "selectPolicy": "Max",
@@ -26,7 +26,7 @@ _DOWN: dict[str, object] = {
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One pod: what it requests, and what it uses, which is None where nobody measured it."""
+    """The request and usage of one pod, in thousandths; `usage` is None when the pod has no metrics."""
 
     request: int
     usage: int | None
@@ -34,22 +34,24 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """How many pods one metric asks for, and what is told of it."""
+    """The replica count that one metric proposes, and the metric's current values for the status."""
 
     replicas: int
-    average: int  # thousandths a pod
-    utilization: int | None = None  # percent of what is requested
+    average: int  # thousandths per pod
+    utilization: int | None = None  # percent of the requests
 
 
 def by_utilization(readings: Sequence[Reading], target: int, current: int) -> Proposal:
-    """Replicas that bring the pods' use to `target` percent of what they request; something must be measured."""
+    """Replicas that bring the pods' usage to `target` percent of their requests. At least one reading has a usage."""
     measured = [(reading.usage, reading.request) for reading in readings if reading.usage is not None]
     used, requested = sum(usage for usage, _ in measured), sum(request for _, request in measured)
     utilization = used * 100 // requested if requested else 0
     ratio = utilization / target
     missing = [reading.request for reading in readings if reading.usage is None]
     if missing and ratio != 1:
-        assumed = sum(missing) * target // 100 if ratio < 1 else 0  # against what is about to be done
+        assumed = (
+            sum(missing) * target // 100 if ratio < 1 else 0
+        )  # upstream's conservative value for missing pods: it dampens the change
         rebuilt = (used + assumed) * 100 / (requested + sum(missing)) / target
     else:
         rebuilt = ratio
@@ -58,7 +60,7 @@ def by_utilization(readings: Sequence[Reading], target: int, current: int) -> Pr
 
 
 def by_average(readings: Sequence[Reading], target: int, current: int) -> Proposal:
-    """Replicas that bring the pods' average use to `target` thousandths; something must be measured."""
+    """Replicas that bring the pods' average usage to `target` thousandths. At least one reading has a usage."""
     measured = [reading.usage for reading in readings if reading.usage is not None]
     used = sum(measured)
     ratio = used / (target * len(measured))
@@ -71,7 +73,7 @@ def by_average(readings: Sequence[Reading], target: int, current: int) -> Propos
 
 
 def _replicas(ratio: float, rebuilt: float, count: int, current: int) -> int:
-    """Nothing changes near the target, nor where the pods that nobody measured would turn the direction round."""
+    """`current` within the tolerance, or when counting pods without metrics reverses the direction of the change."""
     if abs(1 - rebuilt) <= TOLERANCE or (ratio < 1 < rebuilt) or (rebuilt < 1 < ratio):
         return current
     wanted = math.ceil(rebuilt * count)
@@ -80,36 +82,36 @@ def _replicas(ratio: float, rebuilt: float, count: int, current: int) -> int:
     return wanted
 
 
-# -- how fast ---------------------------------------------------------------------------------------------------------
+# -- scaling rate ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Scaled:
-    """One change that was made: when (monotonic seconds) and by how many pods."""
+class ScaleEvent:
+    """One scaling that was done: its time (monotonic seconds) and the number of pods added (negative: removed)."""
 
     at: float
     by: int
 
 
 def rules_of(behavior: dict[str, object] | None, direction: str) -> dict[str, object]:
-    """`scaleUp` or `scaleDown` of a spec's behavior, completed."""
+    """`scaleUp` or `scaleDown` (`direction`) of a spec's behavior, with defaults filled in."""
     given = (behavior or {}).get(direction) or {}
     assert isinstance(given, dict)  # noqa: S101
     own = {name: value for name, value in given.items() if value is not None}
     return {**(_UP if direction == "scaleUp" else _DOWN), **own}
 
 
-def most_now(rules: dict[str, object], current: int, changes: Sequence[Scaled], now: float) -> int:
-    """The most replicas that the policies of `scaleUp` let it have now."""
+def max_replicas_now(rules: dict[str, object], current: int, changes: Sequence[ScaleEvent], now: float) -> int:
+    """The maximum replicas that the `scaleUp` policies allow at `now` (monotonic seconds)."""
     return _limit(rules, current, [change for change in changes if change.by > 0], now, up=True)
 
 
-def fewest_now(rules: dict[str, object], current: int, changes: Sequence[Scaled], now: float) -> int:
-    """The fewest replicas that the policies of `scaleDown` let it have now."""
+def min_replicas_now(rules: dict[str, object], current: int, changes: Sequence[ScaleEvent], now: float) -> int:
+    """The minimum replicas that the `scaleDown` policies allow at `now` (monotonic seconds)."""
     return _limit(rules, current, [change for change in changes if change.by < 0], now, up=False)
 
 
-def _limit(rules: dict[str, object], current: int, changes: Sequence[Scaled], now: float, *, up: bool) -> int:
+def _limit(rules: dict[str, object], current: int, changes: Sequence[ScaleEvent], now: float, *, up: bool) -> int:
     if rules["selectPolicy"] == "Disabled":
         return current
     policies = rules["policies"]
@@ -123,6 +125,6 @@ def _limit(rules: dict[str, object], current: int, changes: Sequence[Scaled], no
             found.append(math.ceil(before * (1 + policy["value"] / 100)))
         else:
             found.append(int(before * (1 - policy["value"] / 100)))
-    boldest = (rules["selectPolicy"] == "Max") is up  # the most of a shrinking is the smallest number
-    chosen = max(found) if boldest else min(found)
+    largest_step = (rules["selectPolicy"] == "Max") is up  # scaling down, the largest step is the smallest number
+    chosen = max(found) if largest_step else min(found)
     return max(chosen, current) if up else min(max(chosen, 0), current)

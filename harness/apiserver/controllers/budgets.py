@@ -1,4 +1,4 @@
-"""PodDisruptionBudget status: how many of its pods are healthy, how many must be, how many may go."""
+"""The PodDisruptionBudget controller: computes healthy pods, required pods and allowed disruptions."""
 
 import math
 from typing import Any
@@ -13,26 +13,28 @@ from scheduler.api.clock import from_rfc3339
 from scheduler.api.wire import LabelSelector
 
 PODS: CollectionKey = ("", "pods")
-DISRUPTION_FORGOTTEN = 120.0  # seconds after which an eviction that never came counts no more, upstream's value
+DISRUPTION_TIMEOUT = (
+    120.0  # seconds after which a recorded disruption expires if the pod is still there; upstream's value
+)
 
 
 class Budgets:
-    """Follows pods and budgets of a namespace together."""
+    """Recomputes all budgets of a namespace when one of its pods or budgets changes."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects, self._budgets = objects, objects.store.collection(BUDGETS)
-        self._turns: Turns[str] = Turns(objects.clock, self._recount)
+        self._queue: Turns[str] = Turns(objects.clock, self._recount)
         self._budgets.listen(self._budget_changed)
         objects.store.collection(PODS).listen(self._pod_changed)
 
     def _budget_changed(self, change: Change) -> None:
         old, new = change.old, change.new
         if new is not None and (old is None or old.obj.get("spec") != new.obj.get("spec")):
-            self._turns.add(change.key[0])
+            self._queue.add(change.key[0])
 
     def _pod_changed(self, change: Change) -> None:
         if len(self._budgets) and next(self._budgets.each(change.key[0]), None) is not None:
-            self._turns.add(change.key[0])
+            self._queue.add(change.key[0])
 
     def _recount(self, namespace: str) -> None:
         budgets = self._objects.store.collection(BUDGETS)
@@ -58,7 +60,7 @@ class Budgets:
         disrupted = {
             name: at
             for name, at in (before.get("disruptedPods") or {}).items()
-            if name in names and now - from_rfc3339(at) < DISRUPTION_FORGOTTEN
+            if name in names and now - from_rfc3339(at) < DISRUPTION_TIMEOUT
         }
         expected = len(covered)
         healthy = sum(

@@ -1,7 +1,7 @@
-"""Signs certificates that somebody asked for and somebody approved, and lets old requests go.
+"""The CertificateSigningRequest controllers: sign approved requests and delete old ones.
 
 Follows `pkg/controller/certificates`: the three signers of Kubernetes for clients and kubelets, and the cleaner.
-Nothing is approved here: upstream approves what kubelets ask for, and no kubelet here asks.
+There is no approver: upstream approves requests of kubelets only, and the kubelets here send none.
 """
 
 import base64
@@ -16,22 +16,24 @@ from scheduler.api.clock import from_rfc3339
 
 REQUESTS: CollectionKey = ("certificates.k8s.io", "certificatesigningrequests")
 _SIGNERS: Final = frozenset({API_CLIENT, KUBELET_CLIENT, KUBELET_SERVING})
-_KEPT: Final = {"Approved": 3600.0, "Denied": 3600.0, "": 24 * 3600.0}  # seconds, upstream's, by what was decided
+_RETENTION: Final = {"Approved": 3600.0, "Denied": 3600.0, "": 24 * 3600.0}  # seconds by decision; upstream's values
 
 
 class Certificates:
-    """Follows the requests of one server."""
+    """Reconciles CertificateSigningRequests."""
 
     def __init__(self, control: Control, authority: Authority) -> None:
         self._control, self._authority = control, authority
         self._resource = control.resource(REQUESTS)
-        self._turns: Turns[Key] = Turns(control.clock, self._sync)
+        self._queue: Turns[Key] = Turns(control.clock, self._sync)
         control.objects.collection(self._resource).listen(self._changed)
 
     def _changed(self, change: Change) -> None:
         if change.new is not None:
-            self._turns.add(change.key)
-            self._control.clock.call_later(_KEPT[_decided(change.new.obj)], lambda: self._forget(change.key))
+            self._queue.add(change.key)
+            self._control.clock.call_later(
+                _RETENTION[_decision(change.new.obj)], lambda: self._delete_expired(change.key)
+            )
 
     def _sync(self, key: Key) -> None:
         item = self._control.get(self._resource, key)
@@ -53,18 +55,18 @@ class Certificates:
         pem = self._authority.sign(request, usages, self._control.clock.now(), spec.get("expirationSeconds"))
         return {**status, "certificate": base64.b64encode(pem).decode()}
 
-    def _forget(self, key: Key) -> None:
+    def _delete_expired(self, key: Key) -> None:
         item = self._control.get(self._resource, key)
-        if item is not None and self._age(item) >= _KEPT[_decided(item.obj)]:
+        if item is not None and self._age(item) >= _RETENTION[_decision(item.obj)]:
             self._control.delete(self._resource, item)
 
     def _age(self, item: Item) -> float:
-        """Seconds since something was decided; since it was made, if nothing was."""
+        """Seconds since the decision, or since creation if there is none."""
         conditions = (item.obj.get("status") or {}).get("conditions") or ()
         since = [
             condition["lastUpdateTime"]
             for condition in conditions
-            if condition.get("type") in _KEPT and condition.get("lastUpdateTime")
+            if condition.get("type") in _RETENTION and condition.get("lastUpdateTime")
         ]
         moment = from_rfc3339(max(since, default=item.obj["metadata"]["creationTimestamp"]))
         return self._control.clock.now() - moment
@@ -74,5 +76,5 @@ def _types(obj: Object) -> set[str]:
     return {str(condition.get("type")) for condition in (obj.get("status") or {}).get("conditions") or ()}
 
 
-def _decided(obj: Object) -> str:
+def _decision(obj: Object) -> str:
     return next((kind for kind in ("Approved", "Denied") if kind in _types(obj)), "")

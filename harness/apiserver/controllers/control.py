@@ -1,4 +1,4 @@
-"""What all controllers of workloads share: making and removing what they own, status, conditions, events."""
+"""Functions shared by the workload controllers: owned objects, status, conditions and events."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,11 +15,11 @@ from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
 from harness.apiserver.webhooks.attempts import Pending
 
 PODS: CollectionKey = ("", "pods")
-GATHER = 0.1  # seconds in which changes of pods count as one: a thousand starting pods are not a thousand recounts
+BATCH_PERIOD = 0.1  # seconds in which pod changes are batched: 1000 starting pods do not cause 1000 reconciliations
 
 
 class Control:
-    """One of these serves all controllers of a server."""
+    """The store access, recorder and pod index that all controllers of one server share."""
 
     def __init__(self, objects: Objects, registry: Registry) -> None:
         self.objects, self.clock = objects, objects.clock
@@ -29,35 +29,35 @@ class Control:
         self.recorder = Recorder(objects, self.resource(("", "events")))
 
     def resource(self, key: CollectionKey) -> Resource:
-        """The row of a built-in kind."""
+        """The Resource of a built-in collection, which must exist."""
         found = self._registry.storage(key)
         assert found is not None  # noqa: S101
         return found
 
     def get(self, resource: Resource, key: Key) -> Item | None:
-        """The object as it is now."""
+        """The stored object; None if there is none."""
         return self.objects.collection(resource).get(key)
 
-    def follow_workload(self, resource: Resource, turns: Turns[Key]) -> None:
-        """A turn for each object of a kind whose spec is new, whose pod has gone, or some of whose pods changed."""
+    def follow_workload(self, resource: Resource, queue: Turns[Key]) -> None:
+        """Queue an object of `resource` when its spec changes or a pod of it is removed or (batched) changes."""
 
         def changed(change: Change) -> None:
             if change.new is not None and is_new_spec(change):
-                turns.add(change.key)
+                queue.add(change.key)
 
         def pod_changed(key: Key, change: Change) -> None:
             if change.new is None:
-                turns.add(key)
+                queue.add(key)
             else:
-                turns.gather(GATHER, key)
+                queue.add_after(BATCH_PERIOD, key)
 
         self.objects.collection(resource).listen(changed)
         self.owned_pods.follow(resource, pod_changed)
 
-    # -- making and removing ------------------------------------------------------------------------------------------
+    # -- creating and deleting -----------------------------------------------------------------------------------------
 
     def pod_from(self, resource: Resource, owner: Item, template: Object) -> Object:
-        """A pod that follows a template and belongs to `owner`; whoever makes it gives it a name."""
+        """A pod body made from `template` and controlled by `owner`; the caller sets its name."""
         copied = self.copied(template)
         given = copied.get("metadata") or {}
         metadata: Object = {"ownerReferences": [reference_to(resource, owner.obj)]}
@@ -68,23 +68,23 @@ class Control:
 
     @staticmethod
     def copied(obj: Object) -> Object:
-        """A deep copy: what is stored is shared by everybody, and admission completes new objects in place."""
+        """A deep copy. Stored objects are shared and must not change, and admission modifies new objects in place."""
         found: Object = orjson.loads(orjson.dumps(obj))
         return found
 
     def create_pod(self, component: str, resource: Resource, owner: Item, pod: Object) -> Item:
-        """Store a pod and say so on its owner.
+        """Create a pod and record an event on its owner.
 
         Raises:
-            Refused: it was not accepted; the owner has an event that says why.
+            Refused: the pod was rejected; the reason is recorded in an event on the owner.
         """
         try:
             made = self.objects.create(self.pods, owner.key[0], pod, Options())
         except Pending:
-            raise  # it goes on by itself
+            raise  # a webhook is being called; the request continues by itself
         except Refused as refused:
             name = pod["metadata"].get("name", "")
-            if refused.reason != "AlreadyExists" and not _namespace_ends(refused):
+            if refused.reason != "AlreadyExists" and not _namespace_terminates(refused):
                 subject = f'pod "{name}"' if name and not pod["metadata"].get("generateName") else "pod"
                 message = (
                     f"Error creating: {refused.message}"
@@ -97,13 +97,13 @@ class Control:
         return made
 
     def delete_pod(self, component: str, resource: Resource, owner: Item, pod: Item) -> None:
-        """Begin to remove a pod and say so on its owner; one that is going or gone is left alone."""
+        """Delete a pod and record an event on its owner; nothing is done if it is terminating or absent."""
         if "deletionTimestamp" in pod.obj["metadata"] or not self.delete(self.pods, pod):
             return
         self.recorder.record(component, resource, owner, NORMAL, "SuccessfulDelete", f"Deleted pod: {pod.key[1]}")
 
     def delete(self, resource: Resource, item: Item, *, propagation: str = "Background") -> bool:
-        """Remove exactly this object; whether it was still there."""
+        """Delete the object with this UID; return whether it was still stored."""
         options = DeleteOptions(propagation=propagation, uid=item.obj["metadata"]["uid"])
         try:
             self.objects.delete(resource, item.key, options)
@@ -112,7 +112,7 @@ class Control:
         return True
 
     def drop_finalizer(self, resource: Resource, item: Item, finalizer: str) -> Item:
-        """Let go of an object, which is gone if nothing else holds it."""
+        """Remove a finalizer. A terminating object is removed with its last finalizer."""
         metadata = dict(item.obj["metadata"])
         kept = [name for name in metadata.get("finalizers") or () if name != finalizer]
         metadata.pop("finalizers", None)
@@ -124,10 +124,10 @@ class Control:
             collection.remove(item.key)
         return written
 
-    # -- writing ------------------------------------------------------------------------------------------------------
+    # -- writing -------------------------------------------------------------------------------------------------------
 
     def put_status(self, resource: Resource, item: Item, status: Object) -> Item:
-        """Store the status if it is another one."""
+        """Store the status if it differs from the stored one."""
         if status == item.obj.get("status"):
             return item
         body = {**item.obj, "metadata": dict(item.obj["metadata"]), "status": status}
@@ -142,7 +142,7 @@ class Control:
         annotations: Mapping[str, str | None] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> Item:
-        """Store these fields of the spec, annotations (None: without it) and labels; a new spec is a new generation."""
+        """Store the given spec fields, annotations (None removes one) and labels; a spec change increments the generation."""
         metadata = dict(item.obj["metadata"])
         body = {**item.obj, "metadata": metadata}
         if annotations:
@@ -166,7 +166,10 @@ class Control:
 
 
 def with_condition(conditions: list[Object], new: Object) -> list[Object]:
-    """`conditions` with the new one; one of the same status and reason stays, one of the same status keeps its time."""
+    """`conditions` with `new` in place of the condition of its type.
+
+    With the same status and reason, nothing changes; with the same status, lastTransitionTime is kept.
+    """
     kept = [condition for condition in conditions if condition["type"] != new["type"]]
     old = next((condition for condition in conditions if condition["type"] == new["type"]), None)
     if old is not None and old["status"] == new["status"]:
@@ -182,7 +185,7 @@ def without_condition(conditions: list[Object], kind: str) -> list[Object]:
 
 
 def is_new_spec(change: Change) -> bool:
-    """Whether more than the status changed; what a controller itself writes there needs no second look."""
+    """Whether spec, labels, annotations or deletionTimestamp changed: status writes alone need no reconciliation."""
     old, new = change.old, change.new
     if old is None or new is None:
         return True
@@ -194,5 +197,5 @@ def is_new_spec(change: Change) -> bool:
     )
 
 
-def _namespace_ends(refused: Refused) -> bool:
+def _namespace_terminates(refused: Refused) -> bool:
     return any(cause.get("reason") == "NamespaceTerminating" for cause in refused.details.get("causes") or ())

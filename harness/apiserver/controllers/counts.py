@@ -1,8 +1,8 @@
-"""Numbers of pods given as such or as a share of the whole (intstr.IntOrString)."""
+"""Pod counts given as a number or a percentage (intstr.IntOrString)."""
 
 
 def scaled(value: int | str | None, whole: int, *, up: bool) -> int:
-    """`value`, or that percentage of `whole` rounded up or down; nothing given is 0."""
+    """`value`, or that percentage of `whole` rounded up (`up`) or down; 0 for None."""
     if value is None:
         return 0
     if isinstance(value, str):
@@ -14,11 +14,11 @@ def scaled(value: int | str | None, whole: int, *, up: bool) -> int:
 
 
 def rolling_bounds(surge: int | str | None, unavailable: int | str | None, whole: int) -> tuple[int, int]:
-    """How many pods more and how many fewer than `whole` a rolling update may have; never neither.
+    """Numbers of pods that a rolling update may have above and below `whole`; never both zero.
 
     Follows `ResolveFenceposts` in `pkg/controller/deployment/util`.
     """
     more, fewer = scaled(surge, whole, up=True), scaled(unavailable, whole, up=False)
     if not more and not fewer:
-        fewer = 1  # both percentages came out as nothing: without this the update would never move
+        fewer = 1  # both percentages rounded to zero, and the update would never progress
     return more, fewer

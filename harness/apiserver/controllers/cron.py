@@ -1,7 +1,7 @@
-"""Cron schedules as CronJobs have them: five fields or a macro, and when the next moment is.
+"""Parser for the cron schedules of CronJobs (five fields or a macro), and the computation of the next start time.
 
-Means what robfig/cron v3 (`ParseStandard`) means: names of months and weekdays, lists, ranges, steps, `?` for `*`;
-where both the day of the month and the weekday are restricted, either is enough.
+Semantics of robfig/cron v3 (`ParseStandard`): names of months and weekdays, lists, ranges, steps, `?` for `*`.
+If both the day of the month and the weekday are restricted, a day that matches either one is used.
 """
 
 import re
@@ -14,7 +14,7 @@ _MACROS = {
 }  # fmt: skip
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-_YEARS = 5  # a schedule that has no moment in so many years has none (30 February)
+_YEARS = 5  # years searched for the next start; a schedule such as 30 February has none
 _SPAN = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
 
 
@@ -24,7 +24,7 @@ class CronError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The moments that a text stands for; `every` (seconds) stands alone."""
+    """A parsed schedule. `every` (seconds) is set for `@every` schedules only, and then the other fields are unused."""
 
     minutes: frozenset[int] = frozenset()
     hours: frozenset[int] = frozenset()
@@ -35,9 +35,9 @@ class Schedule:
     every: float = 0.0
 
     def next_after(self, moment: float, zone: tzinfo = UTC) -> float | None:
-        """Seconds since 1970 of the first moment after `moment`, by the clocks in `zone`; None if there is none.
+        """The first start after `moment`, in Unix seconds, computed in `zone`; None if there is none.
 
-        A time of day that a change to summer time leaves out does not happen on that day.
+        A time of day skipped by a change to daylight saving time has no start on that day.
         """
         if self.every:
             return float(int(moment)) + self.every
@@ -69,9 +69,10 @@ class Schedule:
 
 
 def parse_cron(text: str) -> Schedule:
-    """
+    """Parse a schedule.
+
     Raises:
-        CronError: it is not a schedule; the message says which field is wrong and what was expected.
+        CronError: the text is no schedule; the message names the wrong field and what was expected.
     """
     text = text.strip()
     if text.startswith("@every "):

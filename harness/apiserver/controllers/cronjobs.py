@@ -1,6 +1,6 @@
-"""CronJobs: a Job at every moment of a schedule, unless one is still running and must not be doubled.
+"""The CronJob controller: creates a Job at each scheduled time, subject to the concurrency policy.
 
-Follows `pkg/controller/cronjob`. One timer for each CronJob, set to its next moment; nothing happens in between.
+Follows `pkg/controller/cronjob`. Each CronJob has one timer, set to its next scheduled time.
 """
 
 from datetime import UTC, tzinfo
@@ -21,19 +21,19 @@ from scheduler.api.clock import from_rfc3339, rfc3339
 CRON_JOBS: CollectionKey = ("batch", "cronjobs")
 COMPONENT = "cronjob-controller"
 SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
-MANY = 100  # missed moments that are worth a warning, upstream's value
+MISSED_START_THRESHOLD = 100  # missed start times above which a warning is recorded; upstream's value
 
 
 class CronJobs:
-    """Follows CronJobs and the Jobs that they made."""
+    """Reconciles CronJobs and the Jobs they own."""
 
     def __init__(self, control: Control) -> None:
         self._control = control
         self._resource = control.resource(CRON_JOBS)
         self._jobs = control.resource(JOBS)
         self._owned = Dependents(control.objects, JOBS)
-        self._planned: dict[Key, float] = {}  # the moment for which a timer is set
-        self._turns: Turns[Key] = Turns(control.clock, self._sync)
+        self._planned: dict[Key, float] = {}  # Unix seconds for which a timer is set
+        self._queue: Turns[Key] = Turns(control.clock, self._sync)
         control.objects.collection(self._resource).listen(self._changed)
         self._owned.follow(self._resource, self._job_changed)
 
@@ -41,30 +41,30 @@ class CronJobs:
         if change.new is None:
             self._planned.pop(change.key, None)
         elif is_new_spec(change):
-            self._turns.add(change.key)
+            self._queue.add(change.key)
 
     def _job_changed(self, key: Key, change: Change) -> None:
         old, new = change.old, change.new
         if old is None or new is None or _result(old.obj) != _result(new.obj):
-            self._turns.add(key)
+            self._queue.add(key)
 
-    # -- one turn -----------------------------------------------------------------------------------------------------
+    # -- reconciliation ------------------------------------------------------------------------------------------------
 
     def _sync(self, key: Key) -> None:
         item = self._control.get(self._resource, key)
         if item is None:
             return
-        item = self._account(item)
+        item = self._update_history(item)
         if item.obj["spec"].get("suspend") or "deletionTimestamp" in item.obj["metadata"]:
             return
         try:
             schedule, zone = _schedule_of(item.obj)
         except CronError as error:
-            said = f"unparseable schedule: {item.obj['spec']['schedule']!r}: {error}"
-            self._say(item, WARNING, "UnparseableSchedule", said)
+            message = f"unparseable schedule: {item.obj['spec']['schedule']!r}: {error}"
+            self._record(item, WARNING, "UnparseableSchedule", message)
             return
         except (KeyError, ValueError, OSError):
-            self._say(item, WARNING, "UnknownTimeZone", f"invalid timeZone: {item.obj['spec'].get('timeZone')!r}")
+            self._record(item, WARNING, "UnknownTimeZone", f"invalid timeZone: {item.obj['spec'].get('timeZone')!r}")
             return
         due = self._due(item, schedule, zone)
         if due is not None:
@@ -77,10 +77,10 @@ class CronJobs:
         if following is None or self._planned.get(item.key) == following:
             return
         self._planned[item.key] = following
-        self._turns.later(following - now, item.key)
+        self._queue.add_later(following - now, item.key)
 
     def _due(self, item: Item, schedule: Schedule, zone: tzinfo) -> float | None:
-        """The latest moment that has come and has not been served."""
+        """The latest scheduled time (Unix seconds) that has passed without a Job; None if there is none."""
         now = self._control.clock.now()
         since = from_rfc3339(
             (item.obj.get("status") or {}).get("lastScheduleTime") or item.obj["metadata"]["creationTimestamp"]
@@ -93,8 +93,8 @@ class CronJobs:
         while moment is not None and moment <= now:
             latest, missed = moment, missed + 1
             moment = schedule.next_after(moment, zone)
-        if missed > MANY:
-            self._say(item, WARNING, "TooManyMissedTimes", f"too many missed start times: {missed}. Set or decrease"
+        if missed > MISSED_START_THRESHOLD:
+            self._record(item, WARNING, "TooManyMissedTimes", f"too many missed start times: {missed}. Set or decrease"
                       " .spec.startingDeadlineSeconds or check clock skew")  # fmt: skip
         return latest
 
@@ -102,21 +102,21 @@ class CronJobs:
         control, spec = self._control, item.obj["spec"]
         active = self._active(item)
         if active and spec.get("concurrencyPolicy") == "Forbid":
-            said = "Not starting job because prior execution is running and concurrency policy is Forbid"
-            self._say(item, NORMAL, "JobAlreadyActive", said)
+            message = "Not starting job because prior execution is running and concurrency policy is Forbid"
+            self._record(item, NORMAL, "JobAlreadyActive", message)
             return
         if active and spec.get("concurrencyPolicy") == "Replace":
             for job in active:
                 if control.delete(self._jobs, job):
-                    self._say(item, NORMAL, "SuccessfulDelete", f"Deleted job {job.key[1]}")
+                    self._record(item, NORMAL, "SuccessfulDelete", f"Deleted job {job.key[1]}")
         body = self._job(item, due)
         try:
             made = control.objects.create(self._jobs, item.key[0], body, Options())
         except Refused as refused:
             if refused.reason not in {"AlreadyExists", "NotFound"}:
-                self._say(item, WARNING, "FailedCreate", f"Error creating job: {refused.message}")
+                self._record(item, WARNING, "FailedCreate", f"Error creating job: {refused.message}")
             return
-        self._say(item, NORMAL, "SuccessfulCreate", f"Created job {made.key[1]}")
+        self._record(item, NORMAL, "SuccessfulCreate", f"Created job {made.key[1]}")
         current = control.get(self._resource, item.key) or item
         status = {**(current.obj.get("status") or {}), "lastScheduleTime": rfc3339(due)}
         status["active"] = [self._reference(job) for job in self._active(current)]
@@ -134,7 +134,7 @@ class CronJobs:
             metadata["labels"] = own["labels"]
         return {"metadata": metadata, "spec": template.get("spec") or {}}
 
-    # -- Jobs that there are ------------------------------------------------------------------------------------------
+    # -- existing Jobs -------------------------------------------------------------------------------------------------
 
     def _active(self, item: Item) -> list[Item]:
         jobs = self._owned.of(item.obj["metadata"]["uid"])
@@ -147,8 +147,8 @@ class CronJobs:
             "apiVersion": self._jobs.api_version, "resourceVersion": metadata["resourceVersion"],
         }  # fmt: skip
 
-    def _account(self, item: Item) -> Item:
-        """Note what has ended, and delete what is beyond the limits of the history."""
+    def _update_history(self, item: Item) -> Item:
+        """Record finished Jobs in the status and delete Jobs beyond the history limits."""
         jobs = self._owned.of(item.obj["metadata"]["uid"])
         ended = sorted((job for job in jobs if _result(job.obj)), key=lambda job: (_started(job), job.key[1]))
         status = dict(item.obj.get("status") or {})
@@ -157,8 +157,8 @@ class CronJobs:
             if entry["uid"] not in running:
                 job = next((job for job in ended if job.obj["metadata"]["uid"] == entry["uid"]), None)
                 if job is not None:
-                    said = f"Saw completed job: {entry['name']}, condition: {_result(job.obj)}"
-                    self._say(item, NORMAL, "SawCompletedJob", said)
+                    message = f"Saw completed job: {entry['name']}, condition: {_result(job.obj)}"
+                    self._record(item, NORMAL, "SawCompletedJob", message)
         active = [entry for entry in status.get("active") or () if entry["uid"] in running]
         status.pop("active", None)
         if active:
@@ -174,15 +174,16 @@ class CronJobs:
                     self._control.delete(self._jobs, job)
         return self._control.put_status(self._resource, item, status)
 
-    def _say(self, item: Item, kind: str, reason: str, message: str) -> None:
+    def _record(self, item: Item, kind: str, reason: str, message: str) -> None:
         self._control.recorder.record(COMPONENT, self._resource, item, kind, reason, message)
 
 
 def _schedule_of(cron_job: Object) -> tuple[Schedule, tzinfo]:
-    """
+    """The parsed schedule and time zone of a CronJob.
+
     Raises:
-        CronError: the schedule cannot be read.
-        KeyError, ValueError, OSError: no such time zone.
+        CronError: the schedule cannot be parsed.
+        KeyError, ValueError, OSError: the time zone does not exist.
     """
     spec = cron_job["spec"]
     name = spec.get("timeZone") or "UTC"
@@ -191,7 +192,7 @@ def _schedule_of(cron_job: Object) -> tuple[Schedule, tzinfo]:
 
 
 def _result(job: Object) -> str:
-    """Complete, Failed, or "" for a Job that goes on."""
+    """Complete, Failed, or "" for an unfinished Job."""
     for kind in ("Complete", "Failed"):
         found = condition(job, kind)
         if found is not None and found.get("status") == "True":

@@ -1,4 +1,4 @@
-"""Where a DaemonSet's pods belong: which nodes fit, and how a pod is pinned to one.
+"""Node selection for DaemonSets: which nodes fit a template, and how a pod is pinned to a node.
 
 Follows `pkg/controller/daemon/util/daemonset_util.go`. Pods are pinned by node affinity: the scheduler binds them.
 """
@@ -25,7 +25,7 @@ _NAME_FIELD = "metadata.name"
 
 
 def tolerations(pod_spec: Object) -> list[Object]:
-    """The template's tolerations, and those that every daemon has."""
+    """The template's tolerations and those that every DaemonSet pod gets."""
     found: list[Object] = list(pod_spec.get("tolerations") or ())
     for key, effect in (*_ALWAYS, *((_ON_HOST_NETWORK,) if pod_spec.get("hostNetwork") else ())):
         own = {"key": key, "operator": "Exists", "effect": effect}
@@ -35,15 +35,15 @@ def tolerations(pod_spec: Object) -> list[Object]:
 
 
 def pin(pod_spec: Object, node: str) -> None:
-    """Make the pod one for `node` alone; of its own node affinity only preferences remain."""
+    """Set a required node affinity for `node`. The template's required terms are replaced; its preferences are kept."""
     affinity: dict[str, Any] = dict(pod_spec.get("affinity") or {})
     term = {"matchFields": [{"key": _NAME_FIELD, "operator": "In", "values": [node]}]}
     own: dict[str, Any] = affinity.get("nodeAffinity") or {}
     pod_spec["affinity"] = {**affinity, "nodeAffinity": {**own, _REQUIRED: {"nodeSelectorTerms": [term]}}}
 
 
-def home_of(pod: Object) -> str:
-    """The node that a daemon's pod is on or pinned to; "" if neither."""
+def node_of(pod: Object) -> str:
+    """The node that a daemon pod is bound or pinned to; "" if neither."""
     spec = pod["spec"]
     if spec.get("nodeName"):
         return str(spec["nodeName"])
@@ -60,7 +60,7 @@ def home_of(pod: Object) -> str:
 
 
 class Fit:
-    """Which nodes a DaemonSet's template fits."""
+    """Decides which nodes a DaemonSet's template fits."""
 
     def __init__(self, template: Object) -> None:
         spec = template.get("spec") or {}
@@ -71,7 +71,7 @@ class Fit:
         self._tolerations = msgspec.convert(tolerations(spec), list[Toleration])
 
     def judge(self, node: Item) -> tuple[bool, bool]:
-        """Whether a pod should be made there, and whether one that is there may stay."""
+        """Whether a pod should be created on the node, and whether an existing pod may stay there."""
         metadata = node.obj["metadata"]
         name, labels = node.key[1], metadata.get("labels") or {}
         if self._name and self._name != name:

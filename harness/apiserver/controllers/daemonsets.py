@@ -1,14 +1,14 @@
-"""DaemonSets: one pod on every node that fits, and a rolling update that goes through the nodes.
+"""The DaemonSet controller: one pod on every node that fits, and rolling updates.
 
 Follows `pkg/controller/daemon`.
 """
 
-from harness.apiserver.controllers.control import GATHER, Control
+from harness.apiserver.controllers.control import BATCH_PERIOD, Control
 from harness.apiserver.controllers.counts import scaled
-from harness.apiserver.controllers.daemonplaces import Fit, home_of, pin, tolerations
-from harness.apiserver.controllers.podstate import available_in, is_finished, is_going, is_ready, phase
+from harness.apiserver.controllers.daemonplaces import Fit, node_of, pin, tolerations
+from harness.apiserver.controllers.podstate import available_in, is_finished, is_ready, is_terminating, phase
 from harness.apiserver.controllers.recording import WARNING
-from harness.apiserver.controllers.revisions import HASH_LABEL, Revisions, mark_of
+from harness.apiserver.controllers.revisions import HASH_LABEL, Revisions, hash_of
 from harness.apiserver.controllers.turns import Turns
 from harness.apiserver.errors import Refused
 from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
@@ -17,38 +17,40 @@ DAEMON_SETS: CollectionKey = ("apps", "daemonsets")
 NODES: CollectionKey = ("", "nodes")
 COMPONENT = "daemonset-controller"
 GENERATION_LABEL = "pod-template-generation"
-BURST = 250  # pods made before anybody else gets a turn, upstream's value
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 900.0  # seconds before a failed daemon is made again on its node, upstream's values
+BURST = 250  # maximum pods created in one reconciliation; upstream's value
+INITIAL_BACKOFF, MAX_BACKOFF = 1.0, 900.0  # seconds before a failed daemon pod is replaced; upstream's values
 
-Fits = dict[str, tuple[bool, bool]]  # node → whether a pod should be made there, whether one may stay
+Fits = dict[str, tuple[bool, bool]]  # node → (create a pod there, an existing pod may stay)
 
 
 class DaemonSets:
-    """Follows DaemonSets, their pods, and the labels and taints of nodes."""
+    """Reconciles DaemonSets when they, their pods, or labels or taints of nodes change."""
 
     def __init__(self, control: Control) -> None:
         self._control = control
         self._resource = control.resource(DAEMON_SETS)
         self._revisions = Revisions(control, self._resource)
-        self._turns: Turns[Key] = Turns(control.clock, self._sync)
-        self._failures: dict[tuple[str, str], tuple[int, float]] = {}  # owner's uid, node → how often, not before
+        self._queue: Turns[Key] = Turns(control.clock, self._sync)
+        self._failures: dict[
+            tuple[str, str], tuple[int, float]
+        ] = {}  # (DaemonSet UID, node) → (failures, monotonic time of the next try)
         self._sets = control.objects.collection(self._resource)
         self._nodes = control.objects.store.collection(NODES)
         self._nodes.listen(self._node_changed)
-        control.follow_workload(self._resource, self._turns)
+        control.follow_workload(self._resource, self._queue)
 
     def _node_changed(self, change: Change) -> None:
-        if not len(self._sets) or not _other_place(change):
+        if not len(self._sets) or not _affects_placement(change):
             return
         for item in self._sets.each():
-            self._turns.gather(GATHER, item.key)  # nodes come by the thousand
+            self._queue.add_after(BATCH_PERIOD, item.key)  # batched: thousands of nodes may be added at once
 
-    # -- one turn -----------------------------------------------------------------------------------------------------
+    # -- reconciliation ------------------------------------------------------------------------------------------------
 
     def _sync(self, key: Key) -> None:
         item = self._control.get(self._resource, key)
         if item is None:
-            self._turns.succeeded(key)
+            self._queue.forget(key)
             return
         if "deletionTimestamp" in item.obj["metadata"]:
             return
@@ -61,32 +63,32 @@ class DaemonSets:
             self._place(item, update, pods, fits)
             if item.obj["spec"]["updateStrategy"]["type"] == "RollingUpdate":
                 self._roll(item, update, fits)
-            self._turns.succeeded(key)
+            self._queue.forget(key)
         except Refused as refused:
             if refused.code != 404:
-                self._turns.failed(key)
+                self._queue.add_rate_limited(key)
             known = self._revisions.claim(item)
             if not known:
                 return
             update = known[-1]
-        self._tell(item, update, fits)
-        self._forget(item, update)
+        self._write_status(item, update, fits)
+        self._delete_old_revisions(item, update)
 
     def _by_node(self, item: Item) -> dict[str, list[Item]]:
         found: dict[str, list[Item]] = {}
         for pod in self._control.owned_pods.of(item.obj["metadata"]["uid"]):
-            found.setdefault(home_of(pod.obj), []).append(pod)
+            found.setdefault(node_of(pod.obj), []).append(pod)
         return found
 
     def _place(self, item: Item, update: Item, pods: list[Item], fits: Fits) -> None:
-        """A pod where one should be, none where none may be.
+        """Create missing pods and delete pods from nodes that no longer fit.
 
         Raises:
-            Refused: a pod could not be made.
+            Refused: a pod could not be created.
         """
         here: dict[str, list[Item]] = {}
         for pod in pods:
-            here.setdefault(home_of(pod.obj), []).append(pod)
+            here.setdefault(node_of(pod.obj), []).append(pod)
         missing: list[str] = []
         for name, (should_run, may_stay) in fits.items():
             own = here.pop(name, [])
@@ -99,31 +101,31 @@ class DaemonSets:
                 missing.append(name)
         for stray in (pod for rest in here.values() for pod in rest):
             if not stray.obj["spec"].get("nodeName"):
-                self._delete(item, stray)  # its node went before it got there
+                self._delete(item, stray)  # its node was removed before the pod was bound
         for name in missing[:BURST]:
             self._create(item, update, name)
         if len(missing) > BURST:
-            self._turns.add(item.key)
+            self._queue.add(item.key)
 
     def _keep_one(self, item: Item, update: Item, node: str, own: list[Item]) -> None:
         alive = []
         for pod in own:
-            if phase(pod.obj) == "Failed" and not is_going(pod.obj):
+            if phase(pod.obj) == "Failed" and not is_terminating(pod.obj):
                 self._note_failure(item, node, pod)
                 self._delete(item, pod)
-            elif not is_going(pod.obj):
+            elif not is_terminating(pod.obj):
                 alive.append(pod)
         if _surge(item, len(self._nodes)):
-            alive = [pod for pod in alive if mark_of(update) == _mark(pod)] or alive[:1]
+            alive = [pod for pod in alive if hash_of(update) == _hash_of_pod(pod)] or alive[:1]
         for pod in sorted(alive, key=lambda pod: (pod.obj["metadata"]["creationTimestamp"], pod.key[1]))[1:]:
-            self._delete(item, pod)  # two is one too many: the older one stays
+            self._delete(item, pod)  # of duplicates the oldest is kept
 
     def _note_failure(self, item: Item, node: str, pod: Item) -> None:
-        place = (item.obj["metadata"]["uid"], node)
-        count, _ = self._failures.get(place, (0, 0.0))
-        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(count, 20))
-        self._failures[place] = (count + 1, self._control.clock.monotonic() + pause)
-        self._turns.later(pause, item.key)
+        entry = (item.obj["metadata"]["uid"], node)
+        count, _ = self._failures.get(entry, (0, 0.0))
+        backoff = min(MAX_BACKOFF, INITIAL_BACKOFF * 2.0 ** min(count, 20))
+        self._failures[entry] = (count + 1, self._control.clock.monotonic() + backoff)
+        self._queue.add_later(backoff, item.key)
         message = f"Found failed daemon pod {pod.key[0]}/{pod.key[1]} on node {node}, will try to kill it"
         self._control.recorder.record(COMPONENT, self._resource, item, WARNING, "FailedDaemonPod", message)
 
@@ -141,31 +143,31 @@ class DaemonSets:
         metadata["generateName"] = f"{item.key[1]}-"
         metadata["labels"] = {
             **(metadata.get("labels") or {}),
-            HASH_LABEL: mark_of(update),
+            HASH_LABEL: hash_of(update),
             GENERATION_LABEL: str(item.obj["metadata"].get("generation", 1)),
         }
         spec["tolerations"] = tolerations(spec)
         pin(spec, node)
         self._control.create_pod(COMPONENT, self._resource, item, pod)
 
-    # -- updates ------------------------------------------------------------------------------------------------------
+    # -- updates -------------------------------------------------------------------------------------------------------
 
     def _roll(self, item: Item, update: Item, fits: Fits) -> None:
-        """Replace pods of older templates, as many at a time as the strategy allows.
+        """Replace pods of older templates within the limits of the update strategy.
 
         Raises:
-            Refused: a pod could not be made.
+            Refused: a pod could not be created.
         """
         rolling = item.obj["spec"]["updateStrategy"].get("rollingUpdate") or {}
         nodes = [name for name, (should_run, _) in fits.items() if should_run]
         surge = _surge(item, len(nodes))
-        most_down = 0 if surge else max(1, scaled(rolling.get("maxUnavailable", 1), len(nodes), up=True))
+        max_unavailable = 0 if surge else max(1, scaled(rolling.get("maxUnavailable", 1), len(nodes), up=True))
         pods = self._by_node(item)
         down, idle, serving, surging = 0, [], [], 0
         for name in nodes:
-            alive = [pod for pod in pods.get(name, ()) if not is_going(pod.obj) and not is_finished(pod.obj)]
-            new = next((pod for pod in alive if _mark(pod) == mark_of(update)), None)
-            old = next((pod for pod in alive if _mark(pod) != mark_of(update)), None)
+            alive = [pod for pod in pods.get(name, ()) if not is_terminating(pod.obj) and not is_finished(pod.obj)]
+            new = next((pod for pod in alive if _hash_of_pod(pod) == hash_of(update)), None)
+            old = next((pod for pod in alive if _hash_of_pod(pod) != hash_of(update)), None)
             if not any(self._available(item, pod) for pod in alive):
                 down += 1
             if old is None:
@@ -180,22 +182,22 @@ class DaemonSets:
                 serving.append(old)
         if surge:
             for old in (*idle, *serving)[: max(0, surge - surging)]:
-                self._create(item, update, home_of(old.obj))
+                self._create(item, update, node_of(old.obj))
             return
         for old in idle:
-            self._delete(item, old)  # nobody is served by it: it costs nothing
-        for old in serving[: max(0, most_down - down)]:
+            self._delete(item, old)  # unavailable old pods do not count against maxUnavailable
+        for old in serving[: max(0, max_unavailable - down)]:
             self._delete(item, old)
 
     def _available(self, item: Item, pod: Item) -> bool:
         wait = available_in(pod.obj, int(item.obj["spec"].get("minReadySeconds") or 0), self._control.clock.now())
         if wait:
-            self._turns.later(wait, item.key)
+            self._queue.add_later(wait, item.key)
         return wait == 0
 
-    # -- status -------------------------------------------------------------------------------------------------------
+    # -- status --------------------------------------------------------------------------------------------------------
 
-    def _tell(self, item: Item, update: Item, fits: Fits) -> None:
+    def _write_status(self, item: Item, update: Item, fits: Fits) -> None:
         pods = self._by_node(item)
         counts = dict.fromkeys(
             ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"), 0
@@ -208,10 +210,10 @@ class DaemonSets:
             if not should_run or not own:
                 continue
             counts["currentNumberScheduled"] += 1
-            alive = [pod for pod in own if not is_going(pod.obj)]
+            alive = [pod for pod in own if not is_terminating(pod.obj)]
             counts["numberReady"] += any(is_ready(pod.obj) for pod in alive)
             available += any(self._available(item, pod) for pod in alive)
-            updated += any(_mark(pod) == mark_of(update) for pod in alive)
+            updated += any(_hash_of_pod(pod) == hash_of(update) for pod in alive)
         status: Object = {**counts, "observedGeneration": item.obj["metadata"].get("generation", 0)}
         unavailable = counts["desiredNumberScheduled"] - available
         for name, count in (
@@ -223,11 +225,11 @@ class DaemonSets:
         if fresh is not None:
             self._control.put_status(self._resource, fresh, status)
 
-    def _forget(self, item: Item, update: Item) -> None:
+    def _delete_old_revisions(self, item: Item, update: Item) -> None:
         known = self._revisions.claim(item)
-        marks = {_mark(pod) for pod in self._control.owned_pods.of(item.obj["metadata"]["uid"])}
-        used = {revision.key[1] for revision in known if mark_of(revision) in marks} | {update.key[1]}
-        self._revisions.forget(known, used, limit=item.obj["spec"].get("revisionHistoryLimit", 10))
+        hashes = {_hash_of_pod(pod) for pod in self._control.owned_pods.of(item.obj["metadata"]["uid"])}
+        used = {revision.key[1] for revision in known if hash_of(revision) in hashes} | {update.key[1]}
+        self._revisions.prune(known, used, limit=item.obj["spec"].get("revisionHistoryLimit", 10))
 
 
 def _surge(item: Item, nodes: int) -> int:
@@ -235,12 +237,12 @@ def _surge(item: Item, nodes: int) -> int:
     return scaled((strategy.get("rollingUpdate") or {}).get("maxSurge"), nodes, up=True)
 
 
-def _mark(pod: Item) -> str:
+def _hash_of_pod(pod: Item) -> str:
     return str((pod.obj["metadata"].get("labels") or {}).get(HASH_LABEL, ""))
 
 
-def _other_place(change: Change) -> bool:
-    """Whether a node came, went, or is another one for whoever chooses by labels and taints."""
+def _affects_placement(change: Change) -> bool:
+    """Whether a node was added or removed, or its labels or taints changed."""
     old, new = change.old, change.new
     if old is None or new is None:
         return True

@@ -1,7 +1,7 @@
-"""Deployments: a new ReplicaSet for every template, and pods that move from the old ones to it.
+"""The Deployment controller: one ReplicaSet per template, and rollouts from old ReplicaSets to the new one.
 
-Follows `pkg/controller/deployment`. Rolling back and pausing need nothing here: clients put an old template back, or
-set `spec.paused`.
+Follows `pkg/controller/deployment`. A rollback needs no code here: the client restores an old template. Pausing is
+`spec.paused`.
 """
 
 from harness.apiserver.controllers.control import Control, is_new_spec
@@ -11,7 +11,7 @@ from harness.apiserver.controllers.recording import NORMAL, WARNING
 from harness.apiserver.controllers.replicasets import REPLICA_SETS
 from harness.apiserver.controllers.rolling import (
     Bounds,
-    Generation,
+    SetSize,
     bounds_of,
     next_for_new,
     next_for_old,
@@ -19,7 +19,7 @@ from harness.apiserver.controllers.rolling import (
 )
 from harness.apiserver.controllers.rollouts import (
     DESIRED,
-    MOST,
+    MAX_REPLICAS,
     REVISION,
     annotated,
     conditions_of,
@@ -40,52 +40,52 @@ COMPONENT = "deployment-controller"
 
 
 class Deployments:
-    """Follows Deployments and their ReplicaSets."""
+    """Reconciles Deployments and their ReplicaSets."""
 
     def __init__(self, control: Control) -> None:
         self._control = control
         self._resource = control.resource(DEPLOYMENTS)
         self._sets = control.resource(REPLICA_SETS)
         self._owned = Dependents(control.objects, REPLICA_SETS)
-        self._turns: Turns[Key] = Turns(control.clock, self._sync)
+        self._queue: Turns[Key] = Turns(control.clock, self._sync)
         control.objects.collection(self._resource).listen(self._changed)
         self._owned.follow(self._resource, self._set_changed)
         control.owned_pods.follow(self._sets, self._pod_changed)
 
     def _changed(self, change: Change) -> None:
         if change.new is not None and is_new_spec(change):
-            self._turns.add(change.key)
+            self._queue.add(change.key)
 
     def _set_changed(self, key: Key, _change: Change) -> None:
-        self._turns.add(key)
+        self._queue.add(key)
 
     def _pod_changed(self, set_key: Key, change: Change) -> None:
-        """Recreate waits for the last old pod, which its ReplicaSet has long stopped counting."""
+        """Queue the Deployment when a pod is removed: Recreate waits for old pods that ReplicaSets no longer count."""
         if change.new is not None:
             return
         owner = self._control.get(self._sets, set_key)
         for reference in (owner.obj["metadata"].get("ownerReferences") or ()) if owner is not None else ():
             if reference.get("kind") == self._resource.kind:
-                self._turns.add((set_key[0], reference["name"]))
+                self._queue.add((set_key[0], reference["name"]))
 
-    # -- one turn -----------------------------------------------------------------------------------------------------
+    # -- reconciliation ------------------------------------------------------------------------------------------------
 
     def _sync(self, key: Key) -> None:
         item = self._control.get(self._resource, key)
         if item is None:
-            self._turns.succeeded(key)
+            self._queue.forget(key)
             return
         sets = self._owned.claim(self._resource, item)
         if "deletionTimestamp" in item.obj["metadata"]:
-            self._tell(item, sets, self._newest(item, sets))
+            self._write_status(item, sets, self._newest(item, sets))
             return
         try:
-            self._settle(item, sets)
+            self._reconcile(item, sets)
         except Refused as refused:
-            if refused.code != 404:  # else its namespace is gone
+            if refused.code != 404:  # 404: the namespace was removed
                 self._failed(key, refused)
             return
-        self._turns.succeeded(key)
+        self._queue.forget(key)
 
     def _failed(self, key: Key, refused: Refused) -> None:
         item = self._control.get(self._resource, key)
@@ -93,9 +93,9 @@ class Deployments:
             return
         message = f"Failed to create new replica set: {refused.message}"
         self._control.recorder.record(COMPONENT, self._resource, item, WARNING, "ReplicaSetCreateError", message)
-        self._turns.failed(key)
+        self._queue.add_rate_limited(key)
 
-    def _settle(self, item: Item, sets: list[Item]) -> None:
+    def _reconcile(self, item: Item, sets: list[Item]) -> None:
         spec = item.obj["spec"]
         if spec.get("paused"):
             new = self._newest(item, sets)
@@ -103,16 +103,16 @@ class Deployments:
         elif self._was_scaled(item, sets):
             new = self._newest(item, sets)
             self._scale_all(item, sets, new)
-            self._turns.add(item.key)  # the next turn goes on with the rollout
+            self._queue.add(item.key)  # the rollout continues in the next reconciliation
         elif spec["strategy"]["type"] == "Recreate":
             new = self._recreate(item, sets)
         else:
             new = self._roll(item, sets)
         item, sets = self._fresh(item), self._refreshed(sets, new)
-        self._tell(item, sets, self._newest(item, sets))
+        self._write_status(item, sets, self._newest(item, sets))
         item = self._fresh(item)
         if is_complete(item.obj) or spec.get("paused"):
-            self._forget_old(item, sets, self._newest(item, sets))
+            self._delete_old_sets(item, sets, self._newest(item, sets))
 
     def _fresh(self, item: Item) -> Item:
         return self._control.get(self._resource, item.key) or item
@@ -125,7 +125,7 @@ class Deployments:
         return [replica_set for replica_set in found if replica_set is not None]
 
     def _newest(self, item: Item, sets: list[Item]) -> Item | None:
-        """The set of the present template; of several the oldest, so that two never compete."""
+        """The ReplicaSet of the current template; the oldest if there are several, as upstream chooses."""
         template = item.obj["spec"]["template"]
         same = [replica_set for replica_set in sets if same_template(replica_set.obj["spec"]["template"], template)]
         return min(same, key=_age, default=None)
@@ -138,7 +138,7 @@ class Deployments:
             for replica_set in sets
         )
 
-    # -- strategies ---------------------------------------------------------------------------------------------------
+    # -- strategies ----------------------------------------------------------------------------------------------------
 
     def _recreate(self, item: Item, sets: list[Item]) -> Item | None:
         new = self._newest(item, sets)
@@ -163,25 +163,25 @@ class Deployments:
         if new is None:
             room = min(
                 bounds.replicas,
-                max(0, bounds.most - sum(replica_set.obj["spec"].get("replicas", 1) for replica_set in sets)),
+                max(0, bounds.max_total - sum(replica_set.obj["spec"].get("replicas", 1) for replica_set in sets)),
             )
             new = self._ensure_new(item, sets, replicas=room)
         else:
             new = self._ensure_new(item, sets, replicas=0)
             wanted = next_for_new(
-                _generation(new), [_generation(replica_set) for replica_set in self._refreshed(sets, new)], bounds
+                _set_size(new), [_set_size(replica_set) for replica_set in self._refreshed(sets, new)], bounds
             )
             if wanted != new.obj["spec"].get("replicas", 1):
-                return self._scale(item, new, wanted)  # old pods go in a later turn, when these are there
+                return self._scale(item, new, wanted)  # old sets are scaled down once the new pods are counted
         old = {replica_set.key[1]: replica_set for replica_set in sets if replica_set.key != new.key}
         for name, wanted in next_for_old(
-            _generation(new), [_generation(replica_set) for replica_set in old.values()], bounds
+            _set_size(new), [_set_size(replica_set) for replica_set in old.values()], bounds
         ).items():
             self._scale(item, old[name], wanted)
         return new
 
     def _scale_all(self, item: Item, sets: list[Item], new: Item | None) -> None:
-        """The Deployment has another size: a single active set takes it, several share it."""
+        """Apply a changed replica count: to the single active set, or in proportion to several."""
         bounds = bounds_for(item.obj)
         active = [replica_set for replica_set in sets if replica_set.obj["spec"].get("replicas", 1)]
         single = (
@@ -196,20 +196,20 @@ class Deployments:
         elif new is not None and new.obj["spec"].get("replicas", 1) == bounds.replicas == (
             new.obj.get("status") or {}
         ).get("availableReplicas", 0):
-            for replica_set in active:  # the rollout is through: what is left of the old ones goes
+            for replica_set in active:  # the rollout is complete: scale the old sets to 0
                 self._scale(item, replica_set, bounds.replicas if replica_set.key == new.key else 0)
         elif item.obj["spec"]["strategy"]["type"] == "RollingUpdate":
             by_name = {replica_set.key[1]: replica_set for replica_set in active}
-            for name, size in proportional([_generation(replica_set) for replica_set in active], bounds).items():
+            for name, size in proportional([_set_size(replica_set) for replica_set in active], bounds).items():
                 self._scale(item, by_name[name], size)
 
-    # -- ReplicaSets --------------------------------------------------------------------------------------------------
+    # -- ReplicaSets ---------------------------------------------------------------------------------------------------
 
     def _ensure_new(self, item: Item, sets: list[Item], *, replicas: int) -> Item:
-        """The set of the present template with the newest revision; made with `replicas` if there is none.
+        """The ReplicaSet of the current template, with the highest revision; created with `replicas` if there is none.
 
         Raises:
-            Refused: it cannot be made.
+            Refused: it cannot be created.
         """
         new = self._newest(item, sets)
         newest = (
@@ -231,16 +231,16 @@ class Deployments:
     def _create(self, item: Item, number: int, replicas: int) -> Item:
         spec, metadata = item.obj["spec"], item.obj["metadata"]
         collisions = (item.obj.get("status") or {}).get("collisionCount")
-        mark = template_hash(spec["template"], collisions)
-        name = f"{item.key[1]}-{mark}"
+        hash_ = template_hash(spec["template"], collisions)
+        name = f"{item.key[1]}-{hash_}"
         template = spec["template"]
         own = template.get("metadata") or {}
-        labels = {**(own.get("labels") or {}), HASH_LABEL: mark}
+        labels = {**(own.get("labels") or {}), HASH_LABEL: hash_}
         selector = spec["selector"]
         bounds = bounds_for(item.obj)
         new_spec: Object = {
             "replicas": replicas,
-            "selector": {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), HASH_LABEL: mark}},
+            "selector": {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), HASH_LABEL: hash_}},
             "template": {**template, "metadata": {**own, "labels": labels}},
         }
         if spec.get("minReadySeconds"):
@@ -251,7 +251,7 @@ class Deployments:
                 "labels": dict(labels),
                 "annotations": {
                     **inherited(metadata.get("annotations") or {}),
-                    REVISION: str(number), DESIRED: str(bounds.replicas), MOST: str(bounds.most),
+                    REVISION: str(number), DESIRED: str(bounds.replicas), MAX_REPLICAS: str(bounds.max_total),
                 },
                 "ownerReferences": [reference_to(self._resource, item.obj)],
             },
@@ -260,7 +260,7 @@ class Deployments:
         try:
             made = self._control.objects.create(self._sets, item.key[0], body, Options())
         except Refused as refused:
-            if refused.reason == "AlreadyExists":  # another template came out alike: the next try counts it in
+            if refused.reason == "AlreadyExists":  # hash collision: the next try includes collisionCount in the hash
                 status = {**(item.obj.get("status") or {}), "collisionCount": (collisions or 0) + 1}
                 self._control.put_status(self._resource, self._fresh(item), status)
             raise
@@ -271,8 +271,8 @@ class Deployments:
     def _scale(self, item: Item, replica_set: Item, replicas: int) -> Item:
         bounds = bounds_for(item.obj)
         before = replica_set.obj["spec"].get("replicas", 1)
-        marks = {DESIRED: str(bounds.replicas), MOST: str(bounds.most)}
-        changed = self._control.change(self._sets, replica_set, spec={"replicas": replicas}, annotations=marks)
+        annotations = {DESIRED: str(bounds.replicas), MAX_REPLICAS: str(bounds.max_total)}
+        changed = self._control.change(self._sets, replica_set, spec={"replicas": replicas}, annotations=annotations)
         if replicas != before:
             self._record_scaling(item, replica_set, "up" if replicas > before else "down", before, replicas)
         return changed
@@ -281,7 +281,7 @@ class Deployments:
         message = f"Scaled {direction} replica set {replica_set.key[1]} from {before} to {after}"
         self._control.recorder.record(COMPONENT, self._resource, item, NORMAL, "ScalingReplicaSet", message)
 
-    def _forget_old(self, item: Item, sets: list[Item], new: Item | None) -> None:
+    def _delete_old_sets(self, item: Item, sets: list[Item], new: Item | None) -> None:
         limit = item.obj["spec"].get("revisionHistoryLimit")
         if limit is None:
             return
@@ -302,9 +302,9 @@ class Deployments:
         for replica_set in idle[: max(0, len(old) - limit)]:
             self._control.delete(self._sets, replica_set)
 
-    # -- status -------------------------------------------------------------------------------------------------------
+    # -- status --------------------------------------------------------------------------------------------------------
 
-    def _tell(self, item: Item, sets: list[Item], new: Item | None) -> None:
+    def _write_status(self, item: Item, sets: list[Item], new: Item | None) -> None:
         item = self._fresh(item)
         before = item.obj.get("status") or {}
         old = [replica_set.obj for replica_set in sets if new is None or replica_set.key != new.key]
@@ -315,11 +315,11 @@ class Deployments:
         item = self._control.put_status(self._resource, item, status)
         left = progress_left(item.obj, self._control.clock.now())
         if left is not None:
-            self._turns.gather(left, item.key)
+            self._queue.add_after(left, item.key)
 
 
 def bounds_for(deployment: Object) -> Bounds:
-    """What the Deployment's strategy allows."""
+    """The replica bounds of the Deployment's strategy."""
     spec = deployment["spec"]
     strategy = spec.get("strategy") or {}
     rolling = strategy.get("rollingUpdate") or {}
@@ -331,15 +331,15 @@ def bounds_for(deployment: Object) -> Bounds:
     )
 
 
-def _generation(item: Item) -> Generation:
+def _set_size(item: Item) -> SetSize:
     annotations = item.obj["metadata"].get("annotations") or {}
-    most = annotations.get(MOST, "0")
-    return Generation(
+    max_replicas = annotations.get(MAX_REPLICAS, "0")
+    return SetSize(
         item.key[1],
         item.obj["spec"].get("replicas", 1),
         (item.obj.get("status") or {}).get("availableReplicas", 0),
         item.obj["metadata"]["creationTimestamp"],
-        int(most) if most.isdigit() else 0,
+        int(max_replicas) if max_replicas.isdigit() else 0,
     )
 
 

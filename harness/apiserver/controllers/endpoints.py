@@ -1,13 +1,13 @@
-"""Endpoints and EndpointSlices: the addresses of the pods that a Service selects.
+"""The Endpoints and EndpointSlice controllers: publish the addresses of the pods that a Service selects.
 
-Follows `pkg/controller/{endpoint,endpointslice}`. A pod of which no Service speaks costs one look-up of its namespace.
+Follows `pkg/controller/{endpoint,endpointslice}`. In a namespace without Services, a pod change costs one dict lookup.
 """
 
 from typing import Any
 
-from harness.apiserver.controllers.control import GATHER, PODS, Control
+from harness.apiserver.controllers.control import BATCH_PERIOD, PODS, Control
 from harness.apiserver.controllers.owners import Dependents, reference_to
-from harness.apiserver.controllers.podstate import is_finished, is_going, is_ready
+from harness.apiserver.controllers.podstate import is_finished, is_ready, is_terminating
 from harness.apiserver.controllers.turns import Turns
 from harness.apiserver.errors import Refused
 from harness.apiserver.objects import Options
@@ -21,12 +21,12 @@ SERVICE_LABEL, MANAGED_BY = "kubernetes.io/service-name", "endpointslice.kuberne
 SLICE_MANAGER = "endpointslice-controller.k8s.io"
 HEADLESS_LABEL = "service.kubernetes.io/headless"
 OVER_CAPACITY = "endpoints.kubernetes.io/over-capacity"
-IN_ENDPOINTS, IN_SLICE = 1000, 100  # addresses, upstream's limits
+MAX_PER_ENDPOINTS, MAX_PER_SLICE = 1000, 100  # addresses; upstream's limits
 ZONE = "topology.kubernetes.io/zone"
 
 
 class Endpoints:
-    """Follows Services and the pods that they select."""
+    """Reconciles the Endpoints and EndpointSlices of Services."""
 
     def __init__(self, control: Control) -> None:
         self._control = control
@@ -35,7 +35,7 @@ class Endpoints:
         self._slices = control.resource(SLICES)
         self._owned = Dependents(control.objects, SLICES)
         self._selectors: dict[str, dict[str, dict[str, str]]] = {}  # namespace → Service → labels
-        self._turns: Turns[Key] = Turns(control.clock, self._sync)
+        self._queue: Turns[Key] = Turns(control.clock, self._sync)
         control.objects.store.collection(SERVICES).listen(self._service_changed)
         control.objects.store.collection(PODS).listen(self._pod_changed)
         self._owned.follow(self._services, self._slice_changed)
@@ -48,26 +48,26 @@ class Endpoints:
             self._selectors.setdefault(namespace, names)[name] = selector
         elif names.pop(name, None) is not None and not names:
             del self._selectors[namespace]
-        self._turns.add(change.key)
+        self._queue.add(change.key)
 
     def _pod_changed(self, change: Change) -> None:
         names = self._selectors.get(change.key[0])
         if names is None:
             return
         old, new = change.old, change.new
-        if old is not None and new is not None and _seen(old.obj) == _seen(new.obj):
+        if old is not None and new is not None and _relevant_fields(old.obj) == _relevant_fields(new.obj):
             return
         before = (old.obj["metadata"].get("labels") or {}) if old is not None else {}
         after = (new.obj["metadata"].get("labels") or {}) if new is not None else {}
         for name, selector in names.items():
             if _selects(selector, before) or _selects(selector, after):
-                self._turns.gather(GATHER, (change.key[0], name))
+                self._queue.add_after(BATCH_PERIOD, (change.key[0], name))
 
     def _slice_changed(self, key: Key, change: Change) -> None:
-        if change.new is None:  # somebody deleted what is ours
-            self._turns.add(key)
+        if change.new is None:  # recreate a slice that was deleted
+            self._queue.add(key)
 
-    # -- one turn -----------------------------------------------------------------------------------------------------
+    # -- reconciliation ------------------------------------------------------------------------------------------------
 
     def _sync(self, key: Key) -> None:
         service = self._control.get(self._services, key)
@@ -77,8 +77,8 @@ class Endpoints:
                 self._control.delete(self._endpoints, left)
             return
         selector = service.obj["spec"].get("selector")
-        if not selector or service.obj["spec"].get("type") == "ExternalName" or is_going(service.obj):
-            return  # its endpoints are written by whoever made it
+        if not selector or service.obj["spec"].get("type") == "ExternalName" or is_terminating(service.obj):
+            return  # without a selector, the Service's author writes its endpoints
         pods = [
             pod
             for pod in self._control.objects.store.collection(PODS).items(key[0])
@@ -87,13 +87,13 @@ class Endpoints:
         try:
             self._write_endpoints(service, pods)
             self._write_slices(service, pods)
-            self._turns.succeeded(key)
+            self._queue.forget(key)
         except Refused as refused:
             if refused.code != 404:
-                self._turns.failed(key)
+                self._queue.add_rate_limited(key)
 
     def _write_endpoints(self, service: Item, pods: list[Item]) -> None:
-        body = _endpoints_of(service, [pod for pod in pods if not is_going(pod.obj)])
+        body = _endpoints_of(service, [pod for pod in pods if not is_terminating(pod.obj)])
         found = self._control.get(self._endpoints, service.key)
         if found is None:
             self._control.objects.create(self._endpoints, service.key[0], body, Options())
@@ -114,10 +114,12 @@ class Endpoints:
         wanted: list[tuple[list[Object], list[Object]]] = []  # ports, endpoints
         for ports, members in _by_ports(service, pods):
             entries = [self._entry(service, pod) for pod in members]
-            wanted.extend((ports, entries[start : start + IN_SLICE]) for start in range(0, len(entries), IN_SLICE))
+            wanted.extend(
+                (ports, entries[start : start + MAX_PER_SLICE]) for start in range(0, len(entries), MAX_PER_SLICE)
+            )
         wanted = wanted or [(_service_ports(service, None), [])]
         have = sorted(
-            (slice_ for slice_ in self._owned.of(service.obj["metadata"]["uid"]) if not is_going(slice_.obj)),
+            (slice_ for slice_ in self._owned.of(service.obj["metadata"]["uid"]) if not is_terminating(slice_.obj)),
             key=lambda slice_: slice_.key[1],
         )
         labels = _slice_labels(service)
@@ -150,17 +152,21 @@ class Endpoints:
 
     def _entry(self, service: Item, pod: Item) -> Object:
         ready = is_ready(pod.obj) or bool(service.obj["spec"].get("publishNotReadyAddresses"))
-        going = is_going(pod.obj)
+        terminating = is_terminating(pod.obj)
         entry: Object = {
             "addresses": [pod.obj["status"]["podIP"]],
-            "conditions": {"ready": ready and not going, "serving": is_ready(pod.obj), "terminating": going},
+            "conditions": {
+                "ready": ready and not terminating,
+                "serving": is_ready(pod.obj),
+                "terminating": terminating,
+            },
             "targetRef": _target(pod),
         }
         node = pod.obj["spec"].get("nodeName")
         if node:
             entry["nodeName"] = node
-            home = self._control.objects.store.collection(NODES).get(("", node))
-            zone = (home.obj["metadata"].get("labels") or {}).get(ZONE) if home is not None else None
+            node_item = self._control.objects.store.collection(NODES).get(("", node))
+            zone = (node_item.obj["metadata"].get("labels") or {}).get(ZONE) if node_item is not None else None
             if zone:
                 entry["zone"] = zone
         if _hostname(service, pod):
@@ -168,8 +174,8 @@ class Endpoints:
         return entry
 
 
-def _seen(pod: Object) -> tuple[Any, ...]:
-    """All of a pod that its Services care about."""
+def _relevant_fields(pod: Object) -> tuple[Any, ...]:
+    """The fields of a pod that affect endpoints."""
     status, metadata = pod.get("status") or {}, pod["metadata"]
     return (
         status.get("podIP"), status.get("phase"), is_ready(pod), metadata.get("labels"),
@@ -207,7 +213,7 @@ def _slice_labels(service: Item) -> dict[str, str]:
 
 
 def _service_ports(service: Item, pod: Item | None) -> list[Object]:
-    """The Service's ports as numbers of this pod's; a named one that the pod does not have is left out."""
+    """The Service's ports resolved to numbers of this pod; a named port that the pod lacks is omitted."""
     found = []
     for port in service.obj["spec"].get("ports") or ():
         target = port.get("targetPort", port.get("port"))
@@ -233,7 +239,7 @@ def _named_port(pod: Item, name: str, protocol: str) -> int | None:
 
 
 def _by_ports(service: Item, pods: list[Item]) -> list[tuple[list[Object], list[Item]]]:
-    """Pods in groups that serve on the same numbers."""
+    """Pods grouped by their resolved port numbers."""
     groups: dict[str, tuple[list[Object], list[Item]]] = {}
     for pod in pods:
         ports = _service_ports(service, pod)
@@ -243,14 +249,14 @@ def _by_ports(service: Item, pods: list[Item]) -> list[tuple[list[Object], list[
 
 def _endpoints_of(service: Item, pods: list[Item]) -> Object:
     subsets: list[Object] = []
-    room, cut = IN_ENDPOINTS, False
+    room, truncated = MAX_PER_ENDPOINTS, False
     for ports, members in _by_ports(service, pods):
         if not ports and not _is_headless(service):
             continue
         subset: Object = {}
         for name, ready in (("addresses", True), ("notReadyAddresses", False)):
             listed = [pod for pod in members if _counts_as_ready(service, pod) is ready]
-            cut = cut or len(listed) > room
+            truncated = truncated or len(listed) > room
             listed = listed[:room]
             room -= len(listed)
             if listed:
@@ -263,7 +269,7 @@ def _endpoints_of(service: Item, pods: list[Item]) -> Object:
     if _is_headless(service):
         labels[HEADLESS_LABEL] = ""
     metadata: Object = {"name": service.key[1], "labels": labels}
-    if cut:
+    if truncated:
         metadata["annotations"] = {OVER_CAPACITY: "truncated"}
     return {"metadata": metadata, "subsets": subsets}
 

@@ -1,7 +1,7 @@
-"""Garbage collection by owner references: background, foreground, orphan; follows kube-controller-manager's collector.
+"""Garbage collection by owner references: background, foreground, orphan; follows `pkg/controller/garbagecollector`.
 
-A dependent goes when the last of its owners is gone. An owner deleted in the foreground stays until the dependents
-that block it are gone; one whose dependents are to be orphaned first loses them.
+A dependent is deleted when its last owner is gone. An owner deleted in the foreground stays until the dependents
+that block it are gone. An owner with the `orphan` finalizer is first removed from its dependents' references.
 """
 
 from harness.apiserver.controllers.turns import Turns
@@ -15,13 +15,13 @@ Place = tuple[CollectionKey, Key]
 
 
 class GarbageCollector:
-    """Knows where every object is by its uid, and who depends on whom."""
+    """Indexes objects by UID and dependents by owner UID, and deletes or orphans dependents."""
 
     def __init__(self, objects: Objects, registry: Registry) -> None:
         self._objects, self._registry = objects, registry
-        self._places: dict[str, Place] = {}  # uid → where it is
-        self._dependents: dict[str, dict[Place, None]] = {}  # owner's uid → who names it
-        self._turns: Turns[Place] = Turns(objects.clock, self._look_at)
+        self._places: dict[str, Place] = {}  # UID → collection and key
+        self._dependents: dict[str, dict[Place, None]] = {}  # owner's UID → objects that reference it
+        self._queue: Turns[Place] = Turns(objects.clock, self._collect)
         self._orphaned: Turns[str] = Turns(objects.clock, self._owner_gone)
         objects.store.listeners.append(self._changed)
 
@@ -36,32 +36,32 @@ class GarbageCollector:
             for reference in after or ():
                 self._dependents.setdefault(reference.get("uid", ""), {})[place] = None
             if after:
-                self._turns.add(place)
+                self._queue.add(place)
         if new is None:
             assert old is not None  # noqa: S101
             uid = old.obj["metadata"]["uid"]
             self._places.pop(uid, None)
             if self._dependents.get(uid):
                 self._orphaned.add(uid)
-            for reference in before or ():  # an owner may have waited for this one
+            for reference in before or ():  # an owner in foreground deletion may have waited for this object
                 owner = self._places.get(reference.get("uid", ""))
                 if owner is not None:
-                    self._turns.add(owner)
+                    self._queue.add(owner)
             return
         metadata = new.obj["metadata"]
         if old is None:
             self._places[metadata["uid"]] = place
         if "deletionTimestamp" in metadata and metadata.get("finalizers"):
-            self._turns.add(place)
+            self._queue.add(place)
 
     def _item(self, place: Place) -> Item | None:
         return self._objects.store.collection(place[0]).get(place[1])
 
     def _owner_gone(self, uid: str) -> None:
         for place in list(self._dependents.pop(uid, {})):
-            self._turns.add(place)
+            self._queue.add(place)
 
-    def _look_at(self, place: Place) -> None:
+    def _collect(self, place: Place) -> None:
         item = self._item(place)
         if item is None:
             return
@@ -131,4 +131,4 @@ class GarbageCollector:
         try:
             self._objects.delete(resource, item.key, options)
         except Refused:
-            return  # gone or replaced meanwhile: nothing of ours is left
+            return  # already removed or replaced

@@ -1,10 +1,10 @@
-"""Sets of completion indexes as a Job's status spells them: `1,3-5,7`."""
+"""Completion indexes in the format of a Job's status: `1,3-5,7`."""
 
 from collections.abc import Iterable
 
 
 def parse_indexes(text: str | None) -> set[int]:
-    """The numbers in `text`; parts that are no numbers are passed over, as somebody else may have written them."""
+    """The indexes in `text`. Malformed parts are ignored, as other clients may have written them."""
     found: set[int] = set()
     for part in (text or "").split(","):
         first, _, last = part.strip().partition("-")
@@ -14,7 +14,7 @@ def parse_indexes(text: str | None) -> set[int]:
 
 
 def format_indexes(indexes: Iterable[int]) -> str:
-    """Ascending; three and more in a row become a range, as do two."""
+    """`indexes` in ascending order; two or more consecutive ones become a range."""
     parts: list[str] = []
     ordered = sorted(set(indexes))
     start = 0

@@ -1,4 +1,4 @@
-"""A Job's pods: how one is made for an index, when one counts as failed, and what a failure policy makes of it.
+"""The pods of a Job: creation for an index, failure detection, and the pod failure policy.
 
 Follows `pkg/controller/job/{indexed_job_utils,pod_failure_policy}.go`.
 """
@@ -6,24 +6,24 @@ Follows `pkg/controller/job/{indexed_job_utils,pod_failure_policy}.go`.
 from dataclasses import dataclass
 from typing import Any
 
-from harness.apiserver.controllers.podstate import condition, is_going, phase
+from harness.apiserver.controllers.podstate import condition, is_terminating, phase
 from harness.apiserver.store import Item, Object
 
-TRACKING = "batch.kubernetes.io/job-tracking"  # finalizer: this pod has not been counted yet
+TRACKING = "batch.kubernetes.io/job-tracking"  # finalizer of pods not yet counted in the Job's status
 INDEX = "batch.kubernetes.io/job-completion-index"
 INDEX_FAILURES = "batch.kubernetes.io/job-index-failure-count"
 _ENV = "JOB_COMPLETION_INDEX"
 
 
 @dataclass(frozen=True, slots=True)
-class Ruling:
-    """What the first matching rule says of a failed pod."""
+class PolicyAction:
+    """The action of the first pod failure policy rule that matches a failed pod."""
 
     action: str  # FailJob, FailIndex, Ignore or Count
     message: str = ""
 
 
-COUNT = Ruling("Count")
+COUNT = PolicyAction("Count")
 
 
 def is_indexed(job: Object) -> bool:
@@ -41,20 +41,20 @@ def is_tracked(pod: Object) -> bool:
 
 
 def is_failed(job: Object, pod: Object) -> bool:
-    """Whether the pod will never succeed; one that is going counts at once unless only failed ones are replaced."""
+    """Whether the pod failed. A terminating pod counts as failed, unless podReplacementPolicy is Failed."""
     now = phase(pod)
     if now == "Failed":
         return True
-    if not is_going(pod) or now == "Succeeded":
+    if not is_terminating(pod) or now == "Succeeded":
         return False
     nobody_runs_it = not pod["metadata"].get("deletionGracePeriodSeconds")
     return nobody_runs_it or job["spec"].get("podReplacementPolicy", "TerminatingOrFailed") == "TerminatingOrFailed"
 
 
-def give_index(job: Item, pod: Object, index: int, failures: int | None) -> None:
-    """Make a new pod the one of `index`: name, host name, label, annotation, environment.
+def set_index(job: Item, pod: Object, index: int, failures: int | None) -> None:
+    """Set the completion index of a new pod: name, host name, label, annotation, environment.
 
-    `failures` is how often this index has failed, where the Job limits that.
+    `failures`: number of failures of this index, or None if the Job has no limit per index.
     """
     metadata, spec = pod["metadata"], pod["spec"]
     stem = f"{job.key[1]}-{index}"
@@ -71,12 +71,12 @@ def give_index(job: Item, pod: Object, index: int, failures: int | None) -> None
             container["env"] = [*env, {"name": _ENV, "valueFrom": reference}]
 
 
-def ruling(job: Object, pod: Item) -> Ruling:
-    """What `spec.podFailurePolicy` says of a failed pod; without a matching rule it counts."""
+def policy_action(job: Object, pod: Item) -> PolicyAction:
+    """The action of `spec.podFailurePolicy` for a failed pod; COUNT if no rule matches."""
     for number, rule in enumerate((job["spec"].get("podFailurePolicy") or {}).get("rules") or ()):
         why = _exit_code(rule.get("onExitCodes"), pod) or _pod_condition(rule.get("onPodConditions"), pod)
         if why:
-            return Ruling(rule["action"], f"{why} matching {rule['action']} rule at index {number}")
+            return PolicyAction(rule["action"], f"{why} matching {rule['action']} rule at index {number}")
     return COUNT
 
 

@@ -1,4 +1,4 @@
-"""Whether a Job is through, and with what result, from what has been counted so far. Pure functions.
+"""Decides whether a Job is finished, and with which result, from its counts. Pure functions.
 
 Follows `pkg/controller/job/{job_controller,success_policy,backoff_utils}.go`.
 """
@@ -10,13 +10,16 @@ from harness.apiserver.controllers.jobpods import is_indexed
 from harness.apiserver.store import Object
 from scheduler.api.clock import from_rfc3339
 
-FIRST_PAUSE, LONGEST_PAUSE = 10.0, 600.0  # seconds between a failure and the next pod; doubles with each in a row
+INITIAL_BACKOFF, MAX_BACKOFF = (
+    10.0,
+    600.0,
+)  # seconds between a failure and the next pod; doubles each time
 _UNLIMITED = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`good` Jobs become Complete, the others Failed."""
+    """The result of a Job: Complete if `good`, else Failed; reason and message are the condition's."""
 
     good: bool
     reason: str
@@ -25,20 +28,20 @@ class Verdict:
 
 @dataclass(slots=True)
 class Tally:
-    """What a Job has to show."""
+    """The counts of a Job's pods and indexes."""
 
     succeeded: int = 0
     failed: int = 0
     active: int = 0
     ready: int = 0
     terminating: int = 0
-    restarts: int = 0  # of containers in running pods, for pods that restart in place
+    restarts: int = 0  # container restarts in running pods with restartPolicy OnFailure
     completed: set[int] = field(default_factory=set)
     failed_indexes: set[int] = field(default_factory=set)
 
 
 def verdict(job: Object, tally: Tally, now: float) -> Verdict | None:
-    """None while the Job goes on. Failures come before success, as upstream looks for them first."""
+    """The Job's result at `now` (Unix seconds); None if it is unfinished. Failures take precedence, as upstream."""
     return _failure(job, tally, now) or _success(job, tally)
 
 
@@ -89,7 +92,7 @@ def _satisfied(rule: Object, completed: set[int]) -> bool:
 
 
 def deadline_left(job: Object, now: float) -> float | None:
-    """Seconds until `activeDeadlineSeconds` is over; None if there is none or the clock does not run."""
+    """Seconds until `activeDeadlineSeconds` expires; None if it is unset or the Job has not started."""
     spec, start = job["spec"], (job.get("status") or {}).get("startTime")
     if spec.get("activeDeadlineSeconds") is None or not start or spec.get("suspend"):
         return None
@@ -97,15 +100,15 @@ def deadline_left(job: Object, now: float) -> float | None:
 
 
 def wanted_active(job: Object, tally: Tally) -> int:
-    """How many pods should run now."""
+    """The number of pods that should be active."""
     spec = job["spec"]
     parallelism, completions = spec.get("parallelism", 1), spec.get("completions")
-    if completions is None:  # a work queue: once one has found it empty, no more are made
+    if completions is None:  # work queue Job: after the first success, no more pods are created
         return min(tally.active, parallelism) if tally.succeeded else parallelism
     done = len(tally.completed) + len(tally.failed_indexes) if is_indexed(job) else tally.succeeded
     return max(0, min(parallelism, completions - done))
 
 
-def pause_after(failures: int) -> float:
-    """Seconds after the last of `failures` in a row before another pod is made."""
-    return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures - 1, 30)) if failures else 0.0
+def backoff_after(failures: int) -> float:
+    """Seconds to wait after the last of `failures` consecutive failures before another pod is created."""
+    return min(MAX_BACKOFF, INITIAL_BACKOFF * 2.0 ** min(failures - 1, 30)) if failures else 0.0

@@ -1,6 +1,6 @@
-"""LimitRanges: what containers get that ask for nothing, and what nobody in a namespace may ask for.
+"""The LimitRanger admission plugin: default requests and limits, and checks against LimitRanges.
 
-Follows `plugin/pkg/admission/limitranger`, its sentences to the letter.
+Follows `plugin/pkg/admission/limitranger`; messages are upstream's to the letter.
 """
 
 from collections.abc import Iterator
@@ -19,15 +19,16 @@ _Amounts = dict[str, Any]  # resource → quantity
 
 
 class LimitRanger:
-    """An admission hook for new pods and volume claims."""
+    """Admission hook for pods and persistent volume claims."""
 
     def __init__(self, store: Store) -> None:
         self._ranges = store.collection(LIMIT_RANGES)
 
     def __call__(self, resource: Resource, body: Object, old: Object | None, subresource: str) -> None:
-        """
+        """Set defaults and check limits on `body`, which is modified in place.
+
         Raises:
-            Refused: 403, a LimitRange is not kept.
+            Refused: 403, a LimitRange is violated.
         """
         if old is not None or subresource or resource.key not in {_PODS, _CLAIMS} or not len(self._ranges):
             return
@@ -52,14 +53,14 @@ def _containers(spec: Object) -> list[Object]:
 
 
 def _complete(pod: Object, limits: list[Object]) -> None:
-    """Fill in what containers left out, and note in an annotation what that was."""
+    """Set default requests and limits, and list them in the `kubernetes.io/limit-ranger` annotation."""
     requests: _Amounts = {}
     ceilings: _Amounts = {}
     for limit in limits:
         if limit.get("type") == "Container":
             requests.update(limit.get("defaultRequest") or {})
             ceilings.update(limit.get("default") or {})
-    told = []
+    changes = []
     spec = pod["spec"]
     for where, kind in (("containers", "container"), ("initContainers", "init container")):
         for container in spec.get(where) or ():
@@ -68,11 +69,11 @@ def _complete(pod: Object, limits: list[Object]) -> None:
                 missing = {name: value for name, value in defaults.items() if name not in (given.get(part) or {})}
                 if missing:
                     given[part] = {**(given.get(part) or {}), **missing}
-                    told.append(f"{', '.join(sorted(missing))} {word} for {kind} {container.get('name', '')}")
-    if told:
+                    changes.append(f"{', '.join(sorted(missing))} {word} for {kind} {container.get('name', '')}")
+    if changes:
         metadata = pod["metadata"]
-        said = "LimitRanger plugin set: " + "; ".join(told)
-        metadata["annotations"] = {**(metadata.get("annotations") or {}), ANNOTATION: said}
+        message = "LimitRanger plugin set: " + "; ".join(changes)
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), ANNOTATION: message}
         pod["status"] = {**(pod.get("status") or {}), "qosClass": qos_class(spec)}
 
 
@@ -103,7 +104,7 @@ def _claim_problems(spec: Object, limits: list[Object]) -> Iterator[str]:
 
 
 def _sum(spec: Object, part: str) -> _Amounts:
-    """What the pod as a whole asks for: containers together, or the largest of those that run before them."""
+    """The pod's total of `part`: the sum over containers, or the largest init container if that is more."""
     total: dict[str, int] = {}
     shown: _Amounts = {}
     for container in spec.get("containers") or ():
@@ -118,7 +119,7 @@ def _sum(spec: Object, part: str) -> _Amounts:
 
 
 def _text(name: str, thousandths: int) -> str:
-    """A sum in the form in which such resources are mostly written."""
+    """An amount in thousandths as the quantity format usual for the resource."""
     binary = name in {"memory", "ephemeral-storage"} and thousandths % (1000 << 10) == 0
     return canonical(f"{thousandths // (1000 << 10)}Ki" if binary else f"{thousandths}m")
 

@@ -1,4 +1,4 @@
-"""Namespaces: what every one has from the start, and how one goes: first all that is in it, then itself."""
+"""The namespace controller: creates default objects, and empties a terminating namespace before removing it."""
 
 from harness.apiserver.controllers.turns import Turns
 from harness.apiserver.errors import Refused
@@ -7,30 +7,30 @@ from harness.apiserver.resources import Registry
 from harness.apiserver.store import Change, CollectionKey
 
 NAMESPACES: CollectionKey = ("", "namespaces")
-FROM_THE_START = ("default", "kube-system", "kube-public", "kube-node-lease")
-_FURNITURE: dict[CollectionKey, tuple[str, ...]] = {
+INITIAL_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+_DEFAULT_OBJECTS: dict[CollectionKey, tuple[str, ...]] = {
     ("", "serviceaccounts"): ("default",),
     ("", "configmaps"): ("kube-root-ca.crt",),
 }
 
 
 class Namespaces:
-    """Follows namespaces, and removals in those that are going."""
+    """Reconciles namespaces, and follows removals of objects in terminating ones."""
 
     def __init__(self, objects: Objects, registry: Registry, root_ca: str = "") -> None:
         self._objects, self._registry, self._root_ca = objects, registry, root_ca
         self._going: set[str] = set()
         self._emptied: Turns[str] = Turns(objects.clock, self._empty)
-        self._new: Turns[str] = Turns(objects.clock, self._furnish)
+        self._new: Turns[str] = Turns(objects.clock, self._create_default_objects)
         objects.store.listeners.append(self._changed)
 
     def create_first(self) -> None:
-        """The namespaces that every cluster has."""
+        """Create the namespaces that every cluster has."""
         resource = self._registry.storage(NAMESPACES)
         assert resource is not None  # noqa: S101
-        for name in FROM_THE_START:
+        for name in INITIAL_NAMESPACES:
             self._objects.create(resource, "", {"metadata": {"name": name}}, Options())
-            self._furnish(name)
+            self._create_default_objects(name)
 
     def _changed(self, collection: CollectionKey, change: Change) -> None:
         if collection == NAMESPACES:
@@ -46,11 +46,11 @@ class Namespaces:
         elif change.new is None:
             if change.key[0] in self._going:
                 self._emptied.add(change.key[0])
-            elif change.key[1] in _FURNITURE.get(collection, ()):
-                self._new.add(change.key[0])  # what everybody relies on comes back
+            elif change.key[1] in _DEFAULT_OBJECTS.get(collection, ()):
+                self._new.add(change.key[0])  # deleted default objects are recreated
 
-    def _furnish(self, name: str) -> None:
-        """The service account and the config map that pods expect to find."""
+    def _create_default_objects(self, name: str) -> None:
+        """Create the `default` service account and the root CA config map, which pods mount."""
         for kind, body in (
             (("", "serviceaccounts"), {"metadata": {"name": "default"}}),
             (("", "configmaps"), {"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": self._root_ca}}),
@@ -63,7 +63,7 @@ class Namespaces:
                 try:
                     self._objects.create(resource, name, body, Options())
                 except Refused:
-                    return  # the namespace went as fast as it came
+                    return  # the namespace has been removed meanwhile
 
     def _empty(self, name: str) -> None:
         namespaces = self._objects.store.collection(NAMESPACES)
@@ -81,7 +81,7 @@ class Namespaces:
                     _, gone = self._objects.delete(resource, each.key, DeleteOptions())
                     left -= gone
         if left:
-            return  # each removal brings us back here
+            return  # the removal of the last object queues the namespace again
         spec = {**item.obj.get("spec", {}), "finalizers": []}
         metadata = dict(item.obj["metadata"])
         namespaces.put(item.key, {**item.obj, "metadata": metadata, "spec": spec})

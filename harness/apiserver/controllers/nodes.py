@@ -1,4 +1,4 @@
-"""Node lifecycle: conditions become taints, a lease that runs out makes a node unreachable, pods of gone nodes go.
+"""Node lifecycle: taints from conditions and expired leases, NoExecute evictions, and removal of orphaned pods.
 
 Follows kube-controller-manager's node-lifecycle, taint-eviction and pod-garbage-collector controllers.
 """
@@ -19,30 +19,30 @@ PODS: CollectionKey = ("", "pods")
 LEASES: CollectionKey = ("coordination.k8s.io", "leases")
 LEASE_NAMESPACE = "kube-node-lease"
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
-LOOK_EVERY = 5.0  # seconds, upstream's --node-monitor-period
-GRACE = 50.0  # seconds without a renewal, upstream's --node-monitor-grace-period
-ORPHANS_AFTER = 40.0  # seconds that a pod may name a node that is not there
-_PRESSURE = {  # condition → the taint that keeps pods away while it is True
+MONITOR_PERIOD = 5.0  # seconds; upstream's --node-monitor-period
+MONITOR_GRACE_PERIOD = 50.0  # seconds without a renewal, upstream's --node-monitor-grace-period
+ORPHAN_DELAY = 40.0  # seconds before pods of a removed node are deleted; upstream's quarantine time
+_PRESSURE = {  # condition → NoSchedule taint set while it is True
     "MemoryPressure": "node.kubernetes.io/memory-pressure",
     "DiskPressure": "node.kubernetes.io/disk-pressure",
     "PIDPressure": "node.kubernetes.io/pid-pressure",
     "NetworkUnavailable": "node.kubernetes.io/network-unavailable",
 }
-_OURS = frozenset({NOT_READY, UNREACHABLE, UNSCHEDULABLE_TAINT, *_PRESSURE.values()})
+_MANAGED_TAINTS = frozenset({NOT_READY, UNREACHABLE, UNSCHEDULABLE_TAINT, *_PRESSURE.values()})
 
 
 class Nodes:
-    """Follows nodes and their leases."""
+    """Reconciles nodes, and checks their leases periodically."""
 
     def __init__(self, objects: Objects, registry: Registry) -> None:
         self._objects, self._registry = objects, registry
         self._clock = objects.clock
-        self._turns: Turns[str] = Turns(self._clock, self._look_at)
-        self._gone: Turns[str] = Turns(self._clock, self._remove_pods)
-        self._doomed: Turns[tuple[str, str, str]] = Turns(self._clock, self._evict)  # namespace, name, uid
+        self._queue: Turns[str] = Turns(self._clock, self._sync)
+        self._removed_nodes: Turns[str] = Turns(self._clock, self._remove_pods)
+        self._evictions: Turns[tuple[str, str, str]] = Turns(self._clock, self._evict)  # namespace, name, uid
         self._watched = False
-        # By node: the time in its lease, and when that was first seen here. Only the latter is measured by, as
-        # upstream does: clocks of nodes may be off, and ours may be set.
+        # By node: renewTime of its lease, and the monotonic time at which that was first seen. Only the latter is
+        # compared, as upstream does, because clocks of nodes may differ from the server's.
         self._renewals: dict[str, tuple[str, float]] = {}
         objects.store.collection(NODES).listen(self._changed)
 
@@ -50,16 +50,16 @@ class Nodes:
         name = change.key[1]
         if change.new is None:
             self._renewals.pop(name, None)
-            self._gone.later(ORPHANS_AFTER, name)
+            self._removed_nodes.add_later(ORPHAN_DELAY, name)
             return
-        self._turns.add(name)
+        self._queue.add(name)
         if not self._watched:
             self._watched = True
-            self._clock.call_later(LOOK_EVERY, self._look_at_leases)
+            self._clock.call_later(MONITOR_PERIOD, self._check_leases)
 
-    # -- taints -------------------------------------------------------------------------------------------------------
+    # -- taints --------------------------------------------------------------------------------------------------------
 
-    def _look_at(self, name: str) -> None:
+    def _sync(self, name: str) -> None:
         nodes = self._objects.store.collection(NODES)
         item = nodes.get(("", name))
         if item is None:
@@ -76,7 +76,7 @@ class Nodes:
             self._plan_evictions(name, wanted)
 
     def _taints(self, node: Object, have: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        kept = [taint for taint in have if taint.get("key") not in _OURS]
+        kept = [taint for taint in have if taint.get("key") not in _MANAGED_TAINTS]
         old = {(taint.get("key"), taint.get("effect")): taint for taint in have}
         ready = _ready(node)
 
@@ -100,19 +100,19 @@ class Nodes:
             add(UNREACHABLE, "NoExecute")
         return kept
 
-    # -- leases -------------------------------------------------------------------------------------------------------
+    # -- leases --------------------------------------------------------------------------------------------------------
 
-    def _look_at_leases(self) -> None:
+    def _check_leases(self) -> None:
         nodes = self._objects.store.collection(NODES)
         leases = self._objects.store.collection(LEASES)
         now = self._clock.monotonic()
         for item in list(nodes.each()):
             lease = leases.get((LEASE_NAMESPACE, item.key[1]))
             if lease is None or _ready(item.obj) == "Unknown":
-                continue  # no agent has ever kept it, or it is known to be away
+                continue  # never reported by an agent, or already unreachable
             spec = lease.obj.get("spec") or {}
             renewed = spec.get("renewTime") or ""
-            holds = max(GRACE, float(spec.get("leaseDurationSeconds") or 0))
+            holds = max(MONITOR_GRACE_PERIOD, float(spec.get("leaseDurationSeconds") or 0))
             seen, since = self._renewals.get(item.key[1], ("", now))
             if seen != renewed:
                 since = now
@@ -120,7 +120,7 @@ class Nodes:
             if renewed and now - since > holds:
                 self._unreachable(item)
         if len(nodes):
-            self._clock.call_later(LOOK_EVERY, self._look_at_leases)
+            self._clock.call_later(MONITOR_PERIOD, self._check_leases)
         else:
             self._watched = False
 
@@ -140,14 +140,14 @@ class Nodes:
         body = {**item.obj, "metadata": dict(item.obj["metadata"]), "status": {**status, "conditions": conditions}}
         self._objects.store.collection(NODES).put(item.key, body)
 
-    # -- pods ---------------------------------------------------------------------------------------------------------
+    # -- pods ----------------------------------------------------------------------------------------------------------
 
     def _pods_on(self, node: str) -> list[Item]:
         pods = self._objects.store.collection(PODS)
         return [pod for pod in pods.each() if pod.obj["spec"].get("nodeName") == node]
 
     def _remove_pods(self, node: str) -> None:
-        """Nobody is left to confirm the end of these pods."""
+        """Delete the pods of a removed node at once, as no kubelet can confirm their termination."""
         if self._objects.store.collection(NODES).get(("", node)) is not None:
             return
         for pod in self._pods_on(node):
@@ -155,12 +155,12 @@ class Nodes:
 
     def _plan_evictions(self, node: str, taints: list[dict[str, Any]]) -> None:
         for pod in self._pods_on(node):
-            wait = _stays(pod.obj, taints)
+            wait = _toleration_seconds(pod.obj, taints)
             if wait is not None and "deletionTimestamp" not in pod.obj["metadata"]:
-                self._doomed.later(wait, (*pod.key, pod.obj["metadata"]["uid"]))
+                self._evictions.add_later(wait, (*pod.key, pod.obj["metadata"]["uid"]))
 
-    def _evict(self, doomed: tuple[str, str, str]) -> None:
-        namespace, name, uid = doomed
+    def _evict(self, eviction: tuple[str, str, str]) -> None:
+        namespace, name, uid = eviction
         pod = self._objects.store.collection(PODS).get((namespace, name))
         if pod is None or pod.obj["metadata"]["uid"] != uid or "deletionTimestamp" in pod.obj["metadata"]:
             return
@@ -169,7 +169,7 @@ class Nodes:
         now = self._clock.now()
         for taint in taints:
             if taint["effect"] == "NoExecute":
-                wait = _stays(pod.obj, [taint])
+                wait = _toleration_seconds(pod.obj, [taint])
                 added = from_rfc3339(taint["timeAdded"]) if taint.get("timeAdded") else now
                 if wait is not None and now >= int(added) + wait:
                     why = "Taint manager: deleting due to NoExecute taint"
@@ -188,11 +188,11 @@ class Nodes:
         try:
             self._objects.delete(resource, pod.key, DeleteOptions(grace=grace, uid=pod.obj["metadata"]["uid"]))
         except Refused:
-            return  # gone meanwhile
+            return  # removed meanwhile
 
 
 def _ready(node: Object) -> str | None:
-    """Status of the Ready condition; None if there is none."""
+    """The status of the Ready condition; None if there is none."""
     return _condition(node, "Ready")
 
 
@@ -203,8 +203,8 @@ def _condition(node: Object, kind: str) -> str | None:
     return None
 
 
-def _stays(pod: Object, taints: list[dict[str, Any]]) -> float | None:
-    """Seconds until NoExecute taints drive the pod out; None if it tolerates them for good."""
+def _toleration_seconds(pod: Object, taints: list[dict[str, Any]]) -> float | None:
+    """Seconds until NoExecute taints evict the pod; None if it tolerates them without limit."""
     shortest: float | None = None
     for taint in taints:
         if taint["effect"] != "NoExecute":

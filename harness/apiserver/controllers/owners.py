@@ -1,7 +1,6 @@
-"""From a changed object to the controller that owns it, or would adopt it, without looking at the others.
+"""Index from objects to their controlling owners, with adoption and release of orphans.
 
-An object of which nobody is the controller costs one look at its references, and one at the selectors of its namespace
-where there are any.
+A change of an object without a controller costs one scan of its references, and one of the selectors in its namespace.
 """
 
 from collections.abc import Callable
@@ -14,12 +13,12 @@ from harness.apiserver.resources import Resource
 from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
 from scheduler.api.wire import LabelSelector
 
-Wake = Callable[[Key, Change], None]
+Notify = Callable[[Key, Change], None]
 _Kind = tuple[str, str]  # apiVersion, kind
 
 
 def controller_of(obj: Object) -> Object | None:
-    """The reference to the one owner that is the controller."""
+    """The owner reference with `controller: true`; None if there is none."""
     for reference in obj["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):
             found: Object = reference
@@ -28,7 +27,7 @@ def controller_of(obj: Object) -> Object | None:
 
 
 def reference_to(resource: Resource, owner: Object) -> Object:
-    """The reference by which `owner` controls what it makes."""
+    """A controller reference to `owner`."""
     metadata = owner["metadata"]
     return {
         "apiVersion": resource.api_version,
@@ -41,7 +40,7 @@ def reference_to(resource: Resource, owner: Object) -> Object:
 
 
 def selector_of(owner: Object) -> LabelSelector | None:
-    """`spec.selector` as a test; a ReplicationController has plain labels there."""
+    """`spec.selector` as a LabelSelector; a ReplicationController has plain labels there."""
     selector: dict[str, Any] | None = (owner.get("spec") or {}).get("selector")
     if not selector:
         return None
@@ -51,54 +50,54 @@ def selector_of(owner: Object) -> LabelSelector | None:
 
 
 def _may_match(test: LabelSelector, labels: dict[str, str]) -> bool:
-    """A quick no for nearly everything that a selector does not mean."""
+    """A cheap pre-check that is False for most objects that the selector does not match."""
     for key, value in test.match_labels.items():  # noqa: SIM110 each orphan passes here, and a generator costs more
         if labels.get(key) != value:
             return False
     return True
 
 
-class _Followed:
-    """The owners of one kind."""
+class _OwnerKind:
+    """State for the owners of one kind."""
 
-    __slots__ = ("fresh", "resource", "waiting", "wakes")
+    __slots__ = ("callbacks", "fresh", "resource", "waiting")
 
     def __init__(self, resource: Resource) -> None:
         self.resource = resource
-        self.wakes: list[Wake] = []
-        self.fresh: set[Key] = set()  # owners that have not yet looked for orphans
-        self.waiting: dict[Key, dict[Key, None]] = {}  # owner → orphans that have turned up since
+        self.callbacks: list[Notify] = []
+        self.fresh: set[Key] = set()  # owners that have not yet searched for orphans
+        self.waiting: dict[Key, dict[Key, None]] = {}  # owner → matching orphans found since
 
 
 class Dependents:
-    """All objects of one collection by the uid of their controller."""
+    """The objects of one collection, indexed by the UID of their controller."""
 
     def __init__(self, objects: Objects, collection: CollectionKey) -> None:
         self._objects = objects
         self._collection = objects.store.collection(collection)
         self._by_owner: dict[str, dict[Key, None]] = {}
-        self._kinds: dict[_Kind, _Followed] = {}
+        self._kinds: dict[_Kind, _OwnerKind] = {}
         self._selectors: dict[
-            str, dict[tuple[str, str], tuple[_Followed, LabelSelector]]
+            str, dict[tuple[str, str], tuple[_OwnerKind, LabelSelector]]
         ] = {}  # namespace → kind, name
         self._collection.listen(self._changed)
 
-    def follow(self, resource: Resource, wake: Wake | None = None) -> None:
-        """Call `wake` with the key of an object of `resource` when one of its dependents, or a likely one, changes.
+    def follow(self, resource: Resource, notify: Notify | None = None) -> None:
+        """Call `notify` with the key of an object of `resource` when a dependent or a possible orphan of it changes.
 
-        It is called from within the write and must not write itself.
+        The callback runs during the write and must not write.
         """
         kind = (resource.api_version, resource.kind)
-        followed = self._kinds.get(kind)
-        if followed is None:
-            followed = self._kinds[kind] = _Followed(resource)
-            owners = followed
+        state = self._kinds.get(kind)
+        if state is None:
+            state = self._kinds[kind] = _OwnerKind(resource)
+            owners = state
             self._objects.collection(resource).listen(lambda change: self._owner_changed(owners, change))
-        if wake is not None:
-            followed.wakes.append(wake)
+        if notify is not None:
+            state.callbacks.append(notify)
 
     def of(self, uid: str) -> list[Item]:
-        """What the owner with this uid controls, oldest first."""
+        """The objects controlled by the owner with this UID, oldest first."""
         found = []
         for key in self._by_owner.get(uid, ()):
             item = self._collection.get(key)
@@ -107,7 +106,7 @@ class Dependents:
         return found
 
     def claim(self, resource: Resource, owner: Item) -> list[Item]:
-        """What `owner` controls, once it has adopted the orphans that it selects and let go what it selects no more."""
+        """The objects that `owner` controls, after adopting matching orphans and releasing others."""
         test = selector_of(owner.obj)
         metadata = owner.obj["metadata"]
         mine = self.of(metadata["uid"])
@@ -122,10 +121,10 @@ class Dependents:
         return kept + self._adopt(resource, owner, test)
 
     def _adopt(self, resource: Resource, owner: Item, test: LabelSelector) -> list[Item]:
-        followed = self._kinds[resource.api_version, resource.kind]
-        waiting = followed.waiting.pop(owner.key, {})
-        if owner.key in followed.fresh:
-            followed.fresh.discard(owner.key)
+        state = self._kinds[resource.api_version, resource.kind]
+        waiting = state.waiting.pop(owner.key, {})
+        if owner.key in state.fresh:
+            state.fresh.discard(owner.key)
             candidates = list(self._collection.each(owner.key[0]))
         else:
             candidates = [item for key in waiting if (item := self._collection.get(key)) is not None]
@@ -150,7 +149,7 @@ class Dependents:
             metadata.pop("ownerReferences", None)
         self._collection.put(item.key, {**item.obj, "metadata": metadata})
 
-    # -- changes ------------------------------------------------------------------------------------------------------
+    # -- changes -------------------------------------------------------------------------------------------------------
 
     def _changed(self, change: Change) -> None:
         old, new = change.old, change.new
@@ -169,18 +168,18 @@ class Dependents:
             mine.pop(change.key, None)
             if not mine:
                 self._by_owner.pop(old["uid"], None)
-            self._wake(old, change)
+            self._notify(old, change)
         if new is not None:
             self._by_owner.setdefault(new["uid"], {})[change.key] = None
-            self._wake(new, change)
+            self._notify(new, change)
         elif change.new is not None and change.key[0] in self._selectors:
             self._orphan(change, change.new)
 
-    def _wake(self, reference: Object, change: Change) -> None:
-        followed = self._kinds.get((reference.get("apiVersion", ""), reference.get("kind", "")))
-        if followed is not None:
-            for wake in followed.wakes:
-                wake((change.key[0], reference.get("name", "")), change)
+    def _notify(self, reference: Object, change: Change) -> None:
+        state = self._kinds.get((reference.get("apiVersion", ""), reference.get("kind", "")))
+        if state is not None:
+            for notify in state.callbacks:
+                notify((change.key[0], reference.get("name", "")), change)
 
     def _orphan(self, change: Change, item: Item) -> None:
         metadata = item.obj["metadata"]
@@ -189,29 +188,29 @@ class Dependents:
             return
         old = change.old
         if old is not None and old.obj["metadata"].get("labels") == labels and controller_of(old.obj) is None:
-            return  # whoever selects it knows it already
-        for (_, name), (followed, test) in self._selectors[change.key[0]].items():
+            return  # labels are unchanged, so its possible owners were notified before
+        for (_, name), (state, test) in self._selectors[change.key[0]].items():
             if _may_match(test, labels) and test.matches(labels):
                 key = (change.key[0], name)
-                followed.waiting.setdefault(key, {})[change.key] = None
-                for wake in followed.wakes:
-                    wake(key, change)
+                state.waiting.setdefault(key, {})[change.key] = None
+                for notify in state.callbacks:
+                    notify(key, change)
 
-    def _owner_changed(self, followed: _Followed, change: Change) -> None:
+    def _owner_changed(self, state: _OwnerKind, change: Change) -> None:
         namespace, name = change.key
-        place = (followed.resource.kind, name)
+        place = (state.resource.kind, name)
         if change.new is None:
-            followed.fresh.discard(change.key)
-            followed.waiting.pop(change.key, None)
+            state.fresh.discard(change.key)
+            state.waiting.pop(change.key, None)
             names = self._selectors.get(namespace, {})
             names.pop(place, None)
             if not names:
                 self._selectors.pop(namespace, None)
             return
         if change.old is None:
-            followed.fresh.add(change.key)
+            state.fresh.add(change.key)
         elif change.old.obj.get("spec") is change.new.obj.get("spec"):
             return
         test = selector_of(change.new.obj)
         if test is not None:
-            self._selectors.setdefault(namespace, {})[place] = (followed, test)
+            self._selectors.setdefault(namespace, {})[place] = (state, test)

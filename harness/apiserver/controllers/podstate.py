@@ -1,4 +1,4 @@
-"""What controllers want to know of a pod: whether it counts, whether it is ready, and which one goes first."""
+"""Pod state as controllers see it: active, ready, available, and the order of deletion."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ def phase(pod: Object) -> str:
     return str((pod.get("status") or {}).get("phase", "Pending"))
 
 
-def is_going(pod: Object) -> bool:
+def is_terminating(pod: Object) -> bool:
     return "deletionTimestamp" in pod["metadata"]
 
 
@@ -24,12 +24,12 @@ def is_finished(pod: Object) -> bool:
 
 
 def is_active(pod: Object) -> bool:
-    """Neither finished nor on its way out."""
-    return not is_going(pod) and not is_finished(pod)
+    """Whether the pod is neither finished nor terminating."""
+    return not is_terminating(pod) and not is_finished(pod)
 
 
 def condition(obj: Object, kind: str) -> Object | None:
-    """The condition of that type in the object's status."""
+    """The condition of type `kind` in the object's status; None if there is none."""
     for entry in (obj.get("status") or {}).get("conditions") or ():
         if entry.get("type") == kind:
             found: Object = entry
@@ -38,9 +38,9 @@ def condition(obj: Object, kind: str) -> Object | None:
 
 
 def disrupted(pod: Object, reason: str, message: str, now: str) -> Object:
-    """A copy of the pod with the condition DisruptionTarget, by which Jobs tell a disruption from a failure.
+    """A copy of the pod with a DisruptionTarget condition, by which Jobs distinguish disruptions from failures.
 
-    `now` is RFC 3339.
+    `now` is an RFC 3339 time.
     """
     status = pod.get("status") or {}
     conditions = [entry for entry in status.get("conditions") or () if entry.get("type") != "DisruptionTarget"]
@@ -57,7 +57,7 @@ def is_ready(pod: Object) -> bool:
 
 
 def available_in(pod: Object, min_ready: int, now: float) -> float | None:
-    """Seconds until the pod has been ready for `min_ready` seconds, 0 if it has; None while it is not ready."""
+    """Seconds until the pod has been ready for `min_ready` seconds; 0 if it has; None while it is not ready."""
     ready = condition(pod, "Ready")
     if ready is None or ready.get("status") != "True":
         return None
@@ -73,10 +73,10 @@ def restarts(pod: Object) -> int:
 
 
 def deletion_order(pods: Iterable[Item], related: Iterable[Item]) -> list[Item]:
-    """`pods`, the one to delete first at the front; `related` are all that count for crowded nodes.
+    """`pods` in order of deletion; `related` are the pods counted per node.
 
-    Follows `ActivePodsWithRanks` in `pkg/controller/controller_utils.go`: not yet bound, pending, not ready, of lower
-    deletion cost, beside more of its kind, ready for a shorter time, restarted more often, younger.
+    Follows `ActivePodsWithRanks` in `pkg/controller/controller_utils.go`: unbound, pending, not ready, lower
+    deletion cost, more related pods on the same node, ready for a shorter time, more restarts, younger.
     """
     crowd = Counter(pod.obj["spec"].get("nodeName", "") for pod in related if is_active(pod.obj))
 
@@ -109,7 +109,7 @@ def _cost(pod: Object) -> int:
 
 
 class _Descending:
-    """A text that sorts the other way round."""
+    """A string with reversed sort order."""
 
     __slots__ = ("text",)
 

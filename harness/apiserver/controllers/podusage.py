@@ -1,4 +1,4 @@
-"""What pods use at the moment, as the nodes' agents report it in NodeMetric objects."""
+"""Current resource usage of pods, from the NodeMetric objects that node agents report."""
 
 from harness.apiserver.store import CollectionKey, Store
 from scheduler.api.quantity import milli
@@ -7,7 +7,7 @@ NODE_METRICS: CollectionKey = ("slo.koordinator.sh", "nodemetrics")
 
 
 def pod_usage(store: Store, namespace: str, resource: str) -> dict[str, int]:
-    """Pod → thousandths of `resource` that it uses; pods of which nobody reports are missing."""
+    """Pod name → usage of `resource` in thousandths; pods without a report are absent."""
     found: dict[str, int] = {}
     for item in store.collection(NODE_METRICS).each():
         for metric in (item.obj.get("status") or {}).get("podsMetric") or ():

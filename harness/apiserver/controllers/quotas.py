@@ -1,12 +1,12 @@
-"""ResourceQuotas: refusing what would be too much, and telling in the status how much there is.
+"""ResourceQuotas: the admission check, and the usage in their status.
 
-Usage is kept from the changes of the store themselves, so admission sees it exact and nothing has to be taken back when
-a write fails later on. In a namespace without quota a change costs one look-up. Follows
+Usage is computed from the store's changes, so admission sees exact values and a write that fails later needs no
+correction. In a namespace without quotas a change costs one dict lookup. Follows
 `apiserver/pkg/admission/plugin/resourcequota` and `pkg/controller/resourcequota`.
 """
 
 from harness.apiserver import errors
-from harness.apiserver.controllers.quotausage import PODS, Usage, in_scope, shown, unsaid, usage_of
+from harness.apiserver.controllers.quotausage import PODS, Usage, as_quantity, in_scope, missing_resources, usage_of
 from harness.apiserver.controllers.turns import Turns
 from harness.apiserver.objects import Objects
 from harness.apiserver.resources import Resource
@@ -17,7 +17,7 @@ QUOTAS: CollectionKey = ("", "resourcequotas")
 
 
 class _Account:
-    """One quota and what is used of it."""
+    """A quota and its usage."""
 
     __slots__ = ("item", "limits", "used")
 
@@ -28,7 +28,7 @@ class _Account:
         self.used: Usage = dict.fromkeys(self.limits, 0)
 
     def cost(self, collection: CollectionKey, obj: Object | None) -> Usage:
-        """What of `obj` this quota counts."""
+        """The usage of `obj` that this quota counts."""
         if obj is None or not in_scope(self.item.obj, collection, obj):
             return {}
         usage = usage_of(collection, obj)
@@ -36,18 +36,19 @@ class _Account:
 
 
 class Quotas:
-    """Follows quotas, and in their namespaces everything; also the admission hook that refuses."""
+    """Follows quotas and all objects in their namespaces; also the admission hook that enforces them."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._accounts: dict[str, dict[str, _Account]] = {}  # namespace → name → account
-        self._turns: Turns[Key] = Turns(objects.clock, self._tell)
+        self._queue: Turns[Key] = Turns(objects.clock, self._write_status)
         objects.store.listeners.append(self._changed)
 
     def __call__(self, resource: Resource, body: Object, old: Object | None, subresource: str) -> None:
-        """
+        """Check `body` against the quotas of its namespace.
+
         Raises:
-            Refused: 403, a quota would be exceeded, or counts something of which the pod says nothing.
+            Refused: 403, a quota would be exceeded, or a quota counts a resource that the pod does not specify.
         """
         accounts = self._accounts.get(body["metadata"].get("namespace", ""))
         if not accounts or subresource not in {"", "resize"}:
@@ -57,7 +58,7 @@ class Quotas:
             if problem:
                 raise errors.forbidden(resource.plural, resource.group, body["metadata"].get("name", ""), problem)
 
-    # -- usage --------------------------------------------------------------------------------------------------------
+    # -- usage ---------------------------------------------------------------------------------------------------------
 
     def _changed(self, collection: CollectionKey, change: Change) -> None:
         namespace = change.key[0]
@@ -69,7 +70,7 @@ class Quotas:
         old, new = change.old, change.new
         for name, account in accounts.items():
             if collection == QUOTAS and name == change.key[1] and change.new is not None:
-                continue  # it has just been counted with the rest
+                continue  # already counted by the full recount
             before = account.cost(collection, old.obj if old is not None else None)
             after = account.cost(collection, new.obj if new is not None else None)
             if before == after:
@@ -78,7 +79,7 @@ class Quotas:
                 account.used[resource] -= value
             for resource, value in after.items():
                 account.used[resource] += value
-            self._turns.add((namespace, name))
+            self._queue.add((namespace, name))
 
     def _quota_changed(self, change: Change) -> None:
         namespace, name = change.key
@@ -98,11 +99,11 @@ class Quotas:
             for item in items.each(namespace):
                 for resource, value in account.cost(collection, item.obj).items():
                     account.used[resource] += value
-        self._turns.add(change.key)
+        self._queue.add(change.key)
 
-    # -- status -------------------------------------------------------------------------------------------------------
+    # -- status --------------------------------------------------------------------------------------------------------
 
-    def _tell(self, key: Key) -> None:
+    def _write_status(self, key: Key) -> None:
         account = self._accounts.get(key[0], {}).get(key[1])
         quotas = self._objects.store.collection(QUOTAS)
         item = quotas.get(key)
@@ -111,7 +112,7 @@ class Quotas:
         hard = (item.obj.get("spec") or {}).get("hard") or {}
         status: Object = {
             "hard": {name: canonical(value) for name, value in hard.items()},
-            "used": {name: shown(name, value) for name, value in account.used.items()},
+            "used": {name: as_quantity(name, value) for name, value in account.used.items()},
         }
         if status != item.obj.get("status"):
             quotas.put(key, {**item.obj, "metadata": dict(item.obj["metadata"]), "status": status})
@@ -121,7 +122,7 @@ def _problem(name: str, account: _Account, collection: CollectionKey, body: Obje
     if not in_scope(account.item.obj, collection, body):
         return ""
     if collection == PODS and old is None:
-        missing = unsaid(body["spec"], account.limits)
+        missing = missing_resources(body["spec"], account.limits)
         if missing:
             return f"failed quota: {name}: {missing}"
     before = account.cost(collection, old)
@@ -134,9 +135,9 @@ def _problem(name: str, account: _Account, collection: CollectionKey, body: Obje
     if not over:
         return ""
 
-    def told(usage: Usage) -> str:
-        return ",".join(f"{resource}={shown(resource, usage[resource])}" for resource in over)
+    def text(usage: Usage) -> str:
+        return ",".join(f"{resource}={as_quantity(resource, usage[resource])}" for resource in over)
 
     return (
-        f"exceeded quota: {name}, requested: {told(more)}, used: {told(account.used)}, limited: {told(account.limits)}"
+        f"exceeded quota: {name}, requested: {text(more)}, used: {text(account.used)}, limited: {text(account.limits)}"
     )

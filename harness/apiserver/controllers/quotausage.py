@@ -1,6 +1,6 @@
-"""What an object costs a ResourceQuota, and which quotas look at it. Pure functions.
+"""The usage of an object in a ResourceQuota, and the scopes of quotas. Pure functions.
 
-Amounts are thousandths, so that every resource can be added up in whole numbers. Follows `pkg/quota/v1/evaluator/core`.
+Amounts are integers in thousandths of the resource's unit. Follows `pkg/quota/v1/evaluator/core`.
 """
 
 from typing import Any
@@ -14,25 +14,25 @@ Usage = dict[str, int]  # quota resource → thousandths
 PODS: CollectionKey = ("", "pods")
 CLAIMS: CollectionKey = ("", "persistentvolumeclaims")
 SERVICES: CollectionKey = ("", "services")
-ONE = 1000
+UNIT = 1000
 _COUNTED_BY_NAME = frozenset({
     "pods", "services", "configmaps", "secrets", "persistentvolumeclaims", "replicationcontrollers", "resourcequotas",
 })  # fmt: skip
 _BOTH_WAYS = frozenset({"cpu", "memory", "ephemeral-storage"})  # `cpu` is the same as `requests.cpu`
-_MUST_BE_SAID = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
+_REQUIRED_WHEN_COUNTED = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
 _BINARY = ("memory", "storage", "hugepages")
 
 
 def usage_of(collection: CollectionKey, obj: Object) -> Usage:
-    """All that the object counts for, under every name that a quota may use."""
+    """The object's usage under every resource name that a quota may use."""
     group, plural = collection
-    usage: Usage = {f"count/{plural}.{group}" if group else f"count/{plural}": ONE}
+    usage: Usage = {f"count/{plural}.{group}" if group else f"count/{plural}": UNIT}
     if collection == PODS:
         if not _has_ended(obj):
             usage |= _pod(obj["spec"])
         return usage
     if not group and plural in _COUNTED_BY_NAME:
-        usage[plural] = ONE
+        usage[plural] = UNIT
     if collection == SERVICES:
         usage |= _service(obj["spec"])
     elif collection == CLAIMS:
@@ -45,11 +45,11 @@ def _has_ended(pod: Object) -> bool:
 
 
 def _pod(spec: Object) -> Usage:
-    usage: Usage = {"pods": ONE}
+    usage: Usage = {"pods": UNIT}
     for part in ("requests", "limits"):
         for name, value in _whole_pod(spec, part).items():
             if part == "limits" and name not in _BOTH_WAYS:
-                continue  # of devices and huge pages there is only one number
+                continue  # for extended resources and huge pages, quotas count requests only
             usage[f"{part}.{name}"] = value
             if part == "requests" and (name in _BOTH_WAYS or name.startswith("hugepages-")):
                 usage[name] = value
@@ -57,7 +57,7 @@ def _pod(spec: Object) -> Usage:
 
 
 def _whole_pod(spec: Object, part: str) -> Usage:
-    """Containers together with side cars, or the largest moment of the start, plus the overhead."""
+    """The pod's total of `part`: containers and sidecars, or the init phase's maximum if larger, plus overhead."""
     total: Usage = {}
     beside: Usage = {}
     peak: Usage = {}
@@ -76,7 +76,7 @@ def _whole_pod(spec: Object, part: str) -> Usage:
     for name, value in peak.items():
         total[name] = max(total.get(name, 0), value)
     own = _amounts(spec, part)
-    total |= own  # resources of the pod as a whole count instead
+    total |= own  # pod-level resources take precedence
     overhead = {name: milli(value) for name, value in (spec.get("overhead") or {}).items()}
     if total:
         _add(total, {name: value for name, value in overhead.items() if part == "requests" or name in total})
@@ -97,9 +97,9 @@ def _service(spec: Object) -> Usage:
     kind, ports = spec.get("type"), len(spec.get("ports") or ())
     usage: Usage = {"services.nodeports": 0, "services.loadbalancers": 0}
     if kind == "LoadBalancer":
-        usage["services.loadbalancers"] = ONE
+        usage["services.loadbalancers"] = UNIT
     if kind == "NodePort" or (kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not False):
-        usage["services.nodeports"] = ports * ONE
+        usage["services.nodeports"] = ports * UNIT
     return usage
 
 
@@ -110,15 +110,15 @@ def _claim(obj: Object) -> Usage:
     storage_class = spec.get("storageClassName")
     if storage_class:
         stem = f"{storage_class}.storageclass.storage.k8s.io"
-        usage |= {f"{stem}/requests.storage": storage, f"{stem}/persistentvolumeclaims": ONE}
+        usage |= {f"{stem}/requests.storage": storage, f"{stem}/persistentvolumeclaims": UNIT}
     return usage
 
 
-# -- which quotas look at an object -----------------------------------------------------------------------------------
+# -- which quotas look at an object ------------------------------------------------------------------------------------
 
 
 def in_scope(quota: Object, collection: CollectionKey, obj: Object) -> bool:
-    """Whether the quota's scopes take the object in; scopes speak of pods alone."""
+    """Whether the object is within the quota's scopes; scopes apply to pods only."""
     spec = quota.get("spec") or {}
     selections = [{"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()]
     selections += (spec.get("scopeSelector") or {}).get("matchExpressions") or []
@@ -136,7 +136,7 @@ def _selected(selection: Object, pod: Object) -> bool:
     if scope in {"BestEffort", "NotBestEffort"}:
         return (qos_class(spec) == BEST_EFFORT) is (scope == "BestEffort")
     if scope == "CrossNamespacePodAffinity":
-        return _reaches_out(spec)
+        return _has_cross_namespace_affinity(spec)
     return False
 
 
@@ -150,7 +150,7 @@ def _by_name(selection: Object, name: str) -> bool:
     return bool(name) is (operator == "Exists")
 
 
-def _reaches_out(spec: Object) -> bool:
+def _has_cross_namespace_affinity(spec: Object) -> bool:
     affinity = spec.get("affinity") or {}
     terms: list[Object] = []
     for kind in ("podAffinity", "podAntiAffinity"):
@@ -161,12 +161,12 @@ def _reaches_out(spec: Object) -> bool:
     return any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in terms)
 
 
-def unsaid(spec: Object, hard: dict[str, Any]) -> str:
-    """What a pod's containers must say because the quota counts it, in upstream's words; "" if nothing is missing."""
+def missing_resources(spec: Object, hard: dict[str, Any]) -> str:
+    """Upstream's message on counted resources that a pod's containers do not specify; "" if none is missing."""
     missing: dict[str, set[str]] = {}
     for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
         given = container.get("resources") or {}
-        for name in _MUST_BE_SAID:
+        for name in _REQUIRED_WHEN_COUNTED:
             part, _, plain = name.rpartition(".")
             if name in hard and plain not in (given.get(part or "requests") or {}):
                 missing.setdefault(name, set()).add(container.get("name", ""))
@@ -175,8 +175,8 @@ def unsaid(spec: Object, hard: dict[str, Any]) -> str:
     return "must specify " + "; ".join(f"{name} for: {','.join(sorted(missing[name]))}" for name in sorted(missing))
 
 
-def shown(name: str, thousandths: int) -> str:
-    """An amount as a Quantity: bytes with binary suffixes, everything else as it is counted."""
+def as_quantity(name: str, thousandths: int) -> str:
+    """An amount in thousandths as a Quantity: binary suffixes for bytes, plain numbers otherwise."""
     if any(word in name for word in _BINARY) and thousandths % (1000 << 10) == 0:
         return canonical(f"{thousandths // (1000 << 10)}Ki")
     return canonical(f"{thousandths}m")

@@ -1,4 +1,4 @@
-"""Events that controllers leave behind; one that repeats is counted, not stored again."""
+"""The event recorder of the controllers; a repeated event increments the count of the stored one."""
 
 from harness.apiserver.errors import Refused
 from harness.apiserver.objects import Objects, Options
@@ -6,7 +6,7 @@ from harness.apiserver.resources import Resource
 from harness.apiserver.store import Item, Object
 
 NORMAL, WARNING = "Normal", "Warning"
-REMEMBERED = 4096  # events that may still be counted up
+MAX_REMEMBERED = 4096  # events whose count can still be incremented
 
 
 class Recorder:
@@ -20,7 +20,7 @@ class Recorder:
     def record(  # noqa: PLR0917
         self, component: str, resource: Resource, item: Item, kind: str, reason: str, message: str
     ) -> None:
-        """`component` says this of `item`; `kind` is Normal or Warning. Not for use from within a write."""
+        """Record an event of `component` about `item`; `kind` is Normal or Warning. Not to be called during a write."""
         metadata = item.obj["metadata"]
         what = (metadata["uid"], component, reason, message)
         now = self._objects.clock.timestamp()
@@ -56,14 +56,14 @@ class Recorder:
             "lastTimestamp": now,
             "count": 1,
             "type": kind,
-            "eventTime": self._objects.clock.micro_timestamp(),  # typed clients insist on one
+            "eventTime": self._objects.clock.micro_timestamp(),  # typed clients require it
             "reportingComponent": component,
             "reportingInstance": "",
         }
         try:
             written = self._objects.create(self._events, namespace, event, Options())
         except Refused:
-            return  # its namespace is going: nobody will read it
-        if len(self._known) >= REMEMBERED:
+            return  # the namespace is terminating
+        if len(self._known) >= MAX_REMEMBERED:
             self._known.pop(next(iter(self._known)))
         self._known[what] = written.key

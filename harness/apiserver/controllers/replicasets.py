@@ -1,6 +1,6 @@
-"""ReplicaSets and ReplicationControllers: as many pods as asked for.
+"""The ReplicaSet and ReplicationController controllers: keep the requested number of pods.
 
-Follows `pkg/controller/replicaset`. Everything here sees the store as it is, so nothing has to be expected.
+Follows `pkg/controller/replicaset`. The controller reads the store itself, so upstream's expectations are not needed.
 """
 
 from harness.apiserver.controllers.control import Control, with_condition, without_condition
@@ -14,26 +14,26 @@ from harness.apiserver.webhooks.attempts import Pending
 
 REPLICA_SETS: CollectionKey = ("apps", "replicasets")
 REPLICATION_CONTROLLERS: CollectionKey = ("", "replicationcontrollers")
-BURST = 500  # pods made or deleted before anybody else gets a turn, upstream's value
-_LOOK_AGAIN = 0.02  # seconds in which a webhook may have answered
+BURST = 500  # maximum pods created or deleted in one reconciliation; upstream's value
+_RETRY_PERIOD = 0.02  # seconds until the result of a pending webhook call is checked
 _COMPONENTS = {"ReplicaSet": "replicaset-controller", "ReplicationController": "replication-controller"}
 
 
 class ReplicaSets:
-    """Follows one kind: ReplicaSets, or ReplicationControllers, which differ in their selector alone."""
+    """Reconciles one kind: ReplicaSets, or ReplicationControllers, which differ only in their selector."""
 
     def __init__(self, control: Control, kind: CollectionKey = REPLICA_SETS) -> None:
         self._control = control
         self._resource: Resource = control.resource(kind)
         self._component = _COMPONENTS[self._resource.kind]
-        self._turns: Turns[Key] = Turns(control.clock, self._sync)
-        control.follow_workload(self._resource, self._turns)
+        self._queue: Turns[Key] = Turns(control.clock, self._sync)
+        control.follow_workload(self._resource, self._queue)
 
     def _sync(self, key: Key) -> None:
         control = self._control
         item = control.get(self._resource, key)
         if item is None:
-            self._turns.succeeded(key)
+            self._queue.forget(key)
             return
         pods = [pod for pod in control.owned_pods.claim(self._resource, item) if is_active(pod.obj)]
         problem: Refused | None = None
@@ -41,13 +41,13 @@ class ReplicaSets:
             problem = self._scale(item, pods)
             pods = [pod for pod in control.owned_pods.of(item.obj["metadata"]["uid"]) if is_active(pod.obj)]
         waiting = isinstance(problem, Pending)
-        self._tell(item, pods, None if waiting else problem)
+        self._write_status(item, pods, None if waiting else problem)
         if waiting:
-            self._turns.gather(_LOOK_AGAIN, key)  # the pod comes by itself; a refusal has to be picked up
+            self._queue.add_after(_RETRY_PERIOD, key)  # a created pod is notified; a rejection is not
         elif problem is not None:
-            self._turns.failed(key)
+            self._queue.add_rate_limited(key)
         else:
-            self._turns.succeeded(key)
+            self._queue.forget(key)
 
     def _scale(self, item: Item, pods: list[Item]) -> Refused | None:
         spec = item.obj["spec"]
@@ -61,16 +61,16 @@ class ReplicaSets:
                 except Refused as refused:
                     return None if refused.code == 404 else refused
             if short > BURST:
-                self._turns.add(item.key)
+                self._queue.add(item.key)
         elif short < 0:
             for pod_item in deletion_order(pods, self._related(item, pods))[: min(-short, BURST)]:
                 self._control.delete_pod(self._component, self._resource, item, pod_item)
             if -short > BURST:
-                self._turns.add(item.key)
+                self._queue.add(item.key)
         return None
 
     def _related(self, item: Item, pods: list[Item]) -> list[Item]:
-        """The pods of all sets of one owner: of a Deployment's pods, those that crowd a node go first."""
+        """The pods of all ReplicaSets with the same owner; pods on nodes with more of them are deleted first."""
         owner = controller_of(item.obj)
         if owner is None:
             return pods
@@ -81,7 +81,7 @@ class ReplicaSets:
                 found.extend(self._control.owned_pods.of(other.obj["metadata"]["uid"]))
         return found
 
-    def _tell(self, item: Item, pods: list[Item], problem: Refused | None) -> None:
+    def _write_status(self, item: Item, pods: list[Item], problem: Refused | None) -> None:
         spec, before = item.obj["spec"], item.obj.get("status") or {}
         wanted = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
         min_ready, now = int(spec.get("minReadySeconds") or 0), self._control.clock.now()
@@ -99,7 +99,7 @@ class ReplicaSets:
             else:
                 soonest = wait if soonest is None else min(soonest, wait)
         if soonest is not None:
-            self._turns.later(soonest, item.key)
+            self._queue.add_later(soonest, item.key)
         status: Object = {"replicas": len(pods)}
         for name, count in (
             ("fullyLabeledReplicas", labeled), ("readyReplicas", ready), ("availableReplicas", available),

@@ -1,4 +1,4 @@
-"""ControllerRevisions: the templates that a StatefulSet or DaemonSet has had, numbered; what it rolls back to.
+"""ControllerRevisions: the numbered template history of a StatefulSet or DaemonSet, used for rollbacks.
 
 Follows `pkg/controller/history`. `data` is the patch that `kubectl rollout undo` sends.
 """
@@ -16,7 +16,7 @@ HASH_LABEL = "controller-revision-hash"
 
 
 class Revisions:
-    """The history of the objects of one kind."""
+    """Reads and writes the revision history of one kind of owner."""
 
     def __init__(self, control: Control, owners: Resource) -> None:
         self._control, self._owners = control, owners
@@ -25,16 +25,16 @@ class Revisions:
         self._owned.follow(owners)
 
     def claim(self, owner: Item) -> list[Item]:
-        """All revisions of `owner`, oldest first; orphans that it selects become its own."""
+        """All revisions of `owner`, oldest first; matching orphans are adopted."""
         return sorted(
             self._owned.claim(self._owners, owner), key=lambda revision: (number_of(revision), revision.key[1])
         )
 
     def current(self, owner: Item, known: list[Item]) -> Item:
-        """The revision of the present template, the newest of all; made or moved to the front if it is not.
+        """The revision of the current template, created or renumbered so that it has the highest number.
 
         Raises:
-            Refused: it cannot be made.
+            Refused: it cannot be created.
         """
         data = _data(owner.obj)
         newest = number_of(known[-1]) if known else 0
@@ -72,8 +72,8 @@ class Revisions:
                     raise
                 collisions = (collisions or 0) + 1
 
-    def forget(self, known: list[Item], used: set[str], *, limit: int) -> None:
-        """Delete the oldest revisions beyond `limit` that no pod has and that `used` does not name."""
+    def prune(self, known: list[Item], used: set[str], *, limit: int) -> None:
+        """Delete the oldest revisions beyond `limit`, except those named in `used`."""
         idle = [revision for revision in known if revision.key[1] not in used]
         for revision in idle[: max(0, len(idle) - limit)]:
             self._control.delete(self._resource, revision)
@@ -83,13 +83,13 @@ def number_of(revision: Item) -> int:
     return int(revision.obj.get("revision", 0))
 
 
-def mark_of(revision: Item) -> str:
-    """The hash that pods of this revision carry in their label."""
+def hash_of(revision: Item) -> str:
+    """The hash in the label of this revision's pods."""
     return str((revision.obj["metadata"].get("labels") or {}).get(HASH_LABEL, revision.key[1]))
 
 
 def template_of(revision: Item) -> Object:
-    """The pod template as it was."""
+    """The pod template of the revision."""
     template = dict(revision.obj["data"]["spec"]["template"])
     template.pop("$patch", None)
     return template

@@ -1,4 +1,4 @@
-"""The arithmetic of a Deployment's rolling update: how many replicas each of its ReplicaSets gets next.
+"""The arithmetic of a Deployment's rolling update: the next replica count of each ReplicaSet.
 
 Pure functions. Follow `pkg/controller/deployment/{rolling,sync}.go` and `util/deployment_util.go`.
 """
@@ -10,96 +10,92 @@ from harness.apiserver.controllers.counts import rolling_bounds
 
 
 @dataclass(frozen=True, slots=True)
-class Generation:
-    """One ReplicaSet of a Deployment, as far as counting goes. `most` is what its max-replicas annotation says."""
+class SetSize:
+    """The counts of one ReplicaSet of a Deployment. `max_replicas` is its max-replicas annotation, 0 if unset."""
 
     name: str
     replicas: int
     available: int = 0
     created: str = ""  # RFC 3339
-    most: int = 0
+    max_replicas: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What the Deployment asks for: pods in all, how many more, how many fewer."""
+    """The replicas of a Deployment, and the allowed surge above and shortfall below them, in pods."""
 
     replicas: int
     surge: int
     unavailable: int
 
     @property
-    def most(self) -> int:
+    def max_total(self) -> int:
         return self.replicas + self.surge
 
     @property
-    def fewest_available(self) -> int:
+    def min_available(self) -> int:
         return self.replicas - self.unavailable
 
 
 def bounds_of(replicas: int, surge: int | str | None, unavailable: int | str | None, *, rolling: bool) -> Bounds:
-    """The bounds that a Deployment's strategy sets; Recreate has no room on either side."""
+    """The bounds of a Deployment's strategy; surge and unavailable are 0 for Recreate."""
     if not rolling or not replicas:
         return Bounds(replicas, 0, 0)
     more, fewer = rolling_bounds(surge, unavailable, replicas)
     return Bounds(replicas, more, min(fewer, replicas))
 
 
-def next_for_new(new: Generation, all_: Sequence[Generation], bounds: Bounds) -> int:
-    """Replicas of the newest set: up as far as the surge allows."""
+def next_for_new(new: SetSize, all_: Sequence[SetSize], bounds: Bounds) -> int:
+    """The next replica count of the newest set, limited by the surge."""
     if new.replicas >= bounds.replicas:
         return bounds.replicas
-    total = sum(generation.replicas for generation in all_)
-    if total >= bounds.most:
+    total = sum(size.replicas for size in all_)
+    if total >= bounds.max_total:
         return new.replicas
-    return new.replicas + min(bounds.most - total, bounds.replicas - new.replicas)
+    return new.replicas + min(bounds.max_total - total, bounds.replicas - new.replicas)
 
 
-def next_for_old(new: Generation, old: Sequence[Generation], bounds: Bounds) -> dict[str, int]:
-    """Replicas of the old sets that shrink: first their unavailable pods, then as many as availability spares."""
-    if not sum(generation.replicas for generation in old):
+def next_for_old(new: SetSize, old: Sequence[SetSize], bounds: Bounds) -> dict[str, int]:
+    """New replica counts of the old sets that shrink, by name: unavailable pods first, then up to `unavailable`."""
+    if not sum(size.replicas for size in old):
         return {}
-    total = new.replicas + sum(generation.replicas for generation in old)
-    spare = total - bounds.fewest_available - (new.replicas - new.available)
+    total = new.replicas + sum(size.replicas for size in old)
+    spare = total - bounds.min_available - (new.replicas - new.available)
     if spare <= 0:
         return {}
-    oldest = sorted(old, key=lambda generation: (generation.created, generation.name))
-    replicas = {generation.name: generation.replicas for generation in oldest}
+    oldest = sorted(old, key=lambda size: (size.created, size.name))
+    replicas = {size.name: size.replicas for size in oldest}
     cleaned = 0
-    for generation in oldest:  # pods that serve nobody can go without anybody noticing
-        idle = min(spare - cleaned, generation.replicas - generation.available)
+    for size in oldest:  # unavailable pods can be removed without lowering availability
+        idle = min(spare - cleaned, size.replicas - size.available)
         if idle > 0:
-            replicas[generation.name] -= idle
+            replicas[size.name] -= idle
             cleaned += idle
-    available = new.available + sum(min(generation.available, replicas[generation.name]) for generation in oldest)
-    spare = available - bounds.fewest_available
-    for generation in oldest:
-        fewer = min(spare, replicas[generation.name])
+    available = new.available + sum(min(size.available, replicas[size.name]) for size in oldest)
+    spare = available - bounds.min_available
+    for size in oldest:
+        fewer = min(spare, replicas[size.name])
         if fewer > 0:
-            replicas[generation.name] -= fewer
+            replicas[size.name] -= fewer
             spare -= fewer
-    return {
-        generation.name: replicas[generation.name]
-        for generation in oldest
-        if replicas[generation.name] != generation.replicas
-    }
+    return {size.name: replicas[size.name] for size in oldest if replicas[size.name] != size.replicas}
 
 
-def proportional(active: Sequence[Generation], bounds: Bounds) -> dict[str, int]:
-    """Replicas of several active sets when the Deployment itself was scaled: each keeps its share.
+def proportional(active: Sequence[SetSize], bounds: Bounds) -> dict[str, int]:
+    """Replica counts of several active sets, by name, in proportion after the Deployment was scaled.
 
-    The rest of a division goes to the largest set, of equal ones the newest.
+    The rounding remainder goes to the largest set; among equals, to the newest.
     """
-    total = sum(generation.replicas for generation in active)
-    to_add = (bounds.most if bounds.replicas else 0) - total
-    oldest = sorted(active, key=lambda generation: (generation.created, generation.name))
-    by_age = oldest[::-1] if to_add > 0 else oldest  # of equal ones the newest grows and the oldest shrinks first
-    ordered = sorted(by_age, key=lambda generation: -generation.replicas)
+    total = sum(size.replicas for size in active)
+    to_add = (bounds.max_total if bounds.replicas else 0) - total
+    oldest = sorted(active, key=lambda size: (size.created, size.name))
+    by_age = oldest[::-1] if to_add > 0 else oldest  # among equals the newest grows first and the oldest shrinks first
+    ordered = sorted(by_age, key=lambda size: -size.replicas)
     sizes: dict[str, int] = {}
     added = 0
-    for generation in ordered:
-        share = _share(generation, bounds, to_add, added) if to_add else 0
-        sizes[generation.name] = generation.replicas + share
+    for size in ordered:
+        share = _share(size, bounds, to_add, added) if to_add else 0
+        sizes[size.name] = size.replicas + share
         added += share
     if ordered and to_add:
         largest = ordered[0].name
@@ -107,17 +103,17 @@ def proportional(active: Sequence[Generation], bounds: Bounds) -> dict[str, int]
     return sizes
 
 
-def _share(generation: Generation, bounds: Bounds, to_add: int, added: int) -> int:
-    if not generation.replicas:
+def _share(size: SetSize, bounds: Bounds, to_add: int, added: int) -> int:
+    if not size.replicas:
         return 0
     if not bounds.replicas:
-        return -generation.replicas
-    before = generation.most or bounds.replicas
-    fraction = _rounded(generation.replicas * bounds.most / before) - generation.replicas
+        return -size.replicas
+    before = size.max_replicas or bounds.replicas
+    fraction = _rounded(size.replicas * bounds.max_total / before) - size.replicas
     allowed = to_add - added
     return min(fraction, allowed) if to_add > 0 else max(fraction, allowed)
 
 
 def _rounded(value: float) -> int:
-    """Half away from zero, as Go rounds; Python would round half to even."""
+    """Round half up, as Go's code does; Python's `round` rounds half to even."""
     return int(value + 0.5)

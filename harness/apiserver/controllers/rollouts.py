@@ -1,4 +1,4 @@
-"""What a Deployment says of its rollout: revisions, annotations handed on to ReplicaSets, totals and conditions.
+"""The rollout state of a Deployment: revisions, annotations copied to ReplicaSets, totals and conditions.
 
 Follows `pkg/controller/deployment/{progress,sync}.go` and `util/deployment_util.go`.
 """
@@ -10,25 +10,25 @@ from harness.apiserver.store import Object
 from scheduler.api.clock import from_rfc3339
 
 REVISION, HISTORY = "deployment.kubernetes.io/revision", "deployment.kubernetes.io/revision-history"
-DESIRED, MOST = "deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas"
+DESIRED, MAX_REPLICAS = "deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_OWN = frozenset({REVISION, HISTORY, DESIRED, MOST, LAST_APPLIED, "deprecated.deployment.rollback.to"})
+_OWN = frozenset({REVISION, HISTORY, DESIRED, MAX_REPLICAS, LAST_APPLIED, "deprecated.deployment.rollback.to"})
 _NO_DEADLINE = (1 << 31) - 1
 
 
 def revision(replica_set: Object) -> int:
-    """The number in its annotation; 0 if there is none."""
+    """The number in the revision annotation; 0 if there is none."""
     text = (replica_set["metadata"].get("annotations") or {}).get(REVISION, "")
     return int(text) if text.isdigit() else 0
 
 
 def inherited(annotations: dict[str, str]) -> dict[str, str]:
-    """The Deployment's annotations that its ReplicaSets get too (`kubernetes.io/change-cause` among them)."""
+    """The Deployment's annotations that are copied to its ReplicaSets, such as `kubernetes.io/change-cause`."""
     return {name: value for name, value in annotations.items() if name not in _OWN}
 
 
 def annotated(deployment: Object, replica_set: Object, number: int) -> dict[str, str | None]:
-    """What the newest set is annotated with; a set that comes back keeps its former numbers as history."""
+    """The annotations of the newest set; earlier revision numbers of a reused set are kept as history."""
     have = replica_set["metadata"].get("annotations") or {}
     marks: dict[str, str | None] = dict(inherited(deployment["metadata"].get("annotations") or {}))
     before = revision(replica_set)
@@ -40,7 +40,7 @@ def annotated(deployment: Object, replica_set: Object, number: int) -> dict[str,
 
 
 def totals(deployment: Object, sets: list[Object], new: Object | None) -> Object:
-    """The numbers of the status; those that are nought are left out, as upstream does."""
+    """The counts of the status; zero counts are omitted, as upstream does."""
 
     def total(name: str, of: list[Object]) -> int:
         return sum((replica_set.get("status") or {}).get(name, 0) for replica_set in of)
@@ -61,7 +61,7 @@ def totals(deployment: Object, sets: list[Object], new: Object | None) -> Object
 
 
 def is_complete(deployment: Object, status: Object | None = None) -> bool:
-    """Whether every pod is of the newest template and available."""
+    """Whether all pods are of the newest template and available."""
     status = status if status is not None else deployment.get("status") or {}
     replicas = deployment["spec"].get("replicas", 1)
     counts = (status.get(name, 0) for name in ("updatedReplicas", "replicas", "availableReplicas"))
@@ -73,7 +73,7 @@ def is_complete(deployment: Object, status: Object | None = None) -> bool:
 def conditions_of(
     deployment: Object, status: Object, old: list[Object], new: Object | None, control: Control
 ) -> list[Object]:
-    """Available, Progressing and, where a set cannot make its pods, ReplicaFailure."""
+    """The conditions Available, Progressing and, if a set cannot create pods, ReplicaFailure."""
     conditions: list[Object] = list((deployment.get("status") or {}).get("conditions") or ())
     conditions = _renewed(conditions, _available(deployment, status), control)
     progressing = _progressing(deployment, status, conditions, new, control)
@@ -98,7 +98,7 @@ _Row = tuple[str, str, str, str]  # type, status, reason, message
 
 
 def _renewed(conditions: list[Object], row: _Row, control: Control, *, moved: bool = False) -> list[Object]:
-    """With the condition of `row`; `moved` sets its lastUpdateTime even where nothing else of it changed."""
+    """`conditions` with the one of `row`; `moved` sets its lastUpdateTime even if nothing else changed."""
     kind, truth, reason, message = row
     old = next((entry for entry in conditions if entry["type"] == kind), None)
     if old is not None and not moved and (old["status"], old["reason"]) == (truth, reason):
@@ -120,7 +120,7 @@ def _available(deployment: Object, status: Object) -> _Row:
         spec.get("replicas", 1), rolling.get("maxSurge"), rolling.get("maxUnavailable"),
         rolling=strategy.get("type") == "RollingUpdate",
     )  # fmt: skip
-    if status.get("availableReplicas", 0) >= bounds.fewest_available:
+    if status.get("availableReplicas", 0) >= bounds.min_available:
         return "Available", "True", "MinimumReplicasAvailable", "Deployment has minimum availability."
     return "Available", "False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability."
 
@@ -143,7 +143,7 @@ def _progressing(
         and old["reason"] == "NewReplicaSetAvailable"
     )
     if finished:
-        return None  # pods that come and go later are no rollout
+        return None  # the rollout was complete: later pod changes do not start a new one
     if is_complete(deployment, status):
         return "Progressing", "True", "NewReplicaSetAvailable", f"{what} has successfully progressed."
     if _progressed(deployment, status):
@@ -158,7 +158,7 @@ def _progressing(
 
 
 def _progressed(deployment: Object, status: Object) -> bool:
-    """Whether more pods are new, fewer are old, or more are of use than at the last look."""
+    """Whether updated, ready or available pods increased or old pods decreased since the stored status."""
     before = deployment.get("status") or {}
 
     def count(of: Object, name: str) -> int:
@@ -190,7 +190,7 @@ def _overdue(deployment: Object, progressing: Object, now: float) -> bool:
 
 
 def progress_left(deployment: Object, now: float) -> float | None:
-    """Seconds until the rollout counts as stuck; None if it is through, paused, stuck already or has no deadline."""
+    """Seconds until progressDeadlineSeconds expires; None if complete, paused, expired or without a deadline."""
     progressing = condition(deployment, "Progressing")
     if progressing is None or not _has_deadline(deployment) or deployment["spec"].get("paused"):
         return None

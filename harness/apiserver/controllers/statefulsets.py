@@ -1,13 +1,13 @@
-"""StatefulSets: pods with a number each, made in order, ended in reverse order, updated from the highest number down.
+"""The StatefulSet controller: numbered pods, created in order, deleted and updated from the highest ordinal down.
 
-Follows `pkg/controller/statefulset`. Pods of StatefulSets carry their revision's whole name as hash, as upstream's do.
+Follows `pkg/controller/statefulset`. The hash label of a pod is the full name of its revision, as upstream's is.
 """
 
 from typing import Any
 
 from harness.apiserver.controllers.control import Control
 from harness.apiserver.controllers.counts import scaled
-from harness.apiserver.controllers.podstate import available_in, is_active, is_finished, is_going, is_ready
+from harness.apiserver.controllers.podstate import available_in, is_active, is_finished, is_ready, is_terminating
 from harness.apiserver.controllers.revisions import HASH_LABEL, Revisions, number_of, template_of
 from harness.apiserver.controllers.turns import Turns
 from harness.apiserver.controllers.volumeclaims import Claims
@@ -20,20 +20,20 @@ NAME_LABEL, INDEX_LABEL = "statefulset.kubernetes.io/pod-name", "apps.kubernetes
 
 
 class StatefulSets:
-    """Follows StatefulSets and their pods."""
+    """Reconciles StatefulSets and their pods."""
 
     def __init__(self, control: Control) -> None:
         self._control = control
         self._resource = control.resource(STATEFUL_SETS)
         self._revisions = Revisions(control, self._resource)
         self._claims = Claims(control, self._resource)
-        self._turns: Turns[Key] = Turns(control.clock, self._sync)
-        control.follow_workload(self._resource, self._turns)
+        self._queue: Turns[Key] = Turns(control.clock, self._sync)
+        control.follow_workload(self._resource, self._queue)
 
     def _sync(self, key: Key) -> None:
         item = self._control.get(self._resource, key)
         if item is None:
-            self._turns.succeeded(key)
+            self._queue.forget(key)
             return
         if "deletionTimestamp" in item.obj["metadata"]:
             return
@@ -47,38 +47,38 @@ class StatefulSets:
             update = self._revisions.current(item, known)
         except Refused as refused:
             if refused.code != 404:
-                self._turns.failed(key)
+                self._queue.add_rate_limited(key)
             return
         known = self._revisions.claim(item)
-        round_ = _Round(self._control, self._claims, item, pods, _revision(item, known, update), update)
+        sync = _Sync(self._control, self._claims, item, pods, _revision(item, known, update), update)
         try:
-            round_.run()
-            self._turns.succeeded(key)
+            sync.run()
+            self._queue.forget(key)
         except Refused as refused:
             if refused.code != 404:
-                self._turns.failed(key)
-        if round_.look_again is not None:
-            self._turns.later(round_.look_again, key)
-        self._tell(item, round_, known)
+                self._queue.add_rate_limited(key)
+        if sync.requeue_after is not None:
+            self._queue.add_later(sync.requeue_after, key)
+        self._write_status(item, sync, known)
 
-    def _tell(self, item: Item, round_: "_Round", known: list[Item]) -> None:
+    def _write_status(self, item: Item, sync: "_Sync", known: list[Item]) -> None:
         fresh = self._control.get(self._resource, item.key)
         if fresh is None:
             return
-        spec, current, update = fresh.obj["spec"], round_.current, round_.update
+        spec, current, update = fresh.obj["spec"], sync.current, sync.update
         min_ready, now = int(spec.get("minReadySeconds") or 0), self._control.clock.now()
         pods = [pod.obj for pod in self._control.owned_pods.of(fresh.obj["metadata"]["uid"])]
         there = [pod for pod in pods if not is_finished(pod)]
         counts = {
             "replicas": len(there),
             "readyReplicas": sum(is_ready(pod) for pod in there),
-            "currentReplicas": sum(_has(pod, current) and not is_going(pod) for pod in there),
-            "updatedReplicas": sum(_has(pod, update) and not is_going(pod) for pod in there),
+            "currentReplicas": sum(_has(pod, current) and not is_terminating(pod) for pod in there),
+            "updatedReplicas": sum(_has(pod, update) and not is_terminating(pod) for pod in there),
         }
         available = sum(available_in(pod, min_ready, now) == 0 for pod in there)
         replicas = spec.get("replicas", 1)
         if counts["updatedReplicas"] == replicas == counts["readyReplicas"] == counts["replicas"]:
-            current = update  # the update is through: from now on this is the revision to keep
+            current = update  # the update is complete
             counts["currentReplicas"] = counts["updatedReplicas"]
         status: Object = {
             "observedGeneration": fresh.obj["metadata"].get("generation", 0),
@@ -97,11 +97,11 @@ class StatefulSets:
             update.key[1],
             *((pod["metadata"].get("labels") or {}).get(HASH_LABEL, "") for pod in pods),
         }
-        self._revisions.forget(known, used, limit=spec.get("revisionHistoryLimit", 10))
+        self._revisions.prune(known, used, limit=spec.get("revisionHistoryLimit", 10))
 
 
-class _Round:
-    """One look at one StatefulSet: does the next thing that may be done."""
+class _Sync:
+    """One reconciliation of a StatefulSet: does the next steps that the pod management policy allows."""
 
     def __init__(  # noqa: PLR0917
         self, control: Control, claims: Claims, item: Item, pods: dict[int, Item], current: Item, update: Item
@@ -110,7 +110,7 @@ class _Round:
         self._resource = control.resource(STATEFUL_SETS)
         self._pods = pods
         self.current, self.update = current, update
-        self.look_again: float | None = None  # seconds until a pod has been ready for long enough
+        self.requeue_after: float | None = None  # seconds until a pod has been ready for minReadySeconds
         spec = item.obj["spec"]
         self._start = int((spec.get("ordinals") or {}).get("start", 0))
         self._replicas = int(spec.get("replicas", 1))
@@ -119,11 +119,12 @@ class _Round:
         self._strategy: Object = spec.get("updateStrategy") or {}
 
     def run(self) -> None:
-        """
+        """Create, delete or update pods.
+
         Raises:
-            Refused: a pod could not be made.
+            Refused: a pod could not be created.
         """
-        self._claims.keep_policy(self._item, self._pods, self._wanted)
+        self._claims.apply_retention_policy(self._item, self._pods, self._wanted)
         if self._fill():
             return
         if self._shrink():
@@ -132,11 +133,11 @@ class _Round:
             self._roll()
 
     def _fill(self) -> bool:
-        """Make what is missing, in order; whether something of it is still awaited."""
+        """Create missing pods in order; return whether the controller must wait for one of them."""
         for ordinal in self._wanted:
             pod = self._pods.get(ordinal)
             if pod is not None and is_finished(pod.obj):
-                self._control.delete_pod(COMPONENT, self._resource, self._item, pod)  # a failed one is made anew
+                self._control.delete_pod(COMPONENT, self._resource, self._item, pod)  # a failed pod is replaced
                 pod = self._control.get(self._control.pods, pod.key)
                 if self._in_order or pod is not None:
                     if self._in_order:
@@ -146,16 +147,16 @@ class _Round:
                 self._pods[ordinal] = self._create(ordinal)
                 if self._in_order:
                     return True
-            elif self._in_order and (is_going(pod.obj) or not self._available(pod)):
+            elif self._in_order and (is_terminating(pod.obj) or not self._available(pod)):
                 return True
         return False
 
     def _shrink(self) -> bool:
-        """End what is too much, from the highest number down; whether something of it is still there."""
+        """Delete surplus pods from the highest ordinal down; return whether any is left."""
         extra = sorted((number for number in self._pods if number not in self._wanted), reverse=True)
         for number in extra:
             pod = self._pods[number]
-            if not is_going(pod.obj):
+            if not is_terminating(pod.obj):
                 self._control.delete_pod(COMPONENT, self._resource, self._item, pod)
             if self._in_order:
                 return True
@@ -170,7 +171,7 @@ class _Round:
             if number < first:
                 return
             pod = self._pods.get(number)
-            if pod is None or is_going(pod.obj):
+            if pod is None or is_terminating(pod.obj):
                 if most == 1:
                     return
                 continue
@@ -181,7 +182,7 @@ class _Round:
                 if most == 1:
                     return
             elif not self._is_up(pod) and most == 1:
-                return  # the new one first has to stand
+                return  # wait until the updated pod is available
 
     def _is_up(self, pod: Item) -> bool:
         return is_active(pod.obj) and self._available(pod)
@@ -189,7 +190,7 @@ class _Round:
     def _available(self, pod: Item) -> bool:
         wait = available_in(pod.obj, int(self._item.obj["spec"].get("minReadySeconds") or 0), self._control.clock.now())
         if wait:
-            self.look_again = wait if self.look_again is None else min(wait, self.look_again)
+            self.requeue_after = wait if self.requeue_after is None else min(wait, self.requeue_after)
         return wait == 0
 
     def _create(self, ordinal: int) -> Item:
@@ -206,11 +207,11 @@ class _Round:
         spec["hostname"] = name
         if item.obj["spec"].get("serviceName"):
             spec["subdomain"] = item.obj["spec"]["serviceName"]
-        self._claims.furnish(item, ordinal, spec)
+        self._claims.create_missing(item, ordinal, spec)
         return self._control.create_pod(COMPONENT, self._resource, item, pod)
 
     def _revision_for(self, ordinal: int) -> Item:
-        """Below the partition pods keep their revision, and so they do with OnDelete until the update is known."""
+        """The revision for pod `ordinal`: the current one below the partition, else the update revision."""
         if self._strategy.get("type") != "RollingUpdate":
             return self.update
         partition = int((self._strategy.get("rollingUpdate") or {}).get("partition") or 0)
@@ -218,7 +219,7 @@ class _Round:
 
 
 def _revision(item: Item, known: list[Item], update: Item) -> Item:
-    """The revision that stands; at first the one that is about to."""
+    """The revision named in status.currentRevision; the update revision if there is none."""
     name = (item.obj.get("status") or {}).get("currentRevision")
     return next((revision for revision in sorted(known, key=number_of) if revision.key[1] == name), update)
 
@@ -228,7 +229,7 @@ def _has(pod: Object, revision: Item) -> bool:
 
 
 def _ordinal(item: Item, pod: Item) -> int | None:
-    """The number in the pod's name; None for one that is called otherwise."""
+    """The ordinal in the pod's name; None if the name does not match the set."""
     stem, _, tail = pod.key[1].rpartition("-")
     found: Any = int(tail) if stem == item.key[1] and tail.isdigit() else None
     return found

@@ -1,17 +1,17 @@
-"""Names for pod templates: a short hash that is the same for equal templates."""
+"""Hashes of pod templates, equal for equal templates."""
 
 import orjson
 
 from harness.apiserver.store import Object
 
-_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # upstream's: no vowels, no words
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # upstream's: without vowels, so that no words arise
 HASH_LABEL = "pod-template-hash"
 
 
 def template_hash(template: Object, collisions: int | None = None) -> str:
-    """FNV-1a (32 bit) of the template, spelled in an alphabet that is safe in names.
+    """FNV-1a (32 bit) of the template, encoded in upstream's alphabet for names.
 
-    Not the very hash that kube-controller-manager computes, which depends on how Go prints its structures.
+    The value differs from kube-controller-manager's, which hashes the text of Go structures.
     """
     text = orjson.dumps(template, option=orjson.OPT_SORT_KEYS)
     if collisions is not None:
@@ -23,7 +23,7 @@ def template_hash(template: Object, collisions: int | None = None) -> str:
 
 
 def without_hash(template: Object) -> Object:
-    """The template as its author wrote it."""
+    """The template without the `pod-template-hash` label."""
     metadata = template.get("metadata") or {}
     labels = {name: value for name, value in (metadata.get("labels") or {}).items() if name != HASH_LABEL}
     bare = {name: value for name, value in metadata.items() if name != "labels" and value is not None}
@@ -33,5 +33,5 @@ def without_hash(template: Object) -> Object:
 
 
 def same_template(left: Object, right: Object) -> bool:
-    """Whether both make the same pods."""
+    """Whether two templates are equal apart from the hash label."""
     return without_hash(left) == without_hash(right)

@@ -1,4 +1,4 @@
-"""Work that waits for the clock's next turn, each piece once however often it was asked for."""
+"""A work queue of keys with de-duplication, delays and rate-limited retries, as client-go's `util/workqueue`."""
 
 import math
 from collections.abc import Callable, Hashable
@@ -7,62 +7,63 @@ from typing import Generic, TypeVar
 from scheduler.api.clock import Clock
 
 T = TypeVar("T", bound=Hashable)
-FIRST_RETRY, LONGEST_RETRY = 0.005, 1000.0  # seconds, upstream's rate limiter for one key
+INITIAL_BACKOFF, MAX_BACKOFF = 0.005, 1000.0  # seconds; upstream's per-key rate limiter
 
 
 class Turns(Generic[T]):
-    """Collects keys and hands each to `work` in one of the next turns, in the order in which they came."""
+    """Calls `work` with each queued key, in order of arrival, in add_later iterations of the event loop."""
 
-    AT_ONCE = 256  # pieces of work in a turn, so that requests get theirs
+    MAX_PER_ITERATION = 256  # keys per loop iteration, so that requests are served in between
 
     def __init__(self, clock: Clock, work: Callable[[T], None]) -> None:
         self._clock, self._work = clock, work
         self._waiting: dict[T, None] = {}
-        self._gathering: dict[T, float] = {}  # key → when it is due, on the monotonic clock
+        self._delayed: dict[T, float] = {}  # key → monotonic time at which it is due
         self._failures: dict[T, int] = {}
-        self._planned = False
+        self._scheduled = False
 
     def add(self, key: T) -> None:
+        """Queue the key for the next iteration; a key already queued is not queued twice."""
         self._waiting[key] = None
-        if not self._planned:
-            self._planned = True
-            self._clock.call_soon(self._turn)
+        if not self._scheduled:
+            self._scheduled = True
+            self._clock.call_soon(self._run)
 
-    def later(self, delay: float, key: T) -> None:
-        """Not before `delay` seconds have passed."""
+    def add_later(self, delay: float, key: T) -> None:
+        """Add the key after `delay` seconds; each call adds it, without de-duplication."""
         self._clock.call_later(delay, lambda: self.add(key))
 
-    def gather(self, delay: float, key: T) -> None:
-        """After `delay` seconds, once for all who ask meanwhile; of several delays the one that ends first counts.
+    def add_after(self, delay: float, key: T) -> None:
+        """Add the key after `delay` seconds, once for all calls meanwhile; the earliest due time counts.
 
-        For work that asks again whenever it still has something to wait for.
+        Nothing is done if the key is already queued.
         """
         due = self._clock.monotonic() + delay
-        if key in self._waiting or self._gathering.get(key, math.inf) <= due:
+        if key in self._waiting or self._delayed.get(key, math.inf) <= due:
             return
-        self._gathering[key] = due
-        self._clock.call_later(delay, lambda: self._gathered(key, due))
+        self._delayed[key] = due
+        self._clock.call_later(delay, lambda: self._due(key, due))
 
-    def _gathered(self, key: T, due: float) -> None:
-        if self._gathering.get(key) == due:
-            del self._gathering[key]
+    def _due(self, key: T, due: float) -> None:
+        if self._delayed.get(key) == due:
+            del self._delayed[key]
             self.add(key)
 
-    def failed(self, key: T) -> None:
-        """Try again, after a pause that doubles with every failure."""
+    def add_rate_limited(self, key: T) -> None:
+        """Add the key after a delay that doubles with each call until `forget`."""
         count = self._failures.get(key, 0)
         self._failures[key] = count + 1
-        self.gather(min(LONGEST_RETRY, FIRST_RETRY * 2.0 ** min(count, 40)), key)
+        self.add_after(min(MAX_BACKOFF, INITIAL_BACKOFF * 2.0 ** min(count, 40)), key)
 
-    def succeeded(self, key: T) -> None:
-        """Forget the failures of this key."""
+    def forget(self, key: T) -> None:
+        """Reset the retry delay of this key."""
         self._failures.pop(key, None)
 
-    def _turn(self) -> None:
-        for _ in range(min(len(self._waiting), self.AT_ONCE)):
+    def _run(self) -> None:
+        for _ in range(min(len(self._waiting), self.MAX_PER_ITERATION)):
             key = next(iter(self._waiting))
             del self._waiting[key]
             self._work(key)
-        self._planned = bool(self._waiting)
-        if self._planned:
-            self._clock.call_soon(self._turn)
+        self._scheduled = bool(self._waiting)
+        if self._scheduled:
+            self._clock.call_soon(self._run)

@@ -1,4 +1,4 @@
-"""The volume claims of a StatefulSet's pods: made with the pod, kept or deleted as the retention policy says."""
+"""The volume claims of a StatefulSet's pods: creation with the pod, and the retention policy."""
 
 from harness.apiserver.controllers.control import Control
 from harness.apiserver.controllers.owners import reference_to
@@ -11,17 +11,17 @@ CLAIMS: CollectionKey = ("", "persistentvolumeclaims")
 
 
 class Claims:
-    """One for all StatefulSets."""
+    """Creates the claims of StatefulSet pods and sets their owner references."""
 
     def __init__(self, control: Control, owners: Resource) -> None:
         self._control, self._owners = control, owners
         self._resource = control.resource(CLAIMS)
 
-    def furnish(self, item: Item, ordinal: int, pod_spec: Object) -> None:
-        """Make the claims of pod `ordinal` that are not there, and mount them in `pod_spec`.
+    def create_missing(self, item: Item, ordinal: int, pod_spec: Object) -> None:
+        """Create the missing claims of pod `ordinal` and add their volumes to `pod_spec`.
 
         Raises:
-            Refused: a claim cannot be made.
+            Refused: a claim cannot be created.
         """
         templates = item.obj["spec"].get("volumeClaimTemplates") or ()
         if not templates:
@@ -49,8 +49,8 @@ class Claims:
             if refused.reason != "AlreadyExists":
                 raise
 
-    def keep_policy(self, item: Item, pods: dict[int, Item], wanted: range) -> None:
-        """Let the garbage collector have the claims that are to go: with the set, or with a pod that is too much."""
+    def apply_retention_policy(self, item: Item, pods: dict[int, Item], wanted: range) -> None:
+        """Set owner references by the retention policy: a claim is deleted with the set, or with a surplus pod."""
         templates = item.obj["spec"].get("volumeClaimTemplates") or ()
         policy = item.obj["spec"].get("persistentVolumeClaimRetentionPolicy") or {}
         if not templates:
@@ -62,17 +62,17 @@ class Claims:
                 owners = [{"apiVersion": "v1", "kind": "Pod", "name": pod.key[1], "uid": pod.obj["metadata"]["uid"]}]
             elif with_set:
                 owners = [reference_to(self._owners, item.obj)]
-            ours = {item.obj["metadata"]["uid"], pod.obj["metadata"]["uid"]}
+            managed = {item.obj["metadata"]["uid"], pod.obj["metadata"]["uid"]}
             for template in templates:
-                self._own(item.key[0], _name(template, item, ordinal), owners, ours)
+                self._set_owners(item.key[0], _name(template, item, ordinal), owners, managed)
 
-    def _own(self, namespace: str, name: str, owners: list[Object], ours: set[str]) -> None:
+    def _set_owners(self, namespace: str, name: str, owners: list[Object], managed: set[str]) -> None:
         claim = self._control.get(self._resource, (namespace, name))
         if claim is None:
             return
         metadata = dict(claim.obj["metadata"])
         have = metadata.get("ownerReferences") or []
-        wanted = [*(owner for owner in have if owner.get("uid") not in ours), *owners]
+        wanted = [*(owner for owner in have if owner.get("uid") not in managed), *owners]
         if wanted == have:
             return
         metadata["ownerReferences"] = wanted

@@ -46,7 +46,7 @@ class Conversing(ABC):
     def _finish(self) -> None:
         """All is said."""
 
-    # -- from the client ----------------------------------------------------------------------------------------------
+    # -- from the client -----------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -83,7 +83,7 @@ class Conversing(ABC):
                     self._conversation.resize(*self._size)
         self._sizes = b""
 
-    # -- to the client ------------------------------------------------------------------------------------------------
+    # -- to the client -------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         try:

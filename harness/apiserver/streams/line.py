@@ -75,7 +75,7 @@ class Line:
         if self._open:
             self._transport.abort()
 
-    # -- reading ------------------------------------------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------------------------------------
 
     def hold(self) -> None:
         """Read no more until as many releases as holds have come."""
@@ -106,7 +106,7 @@ class Line:
                 return
         self._look_later()
 
-    # -- the connection's news ----------------------------------------------------------------------------------------
+    # -- the connection's news -----------------------------------------------------------------------------------------
 
     def paused(self) -> None:
         """The client does not take what we write."""

@@ -108,7 +108,7 @@ def test_a_definition_changes_the_documents() -> None:
     assert found["com.example.sea.v1.Boat"]["properties"]["spec"]["description"] == "What it is."
 
 
-# -- OpenAPI ----------------------------------------------------------------------------------------------------------
+# -- OpenAPI -----------------------------------------------------------------------------------------------------------
 
 
 def schemas(value: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:

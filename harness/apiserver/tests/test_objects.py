@@ -22,7 +22,7 @@ def api() -> Api:
     return Api()
 
 
-# -- create -----------------------------------------------------------------------------------------------------------
+# -- create ------------------------------------------------------------------------------------------------------------
 
 
 def test_create_sets_what_the_server_owns(api: Api) -> None:
@@ -118,7 +118,7 @@ def test_unknown_fields(api: Api, strictness: str, code: int, kept: bool) -> Non
         assert "foo" not in orjson.loads(answer.body)["spec"]
 
 
-# -- update -----------------------------------------------------------------------------------------------------------
+# -- update ------------------------------------------------------------------------------------------------------------
 
 
 def test_an_update_with_an_old_revision_is_a_conflict(api: Api) -> None:
@@ -210,7 +210,7 @@ def test_what_the_server_owns_survives_an_update(api: Api) -> None:
     assert new["metadata"]["creationTimestamp"] == old["metadata"]["creationTimestamp"]
 
 
-# -- patch ------------------------------------------------------------------------------------------------------------
+# -- patch -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def refused(call: Callable[[], Any]) -> ApiException:
     return caught.value
 
 
-# -- typed ------------------------------------------------------------------------------------------------------------
+# -- typed -------------------------------------------------------------------------------------------------------------
 
 
 def test_typed_life_of_a_pod(core: client.CoreV1Api, namespace: str) -> None:
@@ -152,7 +152,7 @@ def test_metrics(api: client.ApiClient) -> None:
     assert set(found["usage"]) == {"cpu", "memory"}
 
 
-# -- dynamic ----------------------------------------------------------------------------------------------------------
+# -- dynamic -----------------------------------------------------------------------------------------------------------
 
 
 def test_dynamic(api: client.ApiClient, namespace: str) -> None:
@@ -184,7 +184,7 @@ def test_dynamic_knows_custom_resources(api: client.ApiClient, namespace: str) -
     assert groups.create(body=body, namespace=namespace).spec.minMember == 2
 
 
-# -- watches ----------------------------------------------------------------------------------------------------------
+# -- watches -----------------------------------------------------------------------------------------------------------
 
 
 def test_watch(core: client.CoreV1Api, namespace: str) -> None:
@@ -231,7 +231,7 @@ def test_informer(core: client.CoreV1Api, namespace: str) -> None:
         informer.stop()
 
 
-# -- manifests, leader election ---------------------------------------------------------------------------------------
+# -- manifests, leader election ----------------------------------------------------------------------------------------
 
 
 def test_create_from_yaml(api: client.ApiClient, core: client.CoreV1Api, namespace: str) -> None:
@@ -273,7 +273,7 @@ def test_leader_election(embedded: EmbeddedCluster, api: client.ApiClient, names
     candidate.join(WITHIN)
 
 
-# -- access -----------------------------------------------------------------------------------------------------------
+# -- access ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_service_account_may_do_what_its_roles_say(

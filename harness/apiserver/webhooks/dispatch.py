@@ -94,7 +94,7 @@ class Webhooks:
             for webhook in (*self._mutating, *self._validating)
         )
 
-    # -- mutating -----------------------------------------------------------------------------------------------------
+    # -- mutating ------------------------------------------------------------------------------------------------------
 
     def mutate(self, write: Write, body: Object | None, old: Object | None, complete: Complete) -> Object | None:
         """The object as the webhooks want it; the same one where they want nothing else.
@@ -152,7 +152,7 @@ class Webhooks:
                 metadata[field] = body["metadata"][field]
         return True, complete(patched), True
 
-    # -- validating ---------------------------------------------------------------------------------------------------
+    # -- validating ----------------------------------------------------------------------------------------------------
 
     def validate(self, write: Write, body: Object | None, old: Object | None) -> None:
         """
@@ -180,7 +180,7 @@ class Webhooks:
             if not verdict.allowed:
                 raise denied(webhook.name, verdict.status)
 
-    # -- questions ----------------------------------------------------------------------------------------------------
+    # -- questions -----------------------------------------------------------------------------------------------------
 
     def _wanting(self, webhook: Webhook, write: Write, body: Object | None, old: Object | None) -> Resource | None:
         version = webhook.wants(write.operation, write.resource, write.subresource, self._registry)

@@ -6,11 +6,11 @@ import pytest
 
 from harness.apiserver.controllers.autoscaling import (
     Reading,
-    Scaled,
+    ScaleEvent,
     by_average,
     by_utilization,
-    fewest_now,
-    most_now,
+    max_replicas_now,
+    min_replicas_now,
     rules_of,
 )
 from harness.apiserver.controllers.tests.bench import Bench, condition, running, workload
@@ -42,20 +42,20 @@ def test_by_average() -> None:
     [
         pytest.param(None, 1, [], 5, id="four-at-a-time-when-small"),
         pytest.param(None, 10, [], 20, id="double-when-large"),
-        pytest.param(None, 14, [Scaled(95, 4)], 20, id="what-was-added-just-now-counts"),
+        pytest.param(None, 14, [ScaleEvent(95, 4)], 20, id="what-was-added-just-now-counts"),
         pytest.param({"scaleUp": {"selectPolicy": "Min"}}, 10, [], 14, id="the-smaller-of-both"),
         pytest.param({"scaleUp": {"selectPolicy": "Disabled"}}, 10, [], 10, id="not-at-all"),
     ],
 )
-def test_how_fast_it_grows(behavior: dict[str, Any] | None, current: int, changes: list[Scaled], most: int) -> None:
-    assert most_now(rules_of(behavior, "scaleUp"), current, changes, 100.0) == most
+def test_how_fast_it_grows(behavior: dict[str, Any] | None, current: int, changes: list[ScaleEvent], most: int) -> None:
+    assert max_replicas_now(rules_of(behavior, "scaleUp"), current, changes, 100.0) == most
 
 
 def test_how_fast_it_shrinks() -> None:
     behavior: dict[str, Any] = {"scaleDown": {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 60}]}}
     rules = rules_of(behavior, "scaleDown")
-    assert fewest_now(rules, 10, [], 100.0) == 8
-    assert fewest_now(rules, 9, [Scaled(70, -1)], 100.0) == 8
+    assert min_replicas_now(rules, 10, [], 100.0) == 8
+    assert min_replicas_now(rules, 9, [ScaleEvent(70, -1)], 100.0) == 8
 
 
 def autoscaler(**spec: Any) -> dict[str, Any]:

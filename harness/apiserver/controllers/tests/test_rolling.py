@@ -4,7 +4,7 @@ import pytest
 
 from harness.apiserver.controllers.rolling import (
     Bounds,
-    Generation,
+    SetSize,
     bounds_of,
     next_for_new,
     next_for_old,
@@ -12,10 +12,10 @@ from harness.apiserver.controllers.rolling import (
 )
 
 
-def sets(*rows: tuple[int, int]) -> list[Generation]:
+def sets(*rows: tuple[int, int]) -> list[SetSize]:
     """(replicas, available) of sets `s0`, `s1`, …, the first the oldest."""
     return [
-        Generation(f"s{number}", replicas, available, f"2026-01-01T00:00:{number:02}Z")
+        SetSize(f"s{number}", replicas, available, f"2026-01-01T00:00:{number:02}Z")
         for number, (replicas, available) in enumerate(rows)
     ]
 
@@ -32,7 +32,7 @@ def sets(*rows: tuple[int, int]) -> list[Generation]:
 )
 def test_bounds(replicas: int, surge: int | str, unavailable: int | str, most: int, fewest: int) -> None:
     bounds = bounds_of(replicas, surge, unavailable, rolling=True)
-    assert (bounds.most, bounds.fewest_available) == (most, fewest)
+    assert (bounds.max_total, bounds.min_available) == (most, fewest)
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_old_sets_shrink(
 def test_scaling_by_shares(rows: list[int], bounds: Bounds, want: dict[str, int]) -> None:
     total = sum(rows)
     active = [
-        Generation(one.name, one.replicas, one.available, one.created, most=total)
+        SetSize(one.name, one.replicas, one.available, one.created, max_replicas=total)
         for one in sets(*((replicas, replicas) for replicas in rows))
     ]
     assert proportional(active, bounds) == want
-    assert sum(want.values()) == (bounds.most if bounds.replicas else 0)
+    assert sum(want.values()) == (bounds.max_total if bounds.replicas else 0)
