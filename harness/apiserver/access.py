@@ -1,6 +1,6 @@
-"""Who may come in: a fresh certificate authority, the administrator's certificate and token, and the kubeconfig.
+"""Authentication of one server: a new certificate authority, the administrator's credentials, and the kubeconfig.
 
-Everything is made for one run of one server and worthless afterwards. Secrets are files that only the user can read.
+All credentials are generated for one run of a server and are invalid afterwards. Secret files have mode 0600.
 """
 
 import base64
@@ -22,7 +22,7 @@ _PRIVATE = 0o600
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """All that one server and its administrator need."""
+    """The credentials of one server and its administrator."""
 
     signer: Authority
     server: Pair
@@ -31,12 +31,12 @@ class Credentials:
 
     @property
     def authority(self) -> bytes:
-        """The authority's certificate, PEM."""
+        """The certificate of the authority, PEM."""
         return self.signer.pem
 
 
 def make_credentials(hosts: Sequence[str], now: float) -> Credentials:
-    """A certificate authority that nobody else has, and what it signed at `now` (Unix seconds)."""
+    """A new certificate authority, with server and administrator certificates issued at `now` (Unix seconds)."""
     signer = Authority.fresh(now)
     names = dict.fromkeys([*hosts, "localhost", "127.0.0.1", "::1", "kubernetes.default.svc"])
     server = signer.issue("kube-apiserver", (), now, hosts=list(names))
@@ -45,7 +45,7 @@ def make_credentials(hosts: Sequence[str], now: float) -> Credentials:
 
 
 def server_context(credentials: Credentials, folder: Path) -> ssl.SSLContext:
-    """TLS for the server; clients may show a certificate. OpenSSL wants files, so the folder gets them for a moment."""
+    """The TLS context of the server; client certificates are optional. Keys are in `folder` during the call only."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     chain, key = folder / "server.crt", folder / "server.key"
@@ -63,7 +63,7 @@ def server_context(credentials: Credentials, folder: Path) -> ssl.SSLContext:
 
 
 def identify(credentials: Credentials, authorization: str, certificate: dict[str, object] | None) -> Identity | None:
-    """Who shows these; None if nobody known. The certificate has already been verified by TLS."""
+    """The identity for these credentials; None if unknown. The certificate is already verified by TLS."""
     scheme, _, token = authorization.partition(" ")
     if scheme.lower() == "bearer":
         return ADMIN if secrets.compare_digest(token.strip().encode(), credentials.token.encode()) else None
@@ -78,7 +78,7 @@ def identify(credentials: Credentials, authorization: str, certificate: dict[str
 
 
 def kubeconfig(credentials: Credentials, url: str) -> bytes:
-    """A kubeconfig for the administrator, with certificate and token inside."""
+    """A kubeconfig for the administrator, with embedded certificate and token."""
 
     def inside(data: bytes) -> str:
         return base64.b64encode(data).decode()
@@ -109,7 +109,7 @@ def kubeconfig(credentials: Credentials, url: str) -> bytes:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file that only its owner can read, in one step: whoever sees it sees it whole."""
+    """Write a file with mode 0600 atomically: readers see either no file or the whole content."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PRIVATE)

@@ -1,4 +1,4 @@
-"""What the server makes of an object before it stores it: defaults, what admission plugins add, refusals.
+"""The admission chain: defaults, admission plugins and validation of objects before they are stored.
 
 The order is kube-apiserver's: decode and default, admission plugins, validation.
 """
@@ -24,19 +24,20 @@ from scheduler.api.clock import Clock
 
 SYSTEM_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 _NOT_READY, _UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
-_EVICT_AFTER = 300  # seconds that a pod stays on a node that is not ready, upstream's default
+_TOLERATION_SECONDS = 300  # before pods leave a node that is not ready or unreachable; upstream's default
 
-_COMPLETED = frozenset({("", "pods"), ("", "nodes"), ("", "namespaces")})  # kinds that get more than defaults
+# kinds whose admission sets more than defaults
+_COMPLETED = frozenset({("", "pods"), ("", "nodes"), ("", "namespaces")})
 
 Hook = Callable[[Resource, Object, Object | None, str], None]
-Concerns = Callable[[Resource, str], bool]  # of a kind, in a namespace
+Concerns = Callable[[Resource, str], bool]  # (resource, namespace) → whether the hook applies
 
 
 def tell_unknown(kind: str, version: str, paths: Sequence[str], strictness: str, warnings: list[str]) -> None:
-    """Report fields that were left out, as `fieldValidation` wants it.
+    """Report dropped fields according to `fieldValidation` (`strictness`).
 
     Raises:
-        Refused: 400, they are not to be tolerated.
+        Refused: 400, `strictness` is Strict and there are unknown fields.
     """
     if strictness == "Ignore":
         return
@@ -50,17 +51,19 @@ def tell_unknown(kind: str, version: str, paths: Sequence[str], strictness: str,
 
 
 class Admission:
-    """Checks and completes what is about to be stored, in place."""
+    """Checks and completes objects in place before they are stored."""
 
     def __init__(self, store: Store, registry: Registry, clock: Clock) -> None:
         self._store, self._registry, self._clock = store, registry, clock
         self._customs: dict[int, Custom] = {}
         self._specs = PodSpecs()
-        self._usual_at, self._usual = -1, Priority(0, "", "")  # of pods without a class, as of which revision
+        # store revision, priority of pods without a class
+        self._default_revision, self._default = -1, Priority(0, "", "")
         self.webhooks = Webhooks(store, registry)
-        self.hooks: list[Hook] = []  # admission plugins added from outside: (resource, object, old, subresource)
-        self.plugins: list[tuple[Hook, Concerns]] = []  # the same, each asked only where it says that it has a word
-        self.last: list[Hook] = []  # the same, for those that must see what will be stored: they change nothing
+        self.hooks: list[Hook] = []  # further admission plugins: (resource, object, old, subresource)
+        # plugins that are called only where their second function is true
+        self.plugins: list[tuple[Hook, Concerns]] = []
+        self.last: list[Hook] = []  # plugins that run last, see the final object and do not modify it
 
     def create(
         self,
@@ -72,27 +75,28 @@ class Admission:
         strictness: str,
         write: Write | None = None,
     ) -> Object:
-        """The object as its creator wants it, and owns it: with defaults, without what is added here.
+        """Admit a new object, completing `body` in place.
 
-        `write` is what webhooks are told of it, if any may have a word.
+        Returns the object with defaults but without admission's additions, for field ownership. `write` describes the
+        write for webhooks; None if none can match.
 
         Raises:
-            Refused: it may not be created.
-            Pending: webhooks have to be asked first.
+            Refused: it is not admitted.
+            Pending: webhooks have to be called first.
         """
         if resource.namespaced:
             self._check_namespace(resource, namespace, body)
         if resource.key == ("", "pods"):
             return self._create_pod(resource, namespace, body, warnings, strictness, write)
         self._complete(resource, body, warnings, strictness)
-        hooks = self._acting(resource, namespace)
-        wanted = _copy(body) if hooks else _outline(body) if resource.key in _COMPLETED else body
+        hooks = self._applicable_hooks(resource, namespace)
+        wanted = _copy(body) if hooks else _shallow_copy(body) if resource.key in _COMPLETED else body
         if resource.key == ("", "nodes"):
-            _new_node(body)
+            _taint_new_node(body)
         elif resource.key == ("", "namespaces"):
             body["status"] = {"phase": "Active"}
         elif resource.kind == "PriorityClass":
-            self._one_global_default(body)
+            self._check_single_global_default(body)
         for hook in hooks:
             hook(resource, body, None, "")
         if write is not None:
@@ -115,10 +119,11 @@ class Admission:
         strictness: str,
         write: Write | None = None,
     ) -> None:
-        """
+        """Admit an update, completing `body` in place.
+
         Raises:
-            Refused: the object may not become this.
-            Pending: webhooks have to be asked first.
+            Refused: the update is not admitted.
+            Pending: webhooks have to be called first.
         """
         if subresource == "status":
             if write is not None:
@@ -127,13 +132,13 @@ class Admission:
                 self._complete(resource, body, warnings, strictness)
                 self._check(resource, body, old, subresource)
             elif resource.key == ("", "pods"):
-                _stamp_conditions(body, old)
+                _keep_transition_times(body, old)
             if write is not None:
                 self.webhooks.validate(write, body, old)
             return
         if body.get("spec") != old.get("spec") or resource.key != ("", "pods"):
             self._complete(resource, body, warnings, strictness)
-        for hook in self._acting(resource, body["metadata"].get("namespace", "")):
+        for hook in self._applicable_hooks(resource, body["metadata"].get("namespace", "")):
             hook(resource, body, old, subresource)
         if write is not None:
             self._mutate(write, body, old)
@@ -144,21 +149,21 @@ class Admission:
             hook(resource, body, old, subresource)
 
     def other(self, write: Write, body: Object | None, old: Object | None) -> None:
-        """What stores no object of its resource: deletes, bindings, evictions. Webhooks may only refuse it.
+        """Admit an operation without an object to store: deletes, bindings, evictions. Webhooks can only deny it.
 
         Raises:
-            Refused: it may not be done.
-            Pending: webhooks have to be asked first.
+            Refused: a webhook or policy denied it.
+            Pending: webhooks have to be called first.
         """
         self.webhooks.mutate(write, body, old, lambda found: found)
         self.webhooks.validate(write, body, old)
 
     def scaled(self, write: Write, scale: Object, old: Object) -> Object:
-        """A Scale as webhooks leave it.
+        """The Scale after webhooks.
 
         Raises:
-            Refused: it may not be.
-            Pending: webhooks have to be asked first.
+            Refused: it is not admitted.
+            Pending: webhooks have to be called first.
         """
         if not self.webhooks.active:
             return scale
@@ -167,7 +172,7 @@ class Admission:
         return found if found is not None else scale
 
     def _mutate(self, write: Write, body: Object, old: Object | None) -> None:
-        """What webhooks make of the object, in place."""
+        """Apply mutating webhooks to the object, in place."""
         resource = write.resource
 
         def complete(found: Object) -> Object:
@@ -181,7 +186,7 @@ class Admission:
             body.clear()
             body.update(found)
 
-    def _acting(self, resource: Resource, namespace: str) -> list[Hook]:
+    def _applicable_hooks(self, resource: Resource, namespace: str) -> list[Hook]:
         return [hook for hook, concerns in self.plugins if concerns(resource, namespace)] + self.hooks
 
     # -- every kind ----------------------------------------------------------------------------------------------------
@@ -212,9 +217,9 @@ class Admission:
     def _refuse(self, resource: Resource, body: Object, causes: list[Cause]) -> None:
         if causes:
             name = str(body["metadata"].get("name", ""))
-            said = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
+            details = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
             raise errors.invalid(
-                resource.kind, resource.group, name, message(resource.kind, name, causes, group=resource.group), said
+                resource.kind, resource.group, name, message(resource.kind, name, causes, group=resource.group), details
             )
 
     def _check_namespace(self, resource: Resource, namespace: str, body: Object) -> None:
@@ -245,10 +250,10 @@ class Admission:
         spec = body.get("spec")
         if not isinstance(spec, dict):
             self._complete(resource, body, warnings, strictness)
-            self._check(resource, body, None, "")  # which has the words for it
+            self._check(resource, body, None, "")  # whose check has the message for it
             return body
         priority = self._priority(body, spec)
-        hooks = self._acting(resource, namespace)
+        hooks = self._applicable_hooks(resource, namespace)
         key = self._specs.key(spec, priority)
         known = self._specs.get(key) if not hooks and write is None else None
         if known is not None:
@@ -261,17 +266,18 @@ class Admission:
             self._refuse(resource, body, causes)
         else:
             self._complete(resource, body, warnings, strictness)
-            wanted = _copy(body) if hooks or write is not None else _outline(body)
-            _rank(spec, priority)
+            wanted = _copy(body) if hooks or write is not None else _shallow_copy(body)
+            _set_priority(spec, priority)
             spec.setdefault("serviceAccountName", "default")
-            _tolerate(spec)
+            _add_tolerations(spec)
             self._set_status(body, qos_class(spec))
             for hook in hooks:
                 hook(resource, body, None, "")
             if write is not None:
                 self._mutate(write, body, None)
                 spec = body["spec"]
-                _rank(spec, self._priority(body, spec))  # as after every plugin: the class may be another one now
+                # again after all plugins, which may have changed the class
+                _set_priority(spec, self._priority(body, spec))
                 self._set_status(body, qos_class(spec))
             self._check(resource, body, None, "")
             if write is not None:
@@ -297,7 +303,7 @@ class Admission:
             ]
 
     def _priority(self, body: Object, spec: dict[str, Any]) -> Priority:
-        """PriorityClass → priority and preemptionPolicy, as the Priority admission plugin does."""
+        """The priority and preemptionPolicy of the pod's PriorityClass; follows the Priority admission plugin."""
         classes = self._store.collection(("scheduling.k8s.io", "priorityclasses"))
         name = spec.get("priorityClassName") or ""
         value, policy = 0, "PreemptLowerPriority"
@@ -310,9 +316,9 @@ class Admission:
             value = int(found.obj.get("value", 0))
             policy = found.obj.get("preemptionPolicy", policy)
         else:
-            if self._usual_at != classes.changed:
-                self._usual_at, self._usual = classes.changed, _usual_priority(classes)
-            value, name, policy = self._usual
+            if self._default_revision != classes.changed:
+                self._default_revision, self._default = classes.changed, _default_priority(classes)
+            value, name, policy = self._default
         given = spec.get("priority")
         if given is not None and given != value:
             why = (
@@ -322,7 +328,7 @@ class Admission:
             raise errors.forbidden("pods", "", str(body["metadata"].get("name", "")), why)
         return Priority(value, name, policy)
 
-    def _one_global_default(self, body: Object) -> None:
+    def _check_single_global_default(self, body: Object) -> None:
         if not body.get("globalDefault"):
             return
         for item in self._store.collection(("scheduling.k8s.io", "priorityclasses")).each():
@@ -331,8 +337,8 @@ class Admission:
                 raise errors.forbidden("priorityclasses", "scheduling.k8s.io", body["metadata"]["name"], why)
 
 
-def _usual_priority(classes: Collection) -> Priority:
-    """What pods have that name no class."""
+def _default_priority(classes: Collection) -> Priority:
+    """The priority of pods without a class: the global default class, or 0."""
     for item in classes.each():
         if item.obj.get("globalDefault"):
             return Priority(
@@ -342,14 +348,14 @@ def _usual_priority(classes: Collection) -> Priority:
 
 
 def _copy(body: Object) -> Object:
-    """A copy without status that nothing done to the object reaches; five times as fast as `deepcopy`."""
+    """A deep copy without status; five times as fast as `deepcopy`."""
     copy: Object = orjson.loads(orjson.dumps(body))
     copy.pop("status", None)
     return copy
 
 
-def _outline(body: Object) -> Object:
-    """A copy without status that what is set in the object and its spec leaves as it is; deeper parts are shared."""
+def _shallow_copy(body: Object) -> Object:
+    """A copy without status of the object and its spec; deeper parts are shared."""
     copy = {**body}
     copy.pop("status", None)
     spec = body.get("spec")
@@ -358,15 +364,15 @@ def _outline(body: Object) -> Object:
     return copy
 
 
-def _rank(spec: dict[str, Any], priority: Priority) -> None:
+def _set_priority(spec: dict[str, Any], priority: Priority) -> None:
     spec["priority"] = priority.value
     spec.setdefault("preemptionPolicy", priority.policy)
     if priority.class_name:
         spec["priorityClassName"] = priority.class_name
 
 
-def _tolerate(spec: dict[str, Any]) -> None:
-    """DefaultTolerationSeconds: a node that is not ready keeps its pods for five minutes."""
+def _add_tolerations(spec: dict[str, Any]) -> None:
+    """DefaultTolerationSeconds: tolerate not-ready and unreachable nodes for five minutes."""
     tolerations = spec.get("tolerations") or []
     missing = [
         key
@@ -382,14 +388,14 @@ def _tolerate(spec: dict[str, Any]) -> None:
         spec["tolerations"] = [
             *tolerations,
             *(
-                {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _EVICT_AFTER}
+                {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _TOLERATION_SECONDS}
                 for key in missing
             ),
         ]
 
 
-def _new_node(body: Object) -> None:
-    """TaintNodesByCondition: a new node takes no pods before it has said that it is ready."""
+def _taint_new_node(body: Object) -> None:
+    """TaintNodesByCondition: taint a new node until its agent reports it ready."""
     if any(condition.get("type") == "Ready" for condition in body.get("status", {}).get("conditions", ())):
         return
     spec = body.setdefault("spec", {})
@@ -398,8 +404,8 @@ def _new_node(body: Object) -> None:
         spec["taints"] = [*taints, {"key": _NOT_READY, "effect": "NoSchedule"}]
 
 
-def _stamp_conditions(body: Object, old: Object) -> None:
-    """Only a change of a condition's status is a transition; whoever writes it again keeps the old time."""
+def _keep_transition_times(body: Object, old: Object) -> None:
+    """Keep lastTransitionTime of conditions whose status did not change."""
     conditions = body.get("status", {}).get("conditions")
     if not conditions:
         return

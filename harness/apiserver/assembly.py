@@ -21,7 +21,7 @@ from harness.apiserver.controllers.replicasets import REPLICATION_CONTROLLERS, R
 from harness.apiserver.controllers.statefulsets import StatefulSets
 from harness.apiserver.definitions import DEFINITIONS, shipped
 from harness.apiserver.objects import Options
-from harness.apiserver.rbac import first_roles
+from harness.apiserver.rbac import bootstrap_roles
 from harness.apiserver.resources import Resource
 from harness.apiserver.server import ApiServer
 from harness.apiserver.store import Object
@@ -71,7 +71,7 @@ def build_server(
     for definition in shipped():
         _create(server, DEFINITIONS, definition)
     _create(server, NAMESPACES, {"metadata": {"name": KOORDINATOR}})
-    for role in first_roles():
+    for role in bootstrap_roles():
         _create(server, ("rbac.authorization.k8s.io", f"{role['kind'].lower()}s"), role)
     return server
 

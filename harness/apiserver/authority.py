@@ -1,4 +1,4 @@
-"""The certificate authority of one server, and what it signs: its own certificates, and those that clients ask for."""
+"""The certificate authority of one server: issues its own certificates and signs the requests of clients."""
 
 import ipaddress
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 VALID_FOR = timedelta(days=365)
 _LEEWAY = timedelta(minutes=5)
-_SHORT = timedelta(hours=8)  # a certificate that is to live less long gets its time from now on, not from `_LEEWAY` ago
-_SHORTEST = timedelta(minutes=10)
+_SHORT_LIVED = timedelta(hours=8)  # certificates valid for less start now, not `_LEEWAY` earlier
+_MIN_VALIDITY = timedelta(minutes=10)
 _PURPOSES = {
     "any": ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE,
     "server auth": ExtendedKeyUsageOID.SERVER_AUTH,
@@ -40,14 +40,14 @@ _ALL_KEY_USES = tuple(dict.fromkeys(_KEY_USES.values()))
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A certificate and its key, PEM."""
+    """A certificate and its private key, PEM."""
 
     certificate: bytes
     key: bytes
 
 
 class Authority:
-    """A key that nobody else has, kept in memory for as long as the server runs. Moments are Unix seconds."""
+    """A certificate authority whose key is kept in memory only. Times are in Unix seconds."""
 
     def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
         self._certificate, self._key = certificate, key
@@ -74,7 +74,7 @@ class Authority:
         return cls(certificate, key)
 
     def issue(self, common: str, organizations: Sequence[str], now: float, *, hosts: Sequence[str] = ()) -> Pair:
-        """A new key with its certificate: for a server under these names and addresses; without any, for a client."""
+        """A new key and certificate: for a server with these `hosts` (names or addresses), or for a client if empty."""
         moment, key = _moment(now), ec.generate_private_key(ec.SECP256R1())
         purpose = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
         builder = self._builder(_name(common, organizations), moment - _LEEWAY, moment + VALID_FOR)
@@ -98,15 +98,15 @@ class Authority:
     def sign(
         self, request: x509.CertificateSigningRequest, usages: Sequence[str], now: float, seconds: int | None = None
     ) -> bytes:
-        """What a client asked for, PEM, valid for `seconds` (ten minutes to a year; None: a year).
+        """Sign a client's request; returns PEM, valid for `seconds` (limited to 10 minutes to a year; None: a year).
 
         Follows the signing policy of `pkg/controller/certificates/authority`.
         """
         moment = _moment(now)
         start = moment - _LEEWAY
         asked = VALID_FOR if seconds is None else timedelta(seconds=seconds)
-        span = min(max(asked, _SHORTEST), VALID_FOR)
-        end = min((moment if span < _SHORT else start) + span, self._certificate.not_valid_after_utc)
+        span = min(max(asked, _MIN_VALIDITY), VALID_FOR)
+        end = min((moment if span < _SHORT_LIVED else start) + span, self._certificate.not_valid_after_utc)
         builder = self._builder(request.subject, start, end).public_key(request.public_key())
         uses = [usage for usage in usages if usage in _KEY_USES]
         if uses:
@@ -133,7 +133,7 @@ class Authority:
 
 
 def alternatives(request: x509.CertificateSigningRequest) -> list[x509.GeneralName]:
-    """The other names that a request gives its subject."""
+    """The subject alternative names of a request."""
     try:
         return list(request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
     except x509.ExtensionNotFound:

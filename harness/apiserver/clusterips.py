@@ -1,6 +1,6 @@
-"""Addresses and node ports of Services, given out on creation and kept until the Service goes.
+"""Allocation of cluster IPs and node ports to Services, from creation until deletion.
 
-Follows `pkg/registry/core/service`, but takes addresses in ascending order, not by chance, so that a run repeats.
+Follows `pkg/registry/core/service`, but allocates in ascending order, not at random, so that runs are reproducible.
 """
 
 from collections.abc import Iterable
@@ -16,25 +16,26 @@ from harness.apiserver.store import Change, CollectionKey, Object, Store
 SERVICES: CollectionKey = ("", "services")
 RANGE = IPv4Network("10.96.0.0/12")
 NODE_PORTS = range(30000, 32768)
-_FIRST_GIVEN = 256  # the lower addresses are for those who ask for one by name
-_FIRST_PORT = 30086  # and so are the lower ports
+_FIRST_DYNAMIC_ADDRESS = 256  # offset; lower addresses are for explicit requests
+_FIRST_DYNAMIC_PORT = 30086  # lower ports are for explicit requests
 _WITH_PORTS = frozenset({"NodePort", "LoadBalancer"})
 HEADLESS = "None"
 
 
 class ClusterIps:
-    """An admission hook for Services; knows what is taken from the store itself."""
+    """Admission hook for Services; follows the store to know allocated addresses and ports."""
 
     def __init__(self, store: Store) -> None:
-        self._addresses: dict[str, tuple[str, str]] = {}  # address → whose
-        self._ports: dict[tuple[int, str], tuple[str, str]] = {}  # node port and protocol → whose
-        self._next = _FIRST_GIVEN
+        self._addresses: dict[str, tuple[str, str]] = {}  # address → Service
+        self._ports: dict[tuple[int, str], tuple[str, str]] = {}  # (node port, protocol) → Service
+        self._next = _FIRST_DYNAMIC_ADDRESS
         store.collection(SERVICES).listen(self._changed)
 
     def __call__(self, resource: Resource, body: Object, old: Object | None, subresource: str) -> None:
-        """
+        """Allocate addresses and ports for `body`, in place.
+
         Raises:
-            Refused: an address or port is asked for that cannot be had, or none is left.
+            Refused: a requested address or port is not available, or the range is full.
         """
         if resource.key != SERVICES or subresource or not isinstance(body.get("spec"), dict):
             return
@@ -51,28 +52,30 @@ class ClusterIps:
         if spec.get("type") in _WITH_PORTS and spec.get("allocateLoadBalancerNodePorts") is not False:
             self._node_ports(body, before, causes)
         elif before.get("type") in _WITH_PORTS:
-            _forget_ports(spec, before)
+            _drop_ports(spec, before)
         if causes:
             name = str(body["metadata"].get("name", ""))
-            said = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
-            raise invalid_object("Service", "", name, message("Service", name, causes), said)
+            details = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
+            raise invalid_object("Service", "", name, message("Service", name, causes), details)
 
     # -- addresses -----------------------------------------------------------------------------------------------------
 
     def _address(self, body: Object, before: Object, causes: list[Cause]) -> None:
         spec = body["spec"]
-        asked = spec.get("clusterIP") or next(iter(spec.get("clusterIPs") or ()), "")
-        if not asked and before.get("clusterIP") and before.get("type") != "ExternalName":
-            asked = before["clusterIP"]  # a client that replaces the whole need not know it
-        if not asked:
-            asked = self._free_address()
-        elif asked not in {HEADLESS, before.get("clusterIP")}:
-            problem = self._why_not(asked, (body["metadata"].get("namespace", ""), body["metadata"].get("name", "")))
+        requested = spec.get("clusterIP") or next(iter(spec.get("clusterIPs") or ()), "")
+        if not requested and before.get("clusterIP") and before.get("type") != "ExternalName":
+            requested = before["clusterIP"]  # an update without clusterIP keeps it
+        if not requested:
+            requested = self._free_address()
+        elif requested not in {HEADLESS, before.get("clusterIP")}:
+            problem = self._address_problem(
+                requested, (body["metadata"].get("namespace", ""), body["metadata"].get("name", ""))
+            )
             if problem:
-                causes.append(invalid("spec.clusterIPs", [asked], f"failed to allocate IP {asked}: {problem}"))
-        spec["clusterIP"], spec["clusterIPs"] = asked, [asked]
+                causes.append(invalid("spec.clusterIPs", [requested], f"failed to allocate IP {requested}: {problem}"))
+        spec["clusterIP"], spec["clusterIPs"] = requested, [requested]
 
-    def _why_not(self, address: str, asks: tuple[str, str]) -> str:
+    def _address_problem(self, address: str, service: tuple[str, str]) -> str:
         try:
             parsed = ip_address(address)
         except ValueError:
@@ -80,16 +83,19 @@ class ClusterIps:
         if not isinstance(parsed, IPv4Address) or parsed not in RANGE:
             return f"the provided IP ({address}) is not in the valid range. The range of valid IPs is {RANGE}"
         holder = self._addresses.get(address)
-        return "provided IP is already allocated" if holder is not None and holder != asks else ""
+        return "provided IP is already allocated" if holder is not None and holder != service else ""
 
     def _free_address(self) -> str:
-        """
+        """The lowest free address of the dynamic range, else of the rest.
+
         Raises:
-            Refused: every address is taken.
+            Refused: the range is full.
         """
         size = RANGE.num_addresses - 1
         for step in range(size):
-            offset = _FIRST_GIVEN + (self._next - _FIRST_GIVEN + step) % (size - _FIRST_GIVEN)
+            offset = _FIRST_DYNAMIC_ADDRESS + (self._next - _FIRST_DYNAMIC_ADDRESS + step) % (
+                size - _FIRST_DYNAMIC_ADDRESS
+            )
             address = str(RANGE[offset])
             if address not in self._addresses:
                 self._next = offset
@@ -99,35 +105,36 @@ class ClusterIps:
     # -- ports ---------------------------------------------------------------------------------------------------------
 
     def _node_ports(self, body: Object, before: Object, causes: list[Cause]) -> None:
-        asks = (body["metadata"].get("namespace", ""), body["metadata"].get("name", ""))
+        service = (body["metadata"].get("namespace", ""), body["metadata"].get("name", ""))
         kept = {_port_key(entry): entry.get("nodePort") for entry in before.get("ports") or ()}
         mine: set[tuple[int, str]] = set()
         for number, port in enumerate(body["spec"].get("ports") or ()):
             protocol = port.get("protocol", "TCP")
-            asked = port.get("nodePort") or kept.get(_port_key(port))
-            if not asked:
-                asked = self._free_port(protocol, mine)
+            requested = port.get("nodePort") or kept.get(_port_key(port))
+            if not requested:
+                requested = self._free_port(protocol, mine)
             else:
-                problem = self._why_no_port(asked, protocol, asks)
+                problem = self._port_problem(requested, protocol, service)
                 if problem:
-                    causes.append(invalid(f"spec.ports[{number}].nodePort", asked, problem))
-            port["nodePort"] = asked
-            mine.add((asked, protocol))
+                    causes.append(invalid(f"spec.ports[{number}].nodePort", requested, problem))
+            port["nodePort"] = requested
+            mine.add((requested, protocol))
 
-    def _why_no_port(self, port: Any, protocol: str, asks: tuple[str, str]) -> str:
+    def _port_problem(self, port: Any, protocol: str, service: tuple[str, str]) -> str:
         if port not in NODE_PORTS:
             return (
                 f"provided port is not in the valid range. The range of valid ports is {NODE_PORTS[0]}-{NODE_PORTS[-1]}"
             )
         holder = self._ports.get((port, protocol))
-        return "provided port is already allocated" if holder is not None and holder != asks else ""
+        return "provided port is already allocated" if holder is not None and holder != service else ""
 
     def _free_port(self, protocol: str, mine: set[tuple[int, str]]) -> int:
-        """
+        """A free port; `mine` are the ports already chosen for this Service.
+
         Raises:
-            Refused: every port is taken.
+            Refused: the range is full.
         """
-        for port in (*range(_FIRST_PORT, NODE_PORTS.stop), *range(NODE_PORTS.start, _FIRST_PORT)):
+        for port in (*range(_FIRST_DYNAMIC_PORT, NODE_PORTS.stop), *range(NODE_PORTS.start, _FIRST_DYNAMIC_PORT)):
             if (port, protocol) not in self._ports and (port, protocol) not in mine:
                 return port
         raise Refused(500, "InternalError", "failed to allocate a nodePort: range is full")
@@ -159,8 +166,8 @@ def _port_key(port: Object) -> tuple[Any, str]:
     return port.get("port"), port.get("protocol", "TCP")
 
 
-def _forget_ports(spec: Object, before: Object) -> None:
-    """A Service that is reachable from inside alone again keeps no port that it did not ask for anew."""
+def _drop_ports(spec: Object, before: Object) -> None:
+    """Remove node ports that were kept from before, when the type no longer has node ports."""
     former = {_port_key(entry): entry.get("nodePort") for entry in before.get("ports") or ()}
     for port in spec.get("ports") or ():
         if port.get("nodePort") == former.get(_port_key(port)):

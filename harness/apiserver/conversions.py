@@ -18,7 +18,7 @@ from harness.apiserver.store import Item, Object
 from harness.apiserver.webhooks.addresses import authorities, url_of
 from harness.apiserver.webhooks.attempts import Answer, Attempt, Call, Pending
 from harness.apiserver.webhooks.dispatch import Webhooks
-from harness.apiserver.webhooks.verdicts import Failed, refusal_of
+from harness.apiserver.webhooks.verdicts import WebhookFailure, call_error
 
 _SECONDS: Final = 30.0  # that a conversion may take, upstream's
 _AT_ONCE: Final = 250  # objects in one review, so that the answer to a long list stays within its limit
@@ -109,7 +109,7 @@ class Conversions:
                     missing[mark] = self._webhooks.addressed(client, call)
                 else:
                     found += _read(answer, call, some, desired)
-            except Failed as why:
+            except WebhookFailure as why:
                 raise Refused(500, "", f"conversion webhook for {_name(some[0])} failed: {why}") from why
         if missing:
             raise self._webhooks.pending(attempt, missing)
@@ -126,7 +126,7 @@ def _question(resource: Resource, objects: Sequence[Object], desired: str) -> tu
     """How the answer is found again, and the call that gets it.
 
     Raises:
-        Failed: the webhook cannot be asked.
+        WebhookFailure: the webhook cannot be asked.
     """
     client = _client(resource)
     asked = orjson.dumps({"desiredAPIVersion": desired, "objects": list(objects)})
@@ -141,32 +141,32 @@ def _question(resource: Resource, objects: Sequence[Object], desired: str) -> tu
 def _read(answer: Answer, call: Call, objects: Sequence[Object], desired: str) -> list[Object]:
     """
     Raises:
-        Failed: the answer is none, or says no.
+        WebhookFailure: the answer is none, or says no.
         Refused: what it converted is not what was asked for.
     """
-    why = refusal_of(answer, call.url)
+    why = call_error(answer, call.url)
     if why:
-        raise Failed(why)
+        raise WebhookFailure(why)
     try:
         review = orjson.loads(answer.body)
     except ValueError as error:
-        raise Failed(f"the answer is not JSON: {error}") from error
+        raise WebhookFailure(f"the answer is not JSON: {error}") from error
     response = review.get("response") if isinstance(review, dict) else None
     if not isinstance(response, dict):
-        raise Failed("no response provided")
+        raise WebhookFailure("no response provided")
     wanted = orjson.loads(call.body)["request"]["uid"]
     if {name: review.get(name) for name in _REVIEW} != _REVIEW:
         group, _, version = str(review.get("apiVersion") or "").rpartition("/")
-        raise Failed(
+        raise WebhookFailure(
             "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got "
             f"{group}/{version}, Kind={review.get('kind') or ''}"
         )
     if response.get("uid") != wanted:
-        raise Failed(f'expected response.uid="{wanted}", got "{response.get("uid", "")}"')
+        raise WebhookFailure(f'expected response.uid="{wanted}", got "{response.get("uid", "")}"')
     result = response.get("result")
     result = result if isinstance(result, dict) else {}
     if result.get("status") != "Success":
-        raise Failed(str(result.get("message") or "the webhook gave no reason"))
+        raise WebhookFailure(str(result.get("message") or "the webhook gave no reason"))
     converted = response.get("convertedObjects")
     converted = converted if isinstance(converted, list) else []
     if len(converted) != len(objects):

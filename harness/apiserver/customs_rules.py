@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from harness.apiserver.causes import Cause, quoted
 from harness.apiserver.cel.checking import check, escaped
-from harness.apiserver.cel.expressions import ExpressionError, Perhaps, holds, value_of
+from harness.apiserver.cel.expressions import ExpressionError, OptionalVariable, holds, value_of
 
 _RULES: Final = "x-kubernetes-validations"
 _OLD: Final = re.compile(r"\boldSelf\b")
@@ -82,7 +82,7 @@ def _hold(  # noqa: PLR0917
     expression = str(rule.get("rule") or "true")
     objects = {"self": _typed(schema, value)}
     if rule.get("optionalOldSelf"):
-        objects["oldSelf"] = Perhaps(_typed(schema, old) if old is not None else None)
+        objects["oldSelf"] = OptionalVariable(_typed(schema, old) if old is not None else None)
     elif _OLD.search(expression):
         if old is None:
             return

@@ -1,9 +1,9 @@
-"""What kube-apiserver writes into an object that its author left out, group by group.
+"""kube-apiserver's defaults, by kind.
 
-`default` is called with every object on its way in, after its shape was checked and before admission. It changes the
-object in place, and a second call changes nothing. Follows `pkg/apis/*/v1/defaults.go`, and the strategies'
-`PrepareForCreate` where users see what those write (phases, finalizers, a Job's selector). Left to others: cluster IPs
-and IP families of Services, priority of pods, tokens.
+`default` is called for every written object, after its shape was checked and before admission. It modifies the object
+in place and is idempotent. Follows `pkg/apis/*/v1/defaults.go`, and the strategies' `PrepareForCreate` for fields that
+users see (phases, finalizers, a Job's selector). Not set here: cluster IPs and IP families of Services, priority of
+pods, tokens.
 """
 
 from base64 import b64encode
@@ -22,11 +22,11 @@ from harness.apiserver.defaults_policy import POLICY
 from harness.apiserver.defaults_workloads import WORKLOADS
 
 _NAME_LABEL = "kubernetes.io/metadata.name"
-_REACHABLE_FROM_OUTSIDE = frozenset({"NodePort", "LoadBalancer"})
+_EXTERNAL_TYPES = frozenset({"NodePort", "LoadBalancer"})
 
 
 def default(group: str, kind: str, obj: Object) -> None:
-    """Fill in `obj`, in place. `group` is "" for the core group; a kind without defaults is left as it is."""
+    """Set the defaults of `obj` in place. `group` is "" for the core group; a kind without defaults is unchanged."""
     write = _BY_KIND.get((group, kind))
     if write is not None:
         write(obj)
@@ -39,7 +39,8 @@ def _namespace(obj: Object) -> None:
         metadata["labels"] = labels
         labels.setdefault(_NAME_LABEL, name)
     spec = obj.setdefault("spec", {})
-    if spec.get("finalizers") is None and not metadata.get("deletionTimestamp"):  # else finalizing would never end
+    # else finalization would never complete
+    if spec.get("finalizers") is None and not metadata.get("deletionTimestamp"):
         spec["finalizers"] = ["kubernetes"]
     fill(obj.setdefault("status", {}), phase="Active")
 
@@ -70,7 +71,7 @@ def _service(obj: Object) -> None:
         fill(port, protocol="TCP")
         if port.get("targetPort") in (None, "", 0):
             port["targetPort"] = port.get("port")
-    if spec["type"] in _REACHABLE_FROM_OUTSIDE or (spec["type"] == "ClusterIP" and spec.get("externalIPs")):
+    if spec["type"] in _EXTERNAL_TYPES or (spec["type"] == "ClusterIP" and spec.get("externalIPs")):
         fill(spec, externalTrafficPolicy="Cluster")
     if spec["type"] != "ExternalName":
         fill(spec, internalTrafficPolicy="Cluster")

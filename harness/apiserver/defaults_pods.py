@@ -1,8 +1,8 @@
-"""What kube-apiserver writes into pods, and into pod templates, that their author left out.
+"""kube-apiserver's defaults for pods and pod templates.
 
-A pod gets more than a template does: requests from limits, service links, host ports and a service account are settled
-only once there is a pod. Follows `pkg/apis/core/v1/defaults.go`, and the ServiceAccount admission plugin for the name
-of the account. Shapes have been checked against the schema by then.
+Requests from limits, service links, host ports and the service account are set for pods only, not for templates.
+Follows `pkg/apis/core/v1/defaults.go`, and the ServiceAccount admission plugin for the account's name. Shapes are
+checked before.
 """
 
 from collections.abc import Iterator
@@ -23,14 +23,14 @@ _MODE = 0o644
 
 
 def fill(target: Object, **values: Any) -> None:
-    """Write each value whose field is absent, null or empty text."""
+    """Set each of `values` whose field is absent, null or an empty string."""
     for name, value in values.items():
         if target.get(name) in (None, ""):
             target[name] = value
 
 
 def default_pod(pod: Object) -> None:
-    """Fill in a whole pod, in place."""
+    """Set the defaults of a pod, in place."""
     spec = pod.setdefault("spec", {})
     default_pod_spec(spec)
     spec.setdefault("enableServiceLinks", True)
@@ -52,13 +52,13 @@ def default_pod(pod: Object) -> None:
 
 
 def default_template(template: Object) -> None:
-    """Fill in the pod template of a workload, in place."""
+    """Set the defaults of a workload's pod template, in place."""
     template.setdefault("metadata", {})
     default_pod_spec(template.setdefault("spec", {}))
 
 
 def default_pod_spec(spec: Object) -> None:
-    """What pods and templates have in common."""
+    """Set the defaults that pods and templates share."""
     if not spec.get("restartPolicy"):
         spec["restartPolicy"] = "Always"
     if not spec.get("dnsPolicy"):
@@ -69,7 +69,7 @@ def default_pod_spec(spec: Object) -> None:
         spec["terminationGracePeriodSeconds"] = 30
     if spec.get("securityContext") is None:
         spec["securityContext"] = {}
-    account = spec.get("serviceAccountName") or spec.get("serviceAccount")  # the second is the first's old name
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")  # serviceAccount is the deprecated name
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
     for list_name in _CONTAINERS:
@@ -84,7 +84,7 @@ def default_pod_spec(spec: Object) -> None:
 
 
 def default_container(container: Object) -> None:
-    """Pull policy, termination message, ports, environment, probes, hooks and quantities of one container."""
+    """Set the defaults of a container, in place."""
     if not container.get("imagePullPolicy"):
         container["imagePullPolicy"] = pull_policy(container.get("image") or "")
     if not container.get("terminationMessagePath"):
@@ -112,7 +112,7 @@ def default_container(container: Object) -> None:
 
 @lru_cache(maxsize=4096)
 def pull_policy(image: str) -> str:
-    """Always for the tag `latest`, said or implied; a digest without a tag is as good as any other tag."""
+    """Always for the tag `latest`, explicit or implied; else IfNotPresent, also for a digest without a tag."""
     if not image:
         return "IfNotPresent"
     name, _, digest = image.partition("@")
@@ -134,7 +134,7 @@ def _probe(probe: Object) -> None:
         ("successThreshold", 1),
         ("failureThreshold", 3),
     ):
-        if not probe.get(name):  # zero means unset upstream
+        if not probe.get(name):  # upstream treats zero as unset
             probe[name] = number
     if (http := probe.get("httpGet")) is not None:
         _http_get(http)
@@ -150,7 +150,7 @@ def _http_get(action: Object) -> None:
 
 
 def default_volume(volume: Object) -> None:
-    """Modes of volumes made of files; a volume of no kind at all is an emptyDir."""
+    """Set the file modes of volumes; a volume without a source becomes an emptyDir."""
     for kind in _FILE_VOLUMES:
         if (source := volume.get(kind)) is not None and source.get("defaultMode") is None:
             source["defaultMode"] = _MODE
@@ -165,7 +165,7 @@ def default_volume(volume: Object) -> None:
 
 
 def default_volume_source(source: Object) -> None:
-    """The sources that pods and persistent volumes have in common."""
+    """Set the defaults of volume sources that pods and persistent volumes share."""
     if (host := source.get("hostPath")) is not None:
         host.setdefault("type", "")
     if (iscsi := source.get("iscsi")) is not None and not iscsi.get("iscsiInterface"):
@@ -187,7 +187,7 @@ def _file_items(volume: Object) -> None:
 
 
 def default_claim_spec(spec: Object) -> None:
-    """The spec of a PersistentVolumeClaim, alone or as a template."""
+    """Set the defaults of a PersistentVolumeClaim's spec, also in a template."""
     if spec.get("volumeMode") is None:
         spec["volumeMode"] = "Filesystem"
     if resources := spec.get("resources"):
@@ -195,7 +195,7 @@ def default_claim_spec(spec: Object) -> None:
 
 
 def canonical_resources(resources: Object) -> None:
-    """Rewrite the quantities of requests and limits as the API server stores them."""
+    """Convert the quantities of requests and limits to canonical form, in place."""
     if requests := resources.get("requests"):
         canonical_list(requests)
     if limits := resources.get("limits"):
@@ -203,14 +203,14 @@ def canonical_resources(resources: Object) -> None:
 
 
 def canonical_list(resources: Object) -> None:
-    """Rewrite a resource list's quantities; what is no quantity stays for validation to refuse."""
+    """Convert a resource list's quantities to canonical form; invalid ones are left for validation."""
     for name, value in resources.items():
         resources[name] = canonical(value)
 
 
 @lru_cache(maxsize=65536, typed=True)
 def canonical(value: Any) -> Any:
-    """The canonical text of a quantity, rounded up to thousandths; anything else comes back as it is."""
+    """The canonical text of a quantity, rounded up to thousandths; any other value unchanged."""
     try:
         text = quantity.canonical(value)
         return quantity.canonical(f"{quantity.milli(value)}m") if text.endswith(("u", "n")) else text
@@ -225,7 +225,7 @@ def _requests_from_limits(resources: Object) -> None:
 
 
 def _pod_requests(spec: Object) -> None:
-    """Requests of the pod as a whole: what its containers add up to, else its own limits."""
+    """Set pod-level requests: the sum over containers, else the pod-level limits."""
     resources = spec["resources"]
     limits = resources.get("limits") or {}
     requests = dict(resources.get("requests") or {})
@@ -239,7 +239,7 @@ def _pod_requests(spec: Object) -> None:
 
 
 def _container_sums(spec: Object) -> Iterator[tuple[str, Any]]:
-    """Requests of all containers by resource; initContainers that stay count with the rest, others by their peak."""
+    """Requests by resource: containers and sidecars are added, other init containers count by their maximum."""
     running: dict[str, Decimal] = {}
     peak: dict[str, Decimal] = {}
     sidecars: dict[str, Decimal] = {}

@@ -1,4 +1,4 @@
-"""Defaults of the kinds that say how others are treated: priorities, storage, webhooks, roles, networks, devices."""
+"""kube-apiserver's defaults for priorities, storage, webhooks, policies, roles, networks, devices and flow control."""
 
 from collections.abc import Callable
 

@@ -1,10 +1,10 @@
-"""Defaults of the kinds that make pods: apps, batch and autoscaling. Follows `pkg/apis/{apps,batch,autoscaling}`."""
+"""kube-apiserver's defaults for workloads. Follows `pkg/apis/{apps,batch,autoscaling}`."""
 
 from collections.abc import Callable
 
 from harness.apiserver.defaults_pods import Object, default_claim_spec, default_template, fill
 
-_MOST_RETRIES = (1 << 31) - 1  # with a limit per index there is none on the whole
+_UNLIMITED_RETRIES = (1 << 31) - 1  # backoffLimit when backoffLimitPerIndex is set
 _JOB_LABEL = "batch.kubernetes.io/"
 
 
@@ -59,12 +59,12 @@ def _daemon_set(obj: Object) -> None:
 def _job(obj: Object) -> None:
     spec = _with_template(obj)
     if spec.get("completions") is None and spec.get("parallelism") is None:
-        spec["completions"] = 1  # parallelism alone is a work queue, which ends without a count
+        spec["completions"] = 1  # with parallelism alone the Job is a work queue without a completion count
     by_index = spec.get("backoffLimitPerIndex") is not None
     fill(
         spec,
         parallelism=1,
-        backoffLimit=_MOST_RETRIES if by_index else 6,
+        backoffLimit=_UNLIMITED_RETRIES if by_index else 6,
         completionMode="NonIndexed",
         suspend=False,
         podReplacementPolicy="Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed",
@@ -81,7 +81,7 @@ def _job(obj: Object) -> None:
 
 
 def _own_pods(spec: Object, uid: str, name: str) -> None:
-    """The selector by uid that keeps two Jobs of one name from taking each other's pods."""
+    """Set the selector by UID, so that successive Jobs of one name do not adopt each other's pods."""
     if spec.get("selector"):
         return
     labels = _part(spec["template"]["metadata"], "labels")
@@ -97,7 +97,7 @@ def _own_pods(spec: Object, uid: str, name: str) -> None:
 def _cron_job(obj: Object) -> None:
     spec = _part(obj, "spec")
     fill(spec, concurrencyPolicy="Allow", suspend=False, successfulJobsHistoryLimit=3, failedJobsHistoryLimit=1)
-    template = _part(spec, "jobTemplate")  # its Job's own defaults come when there is a Job
+    template = _part(spec, "jobTemplate")  # the Job's own defaults are set when it is created
     _part(template, "metadata")
     default_template(_part(_part(template, "spec"), "template"))
 
@@ -111,7 +111,7 @@ def _autoscaler(obj: Object) -> None:
 
 
 def _with_template(obj: Object) -> Object:
-    """The object's spec, its pod template filled in."""
+    """The object's spec, after setting the defaults of its pod template."""
     spec = _part(obj, "spec")
     default_template(_part(spec, "template"))
     _part(obj, "status")

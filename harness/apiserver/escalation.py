@@ -1,7 +1,7 @@
-"""Nobody grants more than he has: what roles and bindings may be written by whom.
+"""Prevention of privilege escalation by writing roles and bindings.
 
-Follows `pkg/registry/rbac`: a role may hold what its writer may do, or anything if he may `escalate` it; a role may be
-bound by whoever may do all that is in it, or may `bind` it.
+Follows `pkg/registry/rbac`: a user can write a role only with permissions that the user has, or with the verb
+`escalate`. A user can bind a role only with all of its permissions, or with the verb `bind`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,9 +18,10 @@ GROUP: Final = "rbac.authorization.k8s.io"
 
 
 def check_grant(access: Access, by: Identity, resource: Resource, body: Object, old: Object | None) -> None:
-    """
+    """Check that the writer holds all permissions that a role or binding grants.
+
     Raises:
-        Refused: 403, the role or binding gives what its writer has not.
+        Refused: 403, it grants permissions that the writer does not hold.
     """
     if MASTERS in by.groups or by is CONTROLLERS:
         return
@@ -30,7 +31,7 @@ def check_grant(access: Access, by: Identity, resource: Resource, body: Object, 
         if old is not None and body.get("rules") == old.get("rules"):
             return
         rules: Iterable[Rule] = body.get("rules") or ()
-        if body.get("aggregationRule"):  # whatever will ever be in it
+        if body.get("aggregationRule"):  # an aggregated role can gain any rule later
             rules = [*rules, {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
         freely = Act("escalate", GROUP, resource.plural, namespace=namespace, name=name)
     else:
@@ -46,11 +47,13 @@ def check_grant(access: Access, by: Identity, resource: Resource, body: Object, 
     if missing:
         groups = " ".join(f'"{group}"' for group in by.groups)
         why = f'user "{by.name}" (groups=[{groups}]) is attempting to grant RBAC permissions not currently held:\n'
-        raise errors.forbidden(resource.plural, resource.group, name, why + "\n".join(_shown(rule) for rule in missing))
+        raise errors.forbidden(
+            resource.plural, resource.group, name, why + "\n".join(_go_format(rule) for rule in missing)
+        )
 
 
 def _acts(rule: Rule, namespace: str) -> Iterator[Act]:
-    """Everything that a rule lets one do; a star stands for itself."""
+    """The single permissions of a rule; wildcards are kept as `*`."""
     for verb in rule.get("verbs") or ():
         for path in rule.get("nonResourceURLs") or ():
             yield Act(verb, path=path)
@@ -61,8 +64,8 @@ def _acts(rule: Rule, namespace: str) -> Iterator[Act]:
                     yield Act(verb, group, plural, subresource, namespace, name)
 
 
-def _shown(rule: Rule) -> str:
-    """As Go prints it."""
+def _go_format(rule: Rule) -> str:
+    """The rule in Go's format."""
     fields = (
         ("APIGroups", "apiGroups"), ("Resources", "resources"), ("ResourceNames", "resourceNames"),
         ("NonResourceURLs", "nonResourceURLs"), ("Verbs", "verbs"),

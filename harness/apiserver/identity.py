@@ -1,11 +1,11 @@
-"""Who asks."""
+"""Identities of API clients."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A user by name and groups."""
+    """A user's name and groups."""
 
     name: str
     groups: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What an update may change, by the subresource through which it comes: the rest of the body is not looked at."""
+"""Restriction of updates: a subresource can change only its part of an object, and the rest of the body is ignored."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ from harness.apiserver.resources import Resource
 from harness.apiserver.store import Object
 
 
-def narrowed(resource: Resource, old: Object, body: Object, metadata: dict[str, Any], subresource: str) -> Object:
-    """The stored object with the part of `body` that `subresource` is for; `metadata` is the body's own, cleaned."""
+def restricted(resource: Resource, old: Object, body: Object, metadata: dict[str, Any], subresource: str) -> Object:
+    """The stored object with the part of `body` that `subresource` can change; `metadata` is the body's, cleaned."""
     before = old["metadata"]
     match subresource:
         case "status":
@@ -38,22 +38,22 @@ def narrowed(resource: Resource, old: Object, body: Object, metadata: dict[str, 
     return changed
 
 
-def _status_metadata(before: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
-    """A write of the status may change annotations and labels too, nothing else of the metadata."""
+def _status_metadata(before: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """The stored metadata with the new labels and annotations, the only metadata that a status update can change."""
     metadata = dict(before)
     for name in ("labels", "annotations"):
-        if name in asked:
-            metadata[name] = asked[name]
+        if name in new:
+            metadata[name] = new[name]
         else:
             metadata.pop(name, None)
     return metadata
 
 
-def _resized(spec: Object, asked: Object) -> Object:
-    """A pod's spec with the resources that `asked` has for containers of the same names."""
+def _resized(spec: Object, new: Object) -> Object:
+    """A pod's spec with the resources of containers of the same names in `new`."""
     changed = dict(spec)
     for part in ("containers", "initContainers"):
-        wanted = {container.get("name"): container for container in asked.get(part) or ()}
+        wanted = {container.get("name"): container for container in new.get(part) or ()}
         if part in spec:
             changed[part] = [
                 {**container, "resources": wanted[container["name"]].get("resources") or {}}

@@ -16,7 +16,7 @@ from harness.apiserver.apply import ApplyConflict, apply
 from harness.apiserver.books import Book, about_managers
 from harness.apiserver.conversions import Conversions
 from harness.apiserver.lots import Lots
-from harness.apiserver.narrowing import narrowed
+from harness.apiserver.narrowing import restricted
 from harness.apiserver.options import DeleteOptions, Options, grace_of, write_of
 from harness.apiserver.owners import schema_of
 from harness.apiserver.patch import PatchError, json_patch, merge_patch, strategic_merge
@@ -24,9 +24,9 @@ from harness.apiserver.rbac import Access
 from harness.apiserver.resources import Resource
 from harness.apiserver.shapes import conform
 from harness.apiserver.store import Collection, Item, Key, Object, Store
-from harness.apiserver.vouching import VOUCHED, vouch
-from harness.apiserver.webhooks.attempts import Drawn, Pending
-from harness.apiserver.webhooks.parking import Parking
+from harness.apiserver.vouching import GRANTING_GROUPS, check_delegation
+from harness.apiserver.webhooks.attempts import GeneratedIdentity, Pending
+from harness.apiserver.webhooks.parking import PendingWrites
 from scheduler.api.clock import Clock, rfc3339
 from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 
@@ -56,7 +56,7 @@ class Objects:
         self.store, self.clock = store, clock
         self._admission = admission
         self._access = Access(store)
-        self._parking = Parking(admission.webhooks)
+        self._parking = PendingWrites(admission.webhooks)
         self.conversions = Conversions(admission.webhooks)
         self._second, self._now = -1, ""
         self._lots = Lots(seed)
@@ -99,7 +99,7 @@ class Objects:
             Pending: webhooks have to be asked first.
         """
         webhooks = self._admission.webhooks
-        asked = webhooks.active and webhooks.concern("CREATE", resource)
+        asked = webhooks.active and webhooks.applies_to("CREATE", resource)
         if not asked or options.attempt is not None or webhooks.caller is None:
             return self._create(resource, namespace, body, options, entries, asked=asked)
         sent = orjson.dumps(body)
@@ -129,15 +129,15 @@ class Objects:
         check_kind(resource, body)
         self._place(resource, namespace, metadata)
         name = metadata.get("name") or ""
-        drawn = options.attempt.drawn if options.attempt is not None else None
+        identity = options.attempt.identity if options.attempt is not None else None
         generated = not name and bool(metadata.get("generateName"))
         if generated:
-            name = metadata["name"] = self._generated(resource, namespace, metadata["generateName"], drawn)
+            name = metadata["name"] = self._generated(resource, namespace, metadata["generateName"], identity)
         body["apiVersion"], body["kind"] = resource.api_version, resource.kind
         collection = self.collection(resource)
         key = (namespace if resource.namespaced else "", name)
-        metadata["uid"] = drawn.uid if drawn is not None else self._lots.uid()
-        now = metadata["creationTimestamp"] = drawn.created if drawn is not None else self._timestamp()
+        metadata["uid"] = identity.uid if identity is not None else self._lots.uid()
+        now = metadata["creationTimestamp"] = identity.created if identity is not None else self._timestamp()
         brought = metadata.pop("managedFields", None)
         for mine in ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             metadata.pop(mine, None)
@@ -145,8 +145,8 @@ class Objects:
             metadata["generation"] = 1
         if resource.has_status and resource.kind not in {"Pod", "Node", "Namespace"}:
             body.pop("status", None)
-        if resource.group in VOUCHED:
-            vouch(self._access, options.by, resource, body, None)
+        if resource.group in GRANTING_GROUPS:
+            check_delegation(self._access, options.by, resource, body, None)
         told = write_of("CREATE", resource, key, options, generated=generated) if asked else None
         try:
             wanted = self._admission.create(
@@ -154,7 +154,7 @@ class Objects:
             )
             kept = self.conversions.kept(resource, body, options.attempt)
         except Pending as pending:
-            pending.attempt.drawn = Drawn(name, metadata["uid"], now)
+            pending.attempt.identity = GeneratedIdentity(name, metadata["uid"], now)
             raise
         if collection.get(key) is not None:
             raise errors.already_exists(resource.plural, resource.group, name)
@@ -174,10 +174,10 @@ class Objects:
         metadata = {**body["metadata"], "resourceVersion": kept["metadata"]["resourceVersion"]}
         return Item(key, {**body, "metadata": metadata}, item.version, item.book)
 
-    def _generated(self, resource: Resource, namespace: str, stem: str, drawn: Drawn | None) -> str:
+    def _generated(self, resource: Resource, namespace: str, stem: str, identity: GeneratedIdentity | None) -> str:
         collection, space = self.collection(resource), namespace if resource.namespaced else ""
-        if drawn is not None and collection.get((space, drawn.name)) is None:
-            return drawn.name
+        if identity is not None and collection.get((space, identity.name)) is None:
+            return identity.name
         return self._lots.name(stem, lambda name: collection.get((space, name)) is not None)
 
     def _place(self, resource: Resource, namespace: str, metadata: dict[str, Any]) -> None:
@@ -219,7 +219,7 @@ class Objects:
             options.attempt is None
             and not options.told
             and webhooks.caller is not None
-            and webhooks.concern("UPDATE", resource, subresource)
+            and webhooks.applies_to("UPDATE", resource, subresource)
         ):
             sent = orjson.dumps(body)
             mark = f"update {resource.plural} {resource.group} {key} {subresource} ".encode() + sent
@@ -352,12 +352,12 @@ class Objects:
         for empty in ("labels", "annotations", "finalizers", "ownerReferences"):
             if empty in metadata and not metadata[empty]:
                 del metadata[empty]
-        said = body = narrowed(resource, old.obj, body, metadata, subresource)
+        said = body = restricted(resource, old.obj, body, metadata, subresource)
         webhooks = self._admission.webhooks
-        asked = webhooks.active and not options.told and webhooks.concern("UPDATE", resource, subresource)
+        asked = webhooks.active and not options.told and webhooks.applies_to("UPDATE", resource, subresource)
         if asked or body != old.obj:
-            if resource.group in VOUCHED:
-                vouch(self._access, options.by, resource, body, old.obj)
+            if resource.group in GRANTING_GROUPS:
+                check_delegation(self._access, options.by, resource, body, old.obj)
             told = write_of("UPDATE", resource, old.key, options, subresource=subresource) if asked else None
             if told is not None:
                 said = orjson.loads(orjson.dumps(body))  # nobody owns what webhooks add to it
@@ -409,7 +409,7 @@ class Objects:
             )
             raise errors.conflict(resource.plural, resource.group, key[1], why)
         webhooks = self._admission.webhooks
-        if webhooks.active and webhooks.concern("DELETE", resource):
+        if webhooks.active and webhooks.applies_to("DELETE", resource):
             if options.attempt is None and webhooks.caller is not None:
                 mark = f"delete {resource.plural} {resource.group} {metadata['uid']} {options}".encode()
                 return self._parking.carry_out(

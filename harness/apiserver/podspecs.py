@@ -1,8 +1,8 @@
-"""Specs of pods that have been completed and found good: the replicas of a workload share one.
+"""Cache of completed and validated pod specs, shared by the replicas of a workload.
 
-A pod's spec goes in as it was sent and comes out with its defaults; both depend on nothing but itself and on the
-priority that its class has at the moment. So the second pod of a kind need not be completed and checked again, and
-does not keep a copy of its own in memory. Nobody writes to what is stored, so sharing is safe.
+The completed spec depends only on the spec as sent and on the current priority of its class. A further pod with the
+same spec is not completed and validated again, and shares the stored spec. This is safe because stored objects are
+never modified.
 """
 
 from typing import Any, NamedTuple
@@ -11,13 +11,13 @@ import orjson
 
 from harness.apiserver.store import Object
 
-LIMIT = 2048  # specs; where each pod has one of its own, remembering them only costs
+LIMIT = 2048  # specs; if every pod has its own spec, the cache has no benefit
 
 Key = tuple[bytes, int, str, str]
 
 
 class Priority(NamedTuple):
-    """What a pod's PriorityClass makes of it."""
+    """Priority, class name and preemption policy that a pod's PriorityClass defines."""
 
     value: int
     class_name: str
@@ -25,7 +25,7 @@ class Priority(NamedTuple):
 
 
 class Completed(NamedTuple):
-    """A spec as it is stored, as its creator owns it (with defaults alone), and its quality of service."""
+    """A spec as stored, the spec that its creator owns (with defaults only), and its QoS class."""
 
     spec: Object
     wanted: Object
@@ -33,7 +33,7 @@ class Completed(NamedTuple):
 
 
 class PodSpecs:
-    """From a spec as it was sent, with its priority, to the spec as it is stored."""
+    """Cache from (spec as sent, priority) to the completed spec."""
 
     def __init__(self) -> None:
         self._known: dict[Key, Completed] = {}
@@ -45,7 +45,7 @@ class PodSpecs:
         return self._known.get(key)
 
     def keep(self, key: Key, completed: Completed) -> None:
-        """Remember what nobody will write to any more."""
+        """Store a completed spec, which must not be modified afterwards."""
         if len(self._known) >= LIMIT:
             self._known.clear()
         self._known[key] = completed

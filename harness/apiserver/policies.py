@@ -1,7 +1,7 @@
-"""ValidatingAdmissionPolicies and their bindings: refusals that are written as expressions.
+"""ValidatingAdmissionPolicies and their bindings: admission checks written as CEL expressions.
 
-A policy says what is to be looked at and what must hold; only a binding puts it to work, and says whether a failure
-denies or warns. Follows `apiserver/pkg/admission/plugin/policy/validating`.
+A policy defines the matched writes and the expressions. A binding activates it and defines whether a failure denies the
+write or adds a warning. Follows `apiserver/pkg/admission/plugin/policy/validating`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from harness.apiserver.cel.expressions import ExpressionError, holds, value_of
 from harness.apiserver.errors import Refused
 from harness.apiserver.resources import Registry, Resource
 from harness.apiserver.store import Change, Item, Object, Store
-from harness.apiserver.webhooks.rules import GROUP, Rule, chosen, read_rule
+from harness.apiserver.webhooks.rules import GROUP, Rule, read_rule, selectors_match
 from scheduler.api.wire import LabelSelector
 
 POLICIES: Final = (GROUP, "validatingadmissionpolicies")
@@ -26,8 +26,8 @@ _CODES: Final = {"Unauthorized": 401, "Forbidden": 403, "Invalid": 422, "Request
 _NAMES: Final = ("object", "oldObject", "request", "params", "namespaceObject", "variables")
 
 
-class Asked(Protocol):
-    """What a policy is told of a write."""
+class PolicyRequest(Protocol):
+    """The attributes of a write that policies use."""
 
     @property
     def operation(self) -> str: ...
@@ -44,7 +44,7 @@ class Asked(Protocol):
 
 
 class _Match:
-    """Which writes: `matchConstraints` of a policy, `matchResources` of a binding; nothing given means all."""
+    """`matchConstraints` of a policy or `matchResources` of a binding; None matches all writes."""
 
     def __init__(self, given: Mapping[str, Any] | None) -> None:
         given = given or {}
@@ -61,16 +61,16 @@ class _Match:
     def concerns(self, operation: str, resource: Resource, subresource: str) -> bool:
         return not self._rules or any(rule.matches(operation, resource, subresource) for rule, _ in self._rules)
 
-    def holds(self, asked: Asked, objects: tuple[Object | None, ...], store: Store) -> bool:
+    def holds(self, write: PolicyRequest, objects: tuple[Object | None, ...], store: Store) -> bool:
         def named(rows: list[tuple[Rule, frozenset[str]]]) -> bool:
             return any(
-                rule.matches(asked.operation, asked.resource, asked.subresource) and (not names or asked.name in names)
+                rule.matches(write.operation, write.resource, write.subresource) and (not names or write.name in names)
                 for rule, names in rows
             )
 
         if (self._rules and not named(self._rules)) or named(self._except):
             return False
-        return chosen(self._namespaces, self._objects, asked.resource, asked.namespace, objects, store)
+        return selectors_match(self._namespaces, self._objects, write.resource, write.namespace, objects, store)
 
 
 class _Policy(NamedTuple):
@@ -86,7 +86,7 @@ class _Binding(NamedTuple):
 
 
 class Policies:
-    """The policies of one server that are bound."""
+    """The bound policies of one server."""
 
     def __init__(self, store: Store, registry: Registry) -> None:
         self._store, self._registry = store, registry
@@ -96,7 +96,7 @@ class Policies:
 
     @property
     def active(self) -> bool:
-        """Whether there is anything to ask."""
+        """Whether any policy is bound."""
         return bool(self._bound)
 
     def _changed(self, _: Change) -> None:
@@ -111,32 +111,34 @@ class Policies:
             if policy is not None:
                 self._bound.append((policy, _Binding(item.key[1], spec, _Match(spec.get("matchResources")))))
 
-    def concern(self, operation: str, resource: Resource, subresource: str) -> bool:
-        """Whether a policy may have a word, by its rules alone."""
+    def applies_to(self, operation: str, resource: Resource, subresource: str) -> bool:
+        """Whether the rules of a policy match; selectors and conditions are not evaluated."""
         return any(policy.match.concerns(operation, resource, subresource) for policy, _ in self._bound)
 
-    def check(self, asked: Asked, request: Object, body: Object | None, old: Object | None) -> None:
-        """`request` is what a review would say of the write.
+    def check(self, write: PolicyRequest, request: Object, body: Object | None, old: Object | None) -> None:
+        """Check a write; `request` is the AdmissionReview's request for it.
 
         Raises:
             Refused: a policy denies it.
         """
-        if asked.resource.group == GROUP:
+        if write.resource.group == GROUP:
             return
         for policy, binding in self._bound:
-            if not policy.match.holds(asked, (body, old), self._store):
+            if not policy.match.holds(write, (body, old), self._store):
                 continue
-            if not binding.match.holds(asked, (body, old), self._store):
+            if not binding.match.holds(write, (body, old), self._store):
                 continue
-            for problem, reason in self._problems(policy, binding, asked, request):
-                _act(policy, binding, asked, problem, reason)
+            for problem, reason in self._problems(policy, binding, write, request):
+                _apply(policy, binding, write, problem, reason)
 
-    def _problems(self, policy: _Policy, binding: _Binding, asked: Asked, request: Object) -> Iterator[tuple[str, str]]:
-        """What does not hold, with the reason that the policy gives."""
+    def _problems(
+        self, policy: _Policy, binding: _Binding, write: PolicyRequest, request: Object
+    ) -> Iterator[tuple[str, str]]:
+        """Messages and reasons of the validations that fail."""
         spec = policy.spec
         fatal = spec.get("failurePolicy", "Fail") == "Fail"
         namespace = (
-            self._store.collection(_NAMESPACES).get(("", asked.namespace)) if asked.resource.namespaced else None
+            self._store.collection(_NAMESPACES).get(("", write.namespace)) if write.resource.namespaced else None
         )
         objects: Object = {
             "object": request["object"],
@@ -152,7 +154,7 @@ class Policies:
             if fatal:
                 yield f"failed to evaluate match conditions: {error}", "Invalid"
             return
-        found = list(self._params(policy, binding, asked)) if spec.get("paramKind") else [None]
+        found = list(self._params(policy, binding, write)) if spec.get("paramKind") else [None]
         if not found and (binding.spec.get("paramRef") or {}).get("parameterNotFoundAction") != "Allow":
             if fatal:
                 yield (
@@ -170,7 +172,7 @@ class Policies:
                 try:
                     variables[variable["name"]] = value_of(variable["expression"], {**given, "variables": variables})
                 except ExpressionError:
-                    continue  # it is missed by whoever uses it
+                    continue  # an error is reported by the expression that uses it
             given["variables"] = variables
             for rule in spec.get("validations") or ():
                 try:
@@ -180,12 +182,12 @@ class Policies:
                     if fatal:
                         yield f"expression '{rule['expression']}' resulted in error: {error}", "Invalid"
 
-    def _params(self, policy: _Policy, binding: _Binding, asked: Asked) -> Iterator[Object]:
+    def _params(self, policy: _Policy, binding: _Binding, write: PolicyRequest) -> Iterator[Object]:
         kind, ref = policy.spec["paramKind"], binding.spec.get("paramRef") or {}
         resource = self._registry.by_kind(str(kind.get("apiVersion", "")), str(kind.get("kind", "")))
         if resource is None:
             return
-        namespace = (ref.get("namespace") or asked.namespace) if resource.namespaced else ""
+        namespace = (ref.get("namespace") or write.namespace) if resource.namespaced else ""
         collection = self._store.collection(resource.key)
         if ref.get("name"):
             found: list[Item | None] = [collection.get((namespace, ref["name"]))]
@@ -210,24 +212,24 @@ def _message(rule: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     return str(rule.get("message") or f"failed expression: {rule['expression']}")
 
 
-def _act(policy: _Policy, binding: _Binding, asked: Asked, problem: str, reason: str) -> None:
+def _apply(policy: _Policy, binding: _Binding, write: PolicyRequest, problem: str, reason: str) -> None:
     actions = binding.spec.get("validationActions") or ()
     who = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}'"
     if "Warn" in actions:
-        asked.warnings.append(f"Validation failed for {who}: {problem}")
+        write.warnings.append(f"Validation failed for {who}: {problem}")
     if "Deny" not in actions:
         return
-    resource = asked.resource
-    refused = errors.forbidden(resource.plural, resource.group, asked.name, f"{who} denied request: {problem}")
-    details = {**refused.details, "causes": [{"message": problem}]}
-    raise Refused(_CODES.get(reason, 422), reason, refused.message, details=details)
+    resource = write.resource
+    error = errors.forbidden(resource.plural, resource.group, write.name, f"{who} denied request: {problem}")
+    details = {**error.details, "causes": [{"message": problem}]}
+    raise Refused(_CODES.get(reason, 422), reason, error.message, details=details)
 
 
 # -- when one is stored ------------------------------------------------------------------------------------------------
 
 
 def check_policy(obj: Object, causes: Causes) -> None:
-    """What it must have, and that its expressions can be compiled."""
+    """Check a policy's required fields, and that its expressions compile."""
     spec = obj.get("spec") or {}
     if not spec.get("validations") and not spec.get("auditAnnotations"):
         causes.append(required("spec.validations", "validations or auditAnnotations must contain at least one item"))
@@ -242,7 +244,7 @@ def check_policy(obj: Object, causes: Causes) -> None:
 
 
 def check_binding(obj: Object, causes: Causes) -> None:
-    """What it must have."""
+    """Check a binding's required fields."""
     spec = obj.get("spec") or {}
     if not spec.get("policyName"):
         causes.append(required("spec.policyName"))
@@ -255,7 +257,7 @@ def check_binding(obj: Object, causes: Causes) -> None:
 
 
 def check_expression(expression: Any, path: str, names: Mapping[str, None], causes: Causes) -> None:
-    """That it can be compiled; one that asks the `authorizer` is taken as it is."""
+    """Check that an expression compiles; one that uses `authorizer`, which is not supported here, is not checked."""
     text = str(expression or "")
     if not text.strip():
         causes.append(required(path))

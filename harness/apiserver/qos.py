@@ -1,4 +1,4 @@
-"""A pod's quality of service, which follows from its CPU and memory requests and limits alone."""
+"""The QoS class of a pod, computed from its CPU and memory requests and limits."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ _COMPUTE = (quantity.CPU, quantity.MEMORY)
 
 
 def qos_class(spec: dict[str, Any]) -> str:
-    """Guaranteed if every container's limits for both stand and equal its requests, BestEffort if nobody asks for any.
+    """Guaranteed if all containers have limits for both that equal their requests; BestEffort if none has any.
 
-    Resources of the pod as a whole, where given, count instead of the containers'. Follows `pkg/apis/core/helper/qos`.
+    Pod-level resources, if set, are used instead of the containers'. Follows `pkg/apis/core/helper/qos`.
     """
     own = spec.get("resources")
     if own and (own.get("requests") or own.get("limits")):

@@ -1,6 +1,6 @@
-"""Role-based access control: what the roles bound to an identity let it do.
+"""Role-based access control: evaluates the roles bound to an identity.
 
-Whoever is in the group `system:masters` may do everything, without a look at any role.
+Members of the group `system:masters` are allowed everything, without evaluation of roles.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,13 +25,13 @@ Rule = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What somebody wants to do: to a resource, or, where `path` is set, to something that is none."""
+    """The attributes of a request to authorize: of a resource, or of a non-resource URL if `path` is set."""
 
     verb: str
     group: str = ""
     resource: str = ""
     subresource: str = ""
-    namespace: str = ""  # empty: the whole cluster
+    namespace: str = ""  # empty: cluster scope
     name: str = ""
     path: str = ""
 
@@ -41,21 +41,22 @@ class Act:
 
 
 class Access:
-    """The roles and bindings of one store."""
+    """Authorizes requests by the roles and bindings of one store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def allows(self, identity: Identity, act: Act) -> bool:
-        """Whether the identity may do it."""
+        """Whether the identity is allowed to do it."""
         if MASTERS in identity.groups:
             return True
         return any(_covers(rule, act) for rule in self.rules(identity, act.namespace))
 
     def check(self, identity: Identity, act: Act) -> None:
-        """
+        """Check that the identity is allowed to do it.
+
         Raises:
-            Refused: 403.
+            Refused: 403, it is not.
         """
         if self.allows(identity, act):
             return
@@ -70,7 +71,7 @@ class Access:
         raise errors.forbidden(act.resource, act.group, act.name, why)
 
     def rules(self, identity: Identity, namespace: str) -> Iterator[Rule]:
-        """What the identity may do in the namespace; in the whole cluster if that is empty."""
+        """The rules that apply to the identity in the namespace; cluster-wide rules if it is empty."""
         for item in self._store.collection((_GROUP, "clusterrolebindings")).each():
             if _binds(item.obj, identity, ""):
                 yield from self.rules_of(item.obj["roleRef"], "")
@@ -80,7 +81,7 @@ class Access:
                     yield from self.rules_of(item.obj["roleRef"], namespace)
 
     def rules_of(self, reference: Mapping[str, Any], namespace: str) -> Iterator[Rule]:
-        """The rules of the role that a binding in `namespace` refers to; none if there is no such role."""
+        """The rules of the role that a binding in `namespace` references; empty if the role does not exist."""
         name = reference.get("name", "")
         if reference.get("kind") == "Role":
             found = self._store.collection((_GROUP, "roles")).get((namespace, name))
@@ -134,10 +135,10 @@ def _covers(rule: Rule, act: Act) -> bool:
 
 
 @cache
-def _first() -> tuple[Object, ...]:
+def _bootstrap() -> tuple[Object, ...]:
     return tuple(yaml.safe_load_all(Path(__file__).with_name("roles.yaml").read_text()))
 
 
-def first_roles() -> list[Object]:
-    """The roles and bindings that every cluster has from the start."""
-    return [{**obj, "metadata": dict(obj["metadata"])} for obj in _first()]
+def bootstrap_roles() -> list[Object]:
+    """The roles and bindings that every cluster starts with (upstream's bootstrap policy)."""
+    return [{**obj, "metadata": dict(obj["metadata"])} for obj in _bootstrap()]

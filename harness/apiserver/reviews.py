@@ -1,4 +1,4 @@
-"""Questions about who is who and who may do what: asked by creating a review, answered at once, never stored."""
+"""Authentication and authorization reviews: created by clients, answered in the response, never stored."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def review(kind: str, body: Object, identity: Identity, access: Access, tokens: 
     """The review with its status.
 
     Raises:
-        Refused: this kind of review is not answered.
+        Refused: this kind of review is not supported, or its spec is incomplete.
     """
     spec: dict[str, Any] = body.get("spec") or {}
     match kind:

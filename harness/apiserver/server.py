@@ -345,7 +345,7 @@ class ApiServer:
     def _delete_collection(self, target: Target, asked: Asked) -> Response:
         options = asked.delete_options()
         items = self.reads.select(target.resource, target.namespace, asked.query)
-        if self.admission.webhooks.concern("DELETE", target.resource):
+        if self.admission.webhooks.applies_to("DELETE", target.resource):
             self._ask_to_delete(target.resource, items, options, asked)
         seen = self.objects.conversions.all_seen(target.resource, items, asked.attempt)
         for item in items:
@@ -414,7 +414,7 @@ class ApiServer:
         self, target: Target, body: Object, asked: Asked, kind: tuple[str, str, str], operation: str = "CREATE"
     ) -> None:
         """Ask webhooks about a subresource that is created or connected to, and not stored."""
-        if self.admission.webhooks.concern(operation, target.resource, target.subresource):
+        if self.admission.webhooks.applies_to(operation, target.resource, target.subresource):
             told = {"metadata": {}, **body, "apiVersion": f"{kind[0]}/{kind[1]}".lstrip("/"), "kind": kind[2]}
             write = write_of(
                 operation, target.resource, target.key, asked.options(), subresource=target.subresource, kind=kind

@@ -1,12 +1,12 @@
-"""Whether what a client sent has the shape of its kind: the decoding step that everything behind it relies on.
+"""Type checks of request bodies against the schema of their kind: the decoding step before defaulting.
 
-Defaults, admission and validation look into objects without asking first whether a list is a list. Here, once for each
-write, the fields that a request carries are held against the types in the API's own documents, as Go's JSON decoder
-does for kube-apiserver: a wrong type is refused in Go's words, an unknown field is dropped and reported, and a null
-means that the field was not given. Only what is there is looked at; a plain pod costs about 10 µs.
+Defaults, admission and validation access fields without checking their types. Once per write, the types of all fields
+present are checked against the API's OpenAPI definitions, as Go's JSON decoder does for kube-apiserver: a wrong type is
+an error with Go's message, an unknown field is dropped and reported, and null means that the field is unset. A plain
+pod costs about 10 µs.
 """
 
-# ruff: noqa: ARG002 every shape is asked with the same arguments, needed or not
+# ruff: noqa: ARG002 all shapes share one signature
 import binascii
 import functools
 import re
@@ -18,7 +18,7 @@ import orjson
 from harness.apiserver import errors
 from harness.apiserver.schemas import JsonObject, builtin
 
-Where = tuple[Any, str] | None  # the way to a field: (way to its parent, name or [index])
+FieldPath = tuple[Any, str] | None  # the path of a field: (path of its parent, name or [index])
 
 _REF = "#/$defs/"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
@@ -26,28 +26,28 @@ _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _TIMES = frozenset({"io.k8s.apimachinery.pkg.apis.meta.v1.Time", "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"})
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
-_WORDS: dict[type, str] = {
+_JSON_TYPES: dict[type, str] = {
     dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number", type(None): "null",
 }  # fmt: skip
 _LIMITS = {"int32": 2**31, "int64": 2**63}
 
 
-class Misshapen(Exception):
-    """Something has another type than its field; the way to it is filled in on the way up."""
+class ShapeError(Exception):
+    """A value has another type than its field; the path is completed while the exception propagates upwards."""
 
-    def __init__(self, said: str, go_type: str = "") -> None:
-        self.said, self.go_type = said, go_type  # go_type: the message wants field and type behind it
+    def __init__(self, text: str, go_type: str = "") -> None:
+        self.text, self.go_type = text, go_type  # go_type: set if the message ends with field and type
         self.struct = ""
         self.path: list[str] = []
-        super().__init__(said)
+        super().__init__(text)
 
     def message(self) -> str:
-        """In the words of Go's decoder, which names no indices and no map keys."""
+        """The message of Go's decoder, which includes neither indices nor map keys."""
         if not self.go_type:
-            return self.said
+            return self.text
         if not self.path:
-            return f"{self.said} into Go value of type {self.go_type}"
-        return f"{self.said} into Go struct field {self.struct}.{'.'.join(self.path)} of type {self.go_type}"
+            return f"{self.text} into Go value of type {self.go_type}"
+        return f"{self.text} into Go struct field {self.struct}.{'.'.join(self.path)} of type {self.go_type}"
 
 
 class Shape:
@@ -57,33 +57,35 @@ class Shape:
 
     def __init__(self, go_type: str, plain: type | None = None) -> None:
         self.go_type = go_type
-        self.plain = plain  # a value of exactly this type needs no further look
+        self.plain = plain  # a value of exactly this type is valid
 
-    def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
-        """The value as it should be; the same object where nothing had to change.
+    def conform(self, value: Any, where: FieldPath, unknown: list[str]) -> Any:
+        """The value without unknown fields and nulls; the same object if nothing changes.
+
+        Unknown fields are appended to `unknown`.
 
         Raises:
-            Misshapen: it has another type.
+            ShapeError: it has another type.
         """
         if self.plain is not None and type(value) is not self.plain:
-            raise self.refuse(value)
+            raise self.error(value)
         return value
 
     def empty(self) -> Any:
-        """What a null in a list or a map stands for."""
+        """The value of a null in a list or map: Go's zero value."""
         return "" if self.plain is str else False if self.plain is bool else 0
 
-    def refuse(self, value: Any) -> Misshapen:
-        word = _WORDS.get(type(value), "value")
+    def error(self, value: Any) -> ShapeError:
+        word = _JSON_TYPES.get(type(value), "value")
         if word == "number" and self.go_type in _LIMITS:
             word = f"number {value}"
-        return Misshapen(f"json: cannot unmarshal {word}", self.go_type)
+        return ShapeError(f"json: cannot unmarshal {word}", self.go_type)
 
 
 class _Anything(Shape):
     __slots__ = ()
 
-    def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
+    def conform(self, value: Any, where: FieldPath, unknown: list[str]) -> Any:
         return value
 
     def empty(self) -> Any:
@@ -91,13 +93,13 @@ class _Anything(Shape):
 
 
 class _FreeObject(_Anything):
-    """An object of which only that is known."""
+    """An object with arbitrary fields."""
 
     __slots__ = ()
 
-    def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
+    def conform(self, value: Any, where: FieldPath, unknown: list[str]) -> Any:
         if type(value) is not dict:
-            raise self.refuse(value)
+            raise self.error(value)
         return value
 
 
@@ -108,37 +110,37 @@ class _Integer(Shape):
         super().__init__(go_type)
         self._limit = _LIMITS[go_type]
 
-    def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
+    def conform(self, value: Any, where: FieldPath, unknown: list[str]) -> Any:
         if type(value) is not int or not -self._limit <= value < self._limit:
-            raise self.refuse(value)
+            raise self.error(value)
         return value
 
 
 class _Number(Shape):
     __slots__ = ()
 
-    def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
+    def conform(self, value: Any, where: FieldPath, unknown: list[str]) -> Any:
         if type(value) is not float and type(value) is not int:
-            raise self.refuse(value)
+            raise self.error(value)
         return value
 
 
 class _IntOrString(Shape):
     __slots__ = ()
 
-    def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
+    def conform(self, value: Any, where: FieldPath, unknown: list[str]) -> Any:
         if type(value) is not str and (type(value) is not int or not -(2**31) <= value < 2**31):
-            raise self.refuse(value)
+            raise self.error(value)
         return value
 
 
 class _Quantity(Shape):
     __slots__ = ()
 
-    def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
+    def conform(self, value: Any, where: FieldPath, unknown: list[str]) -> Any:
         if type(value) is str or type(value) is int or type(value) is float:
             return value
-        raise Misshapen(r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
+        raise ShapeError(r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
 
     def empty(self) -> Any:
         return "0"
@@ -147,24 +149,24 @@ class _Quantity(Shape):
 class _Time(Shape):
     __slots__ = ()
 
-    def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
+    def conform(self, value: Any, where: FieldPath, unknown: list[str]) -> Any:
         if type(value) is not str:
-            raise self.refuse(value)
+            raise self.error(value)
         if value and not _TIME.fullmatch(value):
-            raise Misshapen(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}"')
+            raise ShapeError(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}"')
         return value
 
 
 class _Bytes(Shape):
     __slots__ = ()
 
-    def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
+    def conform(self, value: Any, where: FieldPath, unknown: list[str]) -> Any:
         if type(value) is not str:
-            raise self.refuse(value)
+            raise self.error(value)
         try:
             binascii.a2b_base64(value.replace("\n", "").replace("\r", ""), strict_mode=True)
         except ValueError as error:
-            raise Misshapen(f"illegal base64 data: {error}") from error
+            raise ShapeError(f"illegal base64 data: {error}") from error
         return value
 
 
@@ -175,9 +177,9 @@ class _List(Shape):
         super().__init__(go_type)
         self._item = item
 
-    def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
+    def conform(self, value: Any, where: FieldPath, unknown: list[str]) -> Any:
         if type(value) is not list:
-            raise self.refuse(value)
+            raise self.error(value)
         item = self._item
         plain = item.plain
         changed: list[Any] | None = None
@@ -202,9 +204,9 @@ class _Map(Shape):
         super().__init__(go_type)
         self._value = value
 
-    def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
+    def conform(self, value: Any, where: FieldPath, unknown: list[str]) -> Any:
         if type(value) is not dict:
-            raise self.refuse(value)
+            raise self.error(value)
         inner = self._value
         plain = inner.plain
         changed: JsonObject | None = None
@@ -230,12 +232,12 @@ class Struct(Shape):
     def __init__(self, go_type: str, build: Callable[[], dict[str, Shape]]) -> None:
         super().__init__(go_type)
         self._name = go_type.rpartition(".")[2]
-        self._build: Callable[[], dict[str, Shape]] | None = build  # types may hold themselves: built when first met
+        self._build: Callable[[], dict[str, Shape]] | None = build  # types may be recursive: built on first use
         self._fields: dict[str, Shape] = {}
 
-    def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
+    def conform(self, value: Any, where: FieldPath, unknown: list[str]) -> Any:
         if type(value) is not dict:
-            raise self.refuse(value)
+            raise self.error(value)
         if self._build is not None:
             self._fields, self._build = self._build(), None
         fields = self._fields
@@ -247,7 +249,7 @@ class Struct(Shape):
                 if shape is None:
                     unknown.append(_dotted((where, name)))
                 elif type(old) is shape.plain or (old is None and type(shape) is _Time):
-                    continue  # upstream prints times that are not set as null, and clients send them back
+                    continue  # upstream serves unset times as null, and clients send them back
                 elif old is not None:
                     new = shape.conform(old, (where, name), unknown)
                     if new is not old:
@@ -258,7 +260,7 @@ class Struct(Shape):
                 if changed is None:
                     changed = dict(value)
                 del changed[name]
-        except Misshapen as error:
+        except ShapeError as error:
             if error.go_type:
                 error.path.insert(0, name)
                 error.struct = error.struct or self._name
@@ -272,14 +274,14 @@ class Struct(Shape):
 def conform(
     api_version: str, kind: str, body: Any, *, custom: bool = False, trusted: JsonObject | None = None
 ) -> tuple[Any, list[str]]:
-    """The object as its kind wants it, and the paths of the fields that the kind does not know, which are left out.
+    """The object without unknown fields, and the paths of the dropped fields.
 
-    `body` is not changed; what needs no change is shared with it. Of a custom kind only what all objects have is
-    looked at: its own schema has its own words for the rest. `trusted` is an object that went through here before:
-    fields that `body` shares with it are not looked at again.
+    `body` is not modified; unchanged parts are shared with it. Of a custom kind only the common fields are checked; its
+    own schema checks the rest. `trusted` is an object that was checked before: fields that are identical in `body` are
+    not checked again.
 
     Raises:
-        Refused: 400, a field has another type.
+        Refused: 400, a field has a wrong type.
     """
     group, _, version = api_version.rpartition("/")
     shape = _custom_root(kind) if custom else shape_of(group, version, kind)
@@ -291,7 +293,7 @@ def conform(
         known = {} if trusted is None else {name: one for name, one in body.items() if one is trusted.get(name)}
         if kind == "Pod" and not custom and "spec" not in known and type(body.get("spec")) is dict:
             mark = orjson.dumps(body["spec"])
-            if mark in _good_specs:
+            if mark in _valid_specs:
                 known["spec"], mark = body["spec"], b""
         if known:
             rest = {name: one for name, one in body.items() if name not in known}
@@ -299,20 +301,20 @@ def conform(
             return (body if conformed is rest else {**conformed, **known}), unknown
     conformed = _conformed(shape, body, api_version, kind, unknown)
     if mark and not unknown and conformed["spec"] is body["spec"]:
-        if len(_good_specs) >= _GOOD_SPECS:
-            _good_specs.clear()
-        _good_specs.add(mark)
+        if len(_valid_specs) >= _MAX_VALID_SPECS:
+            _valid_specs.clear()
+        _valid_specs.add(mark)
     return conformed, unknown
 
 
-_GOOD_SPECS = 2048
-_good_specs: set[bytes] = set()  # of pods, as JSON: the replicas of a workload send the same one again and again
+_MAX_VALID_SPECS = 2048
+_valid_specs: set[bytes] = set()  # JSON of checked pod specs: replicas of a workload have the same spec
 
 
 def _conformed(shape: Shape, body: Any, api_version: str, kind: str, unknown: list[str]) -> Any:
     try:
         return shape.conform(body, None, unknown)
-    except Misshapen as error:
+    except ShapeError as error:
         version = api_version.rpartition("/")[2]
         raise errors.bad_request(
             f'{kind} in version "{version}" cannot be handled as a {kind}: {error.message()}'
@@ -321,7 +323,7 @@ def _conformed(shape: Shape, body: Any, api_version: str, kind: str, unknown: li
 
 @functools.cache
 def shape_of(group: str, version: str, kind: str) -> Shape | None:
-    """The shape of a built-in kind; None if the documents do not have it."""
+    """The shape of a built-in kind; None if the API definitions lack it."""
     wanted = {"group": group, "version": version, "kind": kind}
     for name, raw in builtin().definitions.items():
         if wanted in raw.get("x-kubernetes-group-version-kind", ()):
@@ -330,13 +332,13 @@ def shape_of(group: str, version: str, kind: str) -> Shape | None:
 
 
 class _CustomRoot(Struct):
-    """Fields beside the common ones are left alone."""
+    """The root of a custom kind; fields other than the common ones are not checked."""
 
     __slots__ = ()
 
-    def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
+    def conform(self, value: Any, where: FieldPath, unknown: list[str]) -> Any:
         if type(value) is not dict:
-            raise self.refuse(value)
+            raise self.error(value)
         common = {name: value[name] for name in ("apiVersion", "kind", "metadata") if name in value}
         conformed = super().conform(common, where, unknown)
         if conformed is common:
@@ -352,7 +354,7 @@ def _custom_root(kind: str) -> Shape:
 
 @functools.cache
 def _named(name: str) -> Shape:
-    """The shape of a definition."""
+    """The shape of an OpenAPI definition."""
     go_type = ".".join(name.split(".")[-2:])
     if name == _QUANTITY:
         return _Quantity("resource.Quantity")
@@ -401,7 +403,7 @@ def _shape(raw: JsonObject, go_type: str = "") -> Shape:
             return _Anything(go_type or "interface {}")
 
 
-def _dotted(where: Where) -> str:
+def _dotted(where: FieldPath) -> str:
     """`spec.containers[0].foo`"""
     parts: list[str] = []
     while where is not None:

@@ -1,4 +1,4 @@
-"""CertificateSigningRequests: what a request must say, who may approve it, and what each of Kubernetes' signers takes.
+"""CertificateSigningRequests: validation, permission checks, and the rules of Kubernetes' signers.
 
 Follows `pkg/apis/certificates` (validation and `ValidateKubeletServingCSR`) and `pkg/controller/certificates/signer`.
 """
@@ -28,11 +28,11 @@ KUBELET_CLIENT: Final = "kubernetes.io/kube-apiserver-client-kubelet"
 KUBELET_SERVING: Final = "kubernetes.io/kubelet-serving"
 _BEGIN, _END = "-----BEGIN CERTIFICATE REQUEST-----", "-----END CERTIFICATE REQUEST-----"
 _SIGNER = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?(\.[a-z0-9-]+)+/[A-Za-z0-9]([-A-Za-z0-9._]*[A-Za-z0-9])?")
-_SHORTEST = 600  # seconds
+_MIN_SECONDS = 600
 _CLIENT_USAGES = frozenset({"digital signature", "key encipherment", "client auth"})
 _SERVER_USAGES = frozenset({"digital signature", "key encipherment", "server auth"})
-_RSA_ONLY = "key encipherment"  # other keys cannot be used for it, so a request may leave it out
-_KEPT = ("Approved", "Denied", "Failed")
+_RSA_ONLY = "key encipherment"  # optional, because only RSA keys can be used for it
+_PERMANENT = ("Approved", "Denied", "Failed")
 _USAGES = frozenset({
     "signing", "digital signature", "content commitment", "key encipherment", "key agreement", "data encipherment",
     "cert sign", "crl sign", "encipher only", "decipher only", "any", "server auth", "client auth", "code signing",
@@ -42,14 +42,14 @@ _USAGES = frozenset({
 
 
 class NotSigned(Exception):
-    """Why a signer does not take a request."""
+    """A signer rejects a request; the text is the reason."""
 
 
 def read_request(text: Any) -> x509.CertificateSigningRequest:
-    """The request in `spec.request`, PEM in base64.
+    """The parsed `spec.request` (base64-encoded PEM).
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a certificate request.
     """
     try:
         pem = base64.b64decode(str(text or ""), validate=True)
@@ -64,7 +64,7 @@ def read_request(text: Any) -> x509.CertificateSigningRequest:
 
 
 def check_signing_request(obj: Object, old: Object | None, causes: Causes) -> None:
-    """A new request; of one that is there nothing but its metadata can change."""
+    """Check a CertificateSigningRequest; after creation only its metadata can change."""
     if old is not None:
         return
     spec = obj.get("spec") or {}
@@ -89,17 +89,17 @@ def check_signing_request(obj: Object, old: Object | None, causes: Causes) -> No
         why = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
         causes.append(invalid("spec.signerName", signer, why))
     seconds = spec.get("expirationSeconds")
-    if seconds is not None and seconds < _SHORTEST:
-        why = f"may not specify a duration less than {_SHORTEST} seconds (10 minutes)"
+    if seconds is not None and seconds < _MIN_SECONDS:
+        why = f"may not specify a duration less than {_MIN_SECONDS} seconds (10 minutes)"
         causes.append(invalid("spec.expirationSeconds", seconds, why))
 
 
 def check_conditions(obj: Object, old: Object, causes: Causes) -> None:
-    """A request is approved or denied once and for all."""
+    """Check that decisions are not removed, and that a request is not both approved and denied."""
     before, now = _types(old), _types(obj)
     causes.extend(
         forbidden("status.conditions", f'updates may not remove a condition of type "{kind}"')
-        for kind in _KEPT
+        for kind in _PERMANENT
         if kind in before and kind not in now
     )
     if "Approved" in now and "Denied" in now:
@@ -107,11 +107,11 @@ def check_conditions(obj: Object, old: Object, causes: Causes) -> None:
         causes.append(invalid("status.conditions", "Denied", why))
 
 
-def vouch_for(access: Access, by: Identity, resource: Resource, body: Object, old: Object | None) -> None:
-    """Write down who asks, and see to it that only those decide who may.
+def check_signing_rights(access: Access, by: Identity, resource: Resource, body: Object, old: Object | None) -> None:
+    """Set the requester on create; on updates, check the permission to approve or sign.
 
     Raises:
-        Refused: 403, the writer may not approve, or sign, for this signer; or nobody gets what is asked for.
+        Refused: 403, the writer may not approve or sign for this signer, or the requested subject is forbidden.
     """
     spec = body.get("spec")
     if not isinstance(spec, dict):
@@ -122,7 +122,7 @@ def vouch_for(access: Access, by: Identity, resource: Resource, body: Object, ol
         spec["username"] = by.name
         if by.groups:
             spec["groups"] = list(by.groups)
-        _no_masters(resource, body, spec)
+        _check_subject(resource, body, spec)
         return
     body["spec"] = old["spec"]
     if MASTERS in by.groups or by is CONTROLLERS:
@@ -135,14 +135,14 @@ def vouch_for(access: Access, by: Identity, resource: Resource, body: Object, ol
         raise _not_permitted(resource, old, "sign requests")
 
 
-def _no_masters(resource: Resource, body: Object, spec: Mapping[str, Any]) -> None:
+def _check_subject(resource: Resource, body: Object, spec: Mapping[str, Any]) -> None:
     """The admission plugin CertificateSubjectRestriction."""
     if spec.get("signerName") != API_CLIENT:
         return
     try:
         groups = _organizations(read_request(spec.get("request")))
     except ValueError:
-        return  # for validation, which has the words
+        return  # validation reports it
     if MASTERS in groups:
         why = f"use of {API_CLIENT} signer with {MASTERS} group is not allowed"
         raise errors.forbidden(resource.plural, resource.group, str(body["metadata"].get("name", "")), why)
@@ -160,9 +160,10 @@ def _not_permitted(resource: Resource, request: Object, what: str) -> errors.Ref
 
 
 def check_signer(signer: str, request: x509.CertificateSigningRequest, usages: frozenset[str]) -> None:
-    """
+    """Check a request against the rules of `signer`.
+
     Raises:
-        NotSigned: the signer does not sign this.
+        NotSigned: it does not meet them.
     """
     if signer == API_CLIENT:
         if not usages <= _CLIENT_USAGES or "client auth" not in usages:

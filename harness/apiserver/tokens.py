@@ -1,6 +1,6 @@
-"""Tokens of service accounts: made on request, good until they expire or their account goes.
+"""Service account tokens, valid until they expire or their account is deleted.
 
-They are JSON web tokens in form, signed with a secret that only this server has; clients only pass them on.
+They are JSON web tokens signed with a secret of this server.
 """
 
 import base64
@@ -16,29 +16,29 @@ from harness.apiserver.store import Object, Store
 from scheduler.api.clock import Clock, rfc3339
 
 ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
-_SHORTEST, _USUAL = 600, 3600  # seconds
+_MIN_SECONDS, _DEFAULT_SECONDS = 600, 3600
 _ACCOUNTS: Final = ("", "serviceaccounts")
 _HEADER: Final = {"alg": "HS256", "typ": "JWT"}
 
 
 class Tokens:
-    """Makes and reads the tokens of one server. `secret` signs them; a fresh one makes all older tokens worthless."""
+    """Issues and verifies the tokens of one server. `secret` signs them; a new secret invalidates all older tokens."""
 
     def __init__(self, store: Store, clock: Clock, secret: bytes) -> None:
         self._store, self._clock, self._secret = store, clock, secret
 
     def request(self, key: tuple[str, str], body: Object) -> Object:
-        """The TokenRequest with its answer, for the account at `key` (namespace, name).
+        """The TokenRequest with its status, for the account `key` (namespace, name).
 
         Raises:
-            Refused: no such account, or less than ten minutes are asked for.
+            Refused: the account does not exist, or expirationSeconds is less than ten minutes.
         """
         account = self._store.collection(_ACCOUNTS).get(key)
         if account is None:
             raise errors.not_found("serviceaccounts", "", key[1])
         spec = body.get("spec") or {}
-        seconds = spec.get("expirationSeconds") or _USUAL
-        if not isinstance(seconds, int) or seconds < _SHORTEST:
+        seconds = spec.get("expirationSeconds") or _DEFAULT_SECONDS
+        if not isinstance(seconds, int) or seconds < _MIN_SECONDS:
             text = f"Invalid value: {seconds}: may not specify a duration less than 10 minutes"
             raise errors.invalid(
                 "TokenRequest", "authentication.k8s.io", "",
@@ -68,7 +68,7 @@ class Tokens:
         }
 
     def identify(self, token: str) -> Identity | None:
-        """Whose token it is; None if we did not make it, it has expired, or its account is gone."""
+        """The identity of a token; None if it is invalid or expired, or its account does not exist."""
         text, _, signature = token.rpartition(".")
         if not text or not hmac.compare_digest(self._signature(text), signature):
             return None

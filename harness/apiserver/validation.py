@@ -1,7 +1,7 @@
-"""What kube-apiserver refuses, kind by kind, with its own sentences.
+"""Validation of objects by kind, with kube-apiserver's messages.
 
 `validate` is called after defaulting and mutating admission, on every create and update. Metadata is checked for every
-kind, custom ones too; the rest by the tables below. A kind they do not name has only its schema to meet.
+kind, including custom ones; specs by the tables below. Kinds without an entry are checked against their schema only.
 """
 
 from collections.abc import Callable
@@ -60,14 +60,14 @@ _POD_SUBRESOURCES = {
 
 
 def validate(group: str, kind: str, obj: Object, old: Object | None = None, *, subresource: str = "") -> list[Cause]:
-    """Why `obj` cannot be stored; empty if it can.
+    """The reasons why `obj` cannot be stored; empty if it is valid.
 
     Args:
         group: API group, "" for the core group.
-        kind: of the object, in singular and CamelCase.
-        obj: the whole object as it would be stored, defaults filled in.
-        old: what is stored now; None when creating.
-        subresource: through which the object is updated, as in `status`; "" for the object itself.
+        kind: the object's kind, singular CamelCase.
+        obj: the whole object as it would be stored, with defaults.
+        old: the stored object; None on create.
+        subresource: the subresource through which the object is updated, such as `status`; "" for the object itself.
     """
     causes: Causes = []
     if group == "" and kind == "Pod" and old is None:
@@ -97,7 +97,7 @@ _Check = Callable[[Object, Object | None, Causes], None]
 
 
 def _content(check: Callable[[Object, Causes], None]) -> _Check:
-    """A check that does not ask what was stored before."""
+    """Adapt a check that does not use the stored object."""
     return lambda obj, _old, causes: check(obj, causes)
 
 
@@ -105,7 +105,7 @@ def _pod_template(obj: Object, causes: Causes) -> None:
     check_template(obj.get("template") or {}, "template", causes)
 
 
-_NAMES: dict[tuple[str, str], Rule] = {  # any other kind: a DNS subdomain
+_NAMES: dict[tuple[str, str], Rule] = {  # rule for names; other kinds: a DNS subdomain
     ("", "Namespace"): dns_label,
     ("", "Service"): dns_1035,
     (_RBAC, "Role"): path_segment,

@@ -20,7 +20,7 @@ _PROBE_NUMBERS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "suc
 _SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 _ENV_RULE = "a valid environment variable name must consist only of printable ASCII characters other than '='"
 _is_env_name = re.compile(r"[ -<>-~]+").fullmatch
-_REQUIRED_OF_VOLUMES = {  # source → the field without which it means nothing
+_REQUIRED_OF_VOLUMES = {  # source → its required field
     "hostPath": "path",
     "configMap": "name",
     "secret": "secretName",
@@ -31,7 +31,7 @@ _REQUIRED_OF_VOLUMES = {  # source → the field without which it means nothing
 
 
 def check_containers(containers: Iterable[Object], volumes: frozenset[str], path: str, causes: Causes) -> None:
-    """The containers proper: at least one."""
+    """Check `containers`, of which there must be at least one."""
     names: set[str] = set()
     index = -1
     for index, container in enumerate(containers):
@@ -43,7 +43,7 @@ def check_containers(containers: Iterable[Object], volumes: frozenset[str], path
 
 
 def check_init_containers(spec: Object, volumes: frozenset[str], path: str, causes: Causes) -> None:
-    """Those that run first; one with restartPolicy Always is a sidecar and may have probes and hooks."""
+    """Check `initContainers`; one with restartPolicy Always is a sidecar and may have probes and hooks."""
     names: set[str] = {container.get("name") or "" for container in spec.get("containers") or ()}
     for index, container in enumerate(spec["initContainers"]):
         own = f"{path}[{index}]"
@@ -220,7 +220,7 @@ def _check_handler(handler: Object, path: str, causes: Causes, *more: str) -> No
 
 
 def check_port(port: Any, path: str, causes: Causes) -> None:
-    """A port by number, or by the name that a container gives it."""
+    """Check a port, given as a number or as a container port's name."""
     if isinstance(port, str):
         causes.extend(invalid(path, port, problem) for problem in port_name(port))
     elif not isinstance(port, int) or not 1 <= port <= 65535:
@@ -228,7 +228,7 @@ def check_port(port: Any, path: str, causes: Causes) -> None:
 
 
 def check_volumes(volumes: list[Object], path: str, causes: Causes) -> frozenset[str]:
-    """The volumes; returns the names that may be mounted."""
+    """Check the volumes and return the names that containers may mount."""
     names: set[str] = set()
     for index, volume in enumerate(volumes):
         before = len(causes)

@@ -1,4 +1,4 @@
-"""Nodes, Services, ConfigMaps, Secrets, quotas and claims of the core group."""
+"""Validation of core kinds: nodes, Services, ConfigMaps, Secrets, quotas, limit ranges and volume claims."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from harness.apiserver.validation_names import Object, check_labels, config_key,
 from harness.apiserver.validation_placement import check_taints
 from harness.apiserver.validation_resources import check_list
 
-_MOST_DATA = 1024 * 1024  # bytes of one ConfigMap or Secret
+_MAX_DATA_SIZE = 1024 * 1024  # bytes per ConfigMap or Secret
 _FROZEN = "field is immutable when `immutable` is set"
 _SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _AFFINITIES = ("ClientIP", "None")
@@ -22,7 +22,7 @@ _ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOnc
 def check_node(obj: Object, old: Object | None, causes: Causes) -> None:
     spec = obj.get("spec") or {}
     if spec.get("taints"):
-        check_taints(spec["taints"], "metadata.taints", causes)  # upstream's path, odd as it is
+        check_taints(spec["taints"], "metadata.taints", causes)  # upstream reports this path
     _check_node_resources(obj, causes)
     if old is None:
         return
@@ -137,8 +137,8 @@ def _check_data(obj: Object, fields: tuple[str, ...], causes: Causes) -> None:
             causes.extend(invalid(f"{field}[{key}]", key, problem) for problem in config_key(key))
             in_base64 = field == "binaryData" or len(fields) == 1
             size += len(value) * 3 // 4 if in_base64 else len(value.encode())
-    if size > _MOST_DATA:
-        causes.append(too_long("data" if len(fields) == 1 else "", _MOST_DATA))
+    if size > _MAX_DATA_SIZE:
+        causes.append(too_long("data" if len(fields) == 1 else "", _MAX_DATA_SIZE))
 
 
 def _check_frozen(obj: Object, old: Object | None, fields: tuple[str, ...], causes: Causes) -> None:

@@ -1,4 +1,4 @@
-"""Where a pod may go: selectors, affinity, tolerations, spreading; and the taints of nodes."""
+"""Validation of placement fields: selectors, affinity, tolerations, topology spread, and taints of nodes."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def check_label_name(name: Any, path: str, causes: Causes) -> None:
 
 
 def check_label_selector(selector: Object, path: str, causes: Causes) -> None:
-    """matchLabels and matchExpressions, as workloads, budgets and affinity terms have them."""
+    """Check the matchLabels and matchExpressions of a LabelSelector."""
     if selector.get("matchLabels"):
         check_labels(selector["matchLabels"], f"{path}.matchLabels", causes)
     for index, expression in enumerate(selector.get("matchExpressions") or ()):
@@ -30,7 +30,7 @@ def check_label_selector(selector: Object, path: str, causes: Causes) -> None:
 
 
 def _check_operator(expression: Object, path: str, causes: Causes) -> bool:
-    """The four operators that all selectors share; False for any other."""
+    """Check an expression with one of the four common operators; return False for any other operator."""
     operator, values = expression.get("operator"), expression.get("values")
     if operator in {"In", "NotIn"}:
         if not values:
@@ -145,7 +145,7 @@ def check_tolerations(tolerations: list[Object], path: str, causes: Causes) -> N
 
 
 def check_taints(taints: list[Object], path: str, causes: Causes) -> None:
-    """Taints of a node: each key and effect once."""
+    """Check the taints of a node; each pair of key and effect must be unique."""
     seen: set[tuple[Any, Any]] = set()
     for index, taint in enumerate(taints):
         check_label_name(taint.get("key"), f"{path}[{index}].key", causes)
@@ -164,7 +164,7 @@ def check_taints(taints: list[Object], path: str, causes: Causes) -> None:
 
 
 def check_spread(constraints: list[Object], path: str, causes: Causes) -> None:
-    """Topology spread constraints: each key and manner once."""
+    """Check topology spread constraints; each pair of topologyKey and whenUnsatisfiable must be unique."""
     seen: dict[tuple[Any, Any], int] = {}
     for index, constraint in enumerate(constraints):
         own = f"{path}[{index}]"
@@ -173,18 +173,18 @@ def check_spread(constraints: list[Object], path: str, causes: Causes) -> None:
             causes.append(invalid(f"{own}.maxSkew", skew, POSITIVE))
         if not key:
             causes.append(required(f"{own}.topologyKey", "can not be empty"))
-        manner = constraint.get("whenUnsatisfiable")
-        if manner not in _UNSATISFIABLE:
-            causes.append(unsupported(f"{own}.whenUnsatisfiable", manner or "", _UNSATISFIABLE))
-        if (key, manner) in seen:
-            first = f"{path}[{seen[key, manner]}]"
-            causes.append(duplicate(f"{first}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {manner}}}"))
-        seen.setdefault((key, manner), index)
+        mode = constraint.get("whenUnsatisfiable")
+        if mode not in _UNSATISFIABLE:
+            causes.append(unsupported(f"{own}.whenUnsatisfiable", mode or "", _UNSATISFIABLE))
+        if (key, mode) in seen:
+            first = f"{path}[{seen[key, mode]}]"
+            causes.append(duplicate(f"{first}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {mode}}}"))
+        seen.setdefault((key, mode), index)
         if (domains := constraint.get("minDomains")) is not None:
             if domains <= 0:
                 causes.append(invalid(f"{own}.minDomains", domains, POSITIVE))
-            if manner != "DoNotSchedule":
-                problem = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {manner}"
+            if mode != "DoNotSchedule":
+                problem = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {mode}"
                 causes.append(invalid(f"{own}.minDomains", domains, problem))
         for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             if constraint.get(field) not in (None, *_POLICIES):

@@ -1,7 +1,7 @@
-"""What may change in a pod once it exists: little, and less by subresource.
+"""Validation of pod updates, directly and through subresources.
 
-The last check compares the old spec with the new one, everything that may change taken back; upstream adds a diff to
-its message, which nobody parses and we leave out.
+The last check resets all mutable fields of the new spec to the old values and compares the specs. Upstream's message
+adds a diff, which is omitted here.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from harness.apiserver.causes import Causes, forbidden, immutable, invalid, requ
 from harness.apiserver.qos import qos_class
 from harness.apiserver.validation_names import Object
 from harness.apiserver.validation_placement import check_tolerations
-from harness.apiserver.validation_pods import MOST_SECONDS, check_pod_spec
+from harness.apiserver.validation_pods import MAX_SECONDS, check_pod_spec
 from harness.apiserver.validation_resources import check_requirements
 
 _FIELDS = (
@@ -26,7 +26,7 @@ _RESIZABLE = frozenset({"cpu", "memory"})
 
 
 def check_pod_update(pod: Object, old: Object, causes: Causes) -> None:
-    """An update of the pod itself; metadata has been checked."""
+    """Check an update of the pod itself; metadata is checked elsewhere."""
     spec, before = pod.get("spec") or {}, old.get("spec") or {}
     if spec == before:
         return
@@ -39,12 +39,12 @@ def check_pod_update(pod: Object, old: Object, causes: Causes) -> None:
         return
     _check_tolerations(spec.get("tolerations") or [], before.get("tolerations") or [], causes)
     _check_gates(spec.get("schedulingGates") or [], before.get("schedulingGates") or [], causes)
-    if not _is_same(_taken_back(spec, before, causes), before):
+    if not _is_same(_with_mutable_fields_reset(spec, before, causes), before):
         causes.append(forbidden("spec", _REFUSED))
 
 
 def check_pod_status(pod: Object, old: Object, causes: Causes) -> None:
-    """An update of `status`; metadata has been checked."""
+    """Check an update of `status`; metadata is checked elsewhere."""
     spec, before = pod.get("spec") or {}, old.get("spec") or {}
     status, status_before = pod.get("status") or {}, old.get("status") or {}
     if (spec.get("nodeName") or "") != (before.get("nodeName") or ""):
@@ -65,7 +65,7 @@ def check_pod_status(pod: Object, old: Object, causes: Causes) -> None:
 
 
 def check_pod_resize(pod: Object, old: Object, causes: Causes) -> None:
-    """An update through `resize`: CPU and memory of containers, nothing else."""
+    """Check an update through `resize`: only CPU and memory of containers may change."""
     spec, before = pod.get("spec") or {}, old.get("spec") or {}
     containers, containers_before = spec.get("containers") or [], before.get("containers") or []
     if len(containers) != len(containers_before):
@@ -88,7 +88,7 @@ def check_pod_resize(pod: Object, old: Object, causes: Causes) -> None:
 
 
 def check_ephemeral_containers(pod: Object, old: Object, causes: Causes) -> None:
-    """An update through `ephemeralcontainers`: additions only."""
+    """Check an update through `ephemeralcontainers`: containers may only be added."""
     spec, before = pod.get("spec") or {}, old.get("spec") or {}
     path = "spec.ephemeralContainers"
     now = {entry.get("name"): entry for entry in spec.get("ephemeralContainers") or ()}
@@ -114,8 +114,8 @@ def _check_deadline(now: int | None, before: int | None, causes: Causes) -> bool
     if now is None:
         if before is not None:
             causes.append(invalid(path, None, "must not update from a positive integer to nil value"))
-    elif not 0 <= now <= MOST_SECONDS:
-        causes.append(invalid(path, now, f"must be between 0 and {MOST_SECONDS}, inclusive"))
+    elif not 0 <= now <= MAX_SECONDS:
+        causes.append(invalid(path, now, f"must be between 0 and {MAX_SECONDS}, inclusive"))
         return False
     elif before is not None and now > before:
         causes.append(invalid(path, now, "must be less than or equal to previous value"))
@@ -144,8 +144,8 @@ def _check_gates(now: list[Object], before: list[Object], causes: Causes) -> Non
             causes.append(forbidden(f"spec.schedulingGates[{index}].name", problem))
 
 
-def _taken_back(spec: Object, before: Object, causes: Causes) -> Object:
-    """The new spec with everything that may change as it was."""
+def _with_mutable_fields_reset(spec: Object, before: Object, causes: Causes) -> Object:
+    """The new spec with all mutable fields set to their old values."""
     spec = dict(spec)
     for field in ("containers", "initContainers"):
         pairs = zip(spec.get(field) or (), before.get(field) or (), strict=True)
@@ -156,12 +156,12 @@ def _taken_back(spec: Object, before: Object, causes: Causes) -> Object:
     if grace is not None and grace < 0 and spec.get("terminationGracePeriodSeconds") == 1:
         spec["terminationGracePeriodSeconds"] = grace
     if before.get("schedulingGates"):
-        _take_placement_back(spec, before, causes)
+        _reset_placement(spec, before, causes)
     return spec
 
 
-def _take_placement_back(spec: Object, before: Object, causes: Causes) -> None:
-    """A gated pod's choice of nodes may get narrower, as queues for batch jobs do it."""
+def _reset_placement(spec: Object, before: Object, causes: Causes) -> None:
+    """Reset node selection fields; those of a gated pod may become more restrictive, as job queues need it."""
     now, then = spec.get("nodeSelector") or {}, before.get("nodeSelector") or {}
     if any(now.get(key) != value for key, value in then.items()):
         problem = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
@@ -194,17 +194,17 @@ def _check_narrower(now: Object, before: Object, causes: Causes) -> None:
 def _only_adds(term: Object, was: Object) -> bool:
     lists = [(term.get(field) or [], was.get(field) or []) for field in ("matchExpressions", "matchFields")]
     if not any(before for _, before in lists):
-        return not any(now for now, _ in lists)  # an empty term matches nothing: any addition would widen it
+        return not any(now for now, _ in lists)  # an empty term matches nothing, so that any addition would widen it
     return all(now[: len(before)] == before for now, before in lists)
 
 
 def _is_same(now: Any, before: Any) -> bool:
-    """Equality in which absent, null and empty are one."""
+    """Equality that treats absent, null and empty values alike."""
     if isinstance(now, dict) and isinstance(before, dict):
         return all(_is_same(now.get(field), before.get(field)) for field in now.keys() | before.keys())
     if isinstance(now, list) and isinstance(before, list):
         return len(now) == len(before) and all(map(_is_same, now, before))
-    return now == before or (now in _NOTHING and before in _NOTHING)
+    return now == before or (now in _EMPTY and before in _EMPTY)
 
 
-_NOTHING: tuple[Any, ...] = (None, "", [], {})
+_EMPTY: tuple[Any, ...] = (None, "", [], {})

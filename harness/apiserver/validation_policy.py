@@ -1,4 +1,4 @@
-"""Priorities, budgets, leases, roles, webhooks, storage classes and custom resource definitions."""
+"""Validation of priorities, budgets, leases, roles, webhooks, storage classes and custom resource definitions."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from harness.apiserver.validation_placement import check_label_selector
 from harness.apiserver.validation_resources import NOT_NEGATIVE
 from harness.apiserver.validation_workloads import check_count_or_percent
 
-HIGHEST_PRIORITY = 1_000_000_000
+MAX_USER_PRIORITY = 1_000_000_000
 _SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _PREEMPTION = ("Never", "PreemptLowerPriority")
 _RBAC = "rbac.authorization.k8s.io"
@@ -21,7 +21,7 @@ _MATCH = ("Equivalent", "Exact")
 _SIDE_EFFECTS = ("None", "NoneOnDryRun")
 _REINVOCATION = ("IfNeeded", "Never")
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
-_SEEN = dict.fromkeys(("object", "oldObject", "request"))  # by the conditions of webhooks
+_CONDITION_VARIABLES = dict.fromkeys(("object", "oldObject", "request"))  # of webhooks' matchConditions
 _SCOPES = ("Cluster", "Namespaced")
 
 
@@ -32,8 +32,8 @@ def check_priority_class(obj: Object, old: Object | None, causes: Causes) -> Non
             known = f"only known system priority classes may start with 'system-', found {name}"
             problem = "priority class names with 'system-' prefix are reserved for system use only. error: "
             causes.append(forbidden("metadata.name", problem + known))
-    elif value > HIGHEST_PRIORITY:
-        problem = f"maximum allowed value of a user defined priority is {HIGHEST_PRIORITY}"
+    elif value > MAX_USER_PRIORITY:
+        problem = f"maximum allowed value of a user defined priority is {MAX_USER_PRIORITY}"
         causes.append(forbidden("value", problem))
     policy = obj.get("preemptionPolicy")
     if policy is not None and policy not in _PREEMPTION:
@@ -140,7 +140,9 @@ def check_webhooks(obj: Object, causes: Causes, *, mutating: bool) -> None:
         for at, rule in enumerate(webhook.get("rules") or ()):
             _check_webhook_rule(rule, f"{path}.rules[{at}]", causes)
         for at, condition in enumerate(webhook.get("matchConditions") or ()):
-            check_expression(condition.get("expression"), f"{path}.matchConditions[{at}].expression", _SEEN, causes)
+            check_expression(
+                condition.get("expression"), f"{path}.matchConditions[{at}].expression", _CONDITION_VARIABLES, causes
+            )
         client = webhook.get("clientConfig") or {}
         if bool(client.get("url")) == bool(client.get("service")):
             problem = "exactly one of url or service is required"
@@ -172,7 +174,7 @@ def check_storage_class(obj: Object, old: Object | None, causes: Causes) -> None
 
 
 def check_custom_resource(obj: Object, old: Object | None, causes: Causes) -> None:
-    """Names, scope and versions; schemas are read where they are compiled."""
+    """Check names, scope and versions of a CRD; schemas are checked when they are compiled."""
     spec = obj.get("spec") or {}
     names, group = spec.get("names") or {}, spec.get("group") or ""
     name = (obj.get("metadata") or {}).get("name") or ""

@@ -1,7 +1,7 @@
-"""Requests and limits: what may be asked for, in which amounts, and how the two go together.
+"""Validation of resource names, quantities, requests and limits.
 
-A name with a domain of its own (`nvidia.com/gpu`, `koordinator.sh/gpu-core`) is an extended resource: whole units only,
-and the request is the limit. `kubernetes.io/` names count as the cluster's own and may be overcommitted.
+A name with its own domain (`nvidia.com/gpu`, `koordinator.sh/gpu-core`) is an extended resource: quantities are
+integers, and the request must equal the limit. Names of `kubernetes.io/` are native and may be overcommitted.
 """
 
 from functools import lru_cache
@@ -24,7 +24,7 @@ _WHOLE_BY_NAME = frozenset({"pods", "services", "replicationcontrollers", "resou
 
 @lru_cache(maxsize=4096)
 def is_extended(resource: str) -> bool:
-    """Whether a device plugin, not Kubernetes, speaks for this resource."""
+    """Whether this is an extended resource, advertised by a device plugin."""
     return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
 
 
@@ -35,7 +35,7 @@ def _may_be_overcommitted(resource: str) -> bool:
 
 @lru_cache(maxsize=65536, typed=True)
 def milli(value: Any) -> int | None:
-    """Thousandths; None for what is no quantity."""
+    """The quantity in thousandths; None if it is not a quantity."""
     try:
         return quantity.milli(value)
     except (quantity.QuantityError, ArithmeticError):
@@ -44,7 +44,7 @@ def milli(value: Any) -> int | None:
 
 @lru_cache(maxsize=65536, typed=True)
 def _problems(resource: str, value: Any, *, of_container: bool) -> tuple[Cause, ...]:
-    """What is wrong with one entry of a list, as causes on a field yet to be named."""
+    """The problems of one entry of a resource list, as causes with an empty field."""
     found: Causes = []
     for problem in qualified(resource):
         found.append(invalid("", resource, problem))
@@ -70,7 +70,7 @@ def _problems(resource: str, value: Any, *, of_container: bool) -> tuple[Cause, 
 
 
 def check_list(resources: Object, path: str, causes: Causes, *, of_container: bool = False) -> None:
-    """Names and amounts of one resource list."""
+    """Check the names and quantities of one resource list."""
     for resource, value in resources.items():
         problems = _problems(resource, value, of_container=of_container)
         if problems:
@@ -78,7 +78,7 @@ def check_list(resources: Object, path: str, causes: Causes, *, of_container: bo
 
 
 def check_requirements(resources: Object, path: str, causes: Causes) -> None:
-    """A container's requests and limits."""
+    """Check a container's requests and limits."""
     limits = resources.get("limits") or {}
     requests = resources.get("requests") or {}
     if limits:

@@ -1,4 +1,4 @@
-"""Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs and CronJobs."""
+"""Validation of Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs and CronJobs."""
 
 import re
 from typing import Any
@@ -32,13 +32,13 @@ _COUNTS = ("replicas", "minReadySeconds", "revisionHistoryLimit")
 _JOB_COUNTS = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished",
                "backoffLimitPerIndex", "maxFailedIndexes")  # fmt: skip
 _JOB_FIXED = ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
-_NAME_OF_CRON_JOB = 52  # bytes: its Jobs' names add eleven
+_MAX_CRON_JOB_NAME = 52  # characters; names of its Jobs add 11
 _CONCURRENCY = ("Allow", "Forbid", "Replace")
 _is_percent = re.compile(r"[0-9]+%").fullmatch
 
 
 def check_workload(kind: str, obj: Object, old: Object | None, causes: Causes) -> None:
-    """One of the kinds in apps, or a ReplicationController."""
+    """Check a kind of group apps, or a ReplicationController."""
     spec = obj.get("spec") or {}
     for field in _COUNTS:
         _not_negative(spec, field, "spec", causes)
@@ -66,7 +66,7 @@ def check_workload(kind: str, obj: Object, old: Object | None, causes: Causes) -
 
 
 def check_template(template: Object, path: str, causes: Causes) -> None:
-    """Labels, annotations and spec of a pod template."""
+    """Check the labels, annotations and spec of a pod template."""
     metadata = template.get("metadata") or {}
     if metadata.get("labels"):
         check_labels(metadata["labels"], f"{path}.metadata.labels", causes)
@@ -91,12 +91,13 @@ def check_job(obj: Object, old: Object | None, causes: Causes) -> None:
         return
     before = old.get("spec") or {}
     together = spec.get("completions") == spec.get("parallelism") and spec.get("completionMode") == "Indexed"
-    if not together:  # an elastic indexed job may grow and shrink
+    if not together:  # an elastic indexed Job may be scaled
         causes.extend(immutable("spec.completions", spec.get("completions"), before.get("completions")))
     causes.extend(immutable("spec.selector", selector, before.get("selector")))
     template = spec.get("template") or {}
     if before.get("suspend") and not (old.get("status") or {}).get("startTime"):
-        template = _placed_as(template, before.get("template") or {})  # queues choose nodes before they let a job start
+        # job queues set the placement before they resume a Job
+        template = _with_placement_of(template, before.get("template") or {})
     if template != (before.get("template") or {}):
         causes.append(invalid("spec.template", spec.get("template"), "field is immutable"))
     for field in _JOB_FIXED:
@@ -105,8 +106,8 @@ def check_job(obj: Object, old: Object | None, causes: Causes) -> None:
 
 def check_cron_job(obj: Object, causes: Causes) -> None:
     name = (obj.get("metadata") or {}).get("name") or ""
-    if len(name) > _NAME_OF_CRON_JOB:
-        causes.append(invalid("metadata.name", name, f"must be no more than {_NAME_OF_CRON_JOB} characters"))
+    if len(name) > _MAX_CRON_JOB_NAME:
+        causes.append(invalid("metadata.name", name, f"must be no more than {_MAX_CRON_JOB_NAME} characters"))
     spec = obj.get("spec") or {}
     if not spec.get("schedule"):
         causes.append(required("spec.schedule"))
@@ -124,7 +125,7 @@ def check_cron_job(obj: Object, causes: Causes) -> None:
 
 
 def matches(selector: Object, labels: Object) -> bool:
-    """Whether a label selector takes in these labels; an unknown operator takes in none."""
+    """Whether a label selector matches; an unknown operator matches nothing."""
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False
     return all(_meets(expression, labels) for expression in selector.get("matchExpressions") or ())
@@ -144,7 +145,7 @@ def _check_selector(kind: str, selector: Object | None, causes: Causes) -> None:
     if selector is None:
         causes.append(required("spec.selector"))
     elif not selector.get("matchLabels") and not selector.get("matchExpressions"):
-        named = "deployment" if kind == "ReplicaSet" else kind.lower()  # upstream's slip of the pen
+        named = "deployment" if kind == "ReplicaSet" else kind.lower()  # upstream names the wrong kind here
         causes.append(invalid("spec.selector", selector, f"empty selector is invalid for {named}"))
     else:
         check_label_selector(selector, "spec.selector", causes)
@@ -184,7 +185,7 @@ def _check_strategy(kind: str, spec: Object, causes: Causes) -> None:
 
 
 def check_count_or_percent(value: Any, path: str, causes: Causes) -> None:
-    """A number of pods, or a share of them up to 100%."""
+    """Check a number of pods, or a percentage up to 100%."""
     if isinstance(value, str):
         if not _is_percent(value):
             problem = (
@@ -215,8 +216,8 @@ def _check_job_spec(spec: Object, path: str, causes: Causes) -> None:
         causes.append(required(f"{path}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"'))
 
 
-def _placed_as(template: Object, before: Object) -> Object:
-    """The template with its placement, labels and annotations as they were."""
+def _with_placement_of(template: Object, before: Object) -> Object:
+    """The template with placement fields, labels and annotations of `before`."""
     spec, spec_before = dict(template.get("spec") or {}), before.get("spec") or {}
     for field in ("nodeSelector", "affinity", "tolerations", "schedulingGates"):
         if field in spec_before:

@@ -1,4 +1,4 @@
-"""What a writer may say only if he himself has it: rights in roles and bindings, and the word on certificates."""
+"""Checks of writes that grant rights: roles and bindings, and decisions on certificate requests."""
 
 from typing import Final
 
@@ -8,15 +8,16 @@ from harness.apiserver.rbac import Access
 from harness.apiserver.resources import Resource
 from harness.apiserver.store import Object
 
-VOUCHED: Final = frozenset({escalation.GROUP, signing.GROUP})  # groups with such kinds
+GRANTING_GROUPS: Final = frozenset({escalation.GROUP, signing.GROUP})  # API groups with such kinds
 
 
-def vouch(access: Access, by: Identity, resource: Resource, body: Object, old: Object | None) -> None:
-    """
+def check_delegation(access: Access, by: Identity, resource: Resource, body: Object, old: Object | None) -> None:
+    """Check that the writer may grant what `body` grants.
+
     Raises:
-        Refused: 403, the writer may not say this.
+        Refused: 403, the writer lacks the permission.
     """
     if resource.group == escalation.GROUP:
         escalation.check_grant(access, by, resource, body, old)
     elif resource.plural == "certificatesigningrequests":
-        signing.vouch_for(access, by, resource, body, old)
+        signing.check_signing_rights(access, by, resource, body, old)

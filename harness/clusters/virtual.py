@@ -6,7 +6,7 @@ from pathlib import Path
 
 from harness.apiserver.assembly import build_server
 from harness.apiserver.inprocess import InProcessTransport
-from harness.apiserver.webhooks.calling import ask_and_wait
+from harness.apiserver.webhooks.calling import call_blocking
 from harness.clusters.protocol import Capability, ClusterBackend
 from harness.clusters.simulated import SimulatedNodes
 from harness.nodes.agent import NodeAgents
@@ -27,7 +27,7 @@ class VirtualCluster(SimulatedNodes):
     def __init__(self, *, seed: int = 0) -> None:
         self.clock: SimClock = SimClock()
         self.server = build_server(self.clock, seed=seed)
-        self.server.admission.webhooks.at_once = ask_and_wait
+        self.server.admission.webhooks.blocking_caller = call_blocking
         self._transport = InProcessTransport(self.server, self.clock)
         self._agents = NodeAgents(self._transport, self.clock, seed=seed)
         self.server.logs = self._agents.logs

@@ -1,1 +1,1 @@
-"""CEL as kube-apiserver has it: cel-python, with Kubernetes' own types, functions and macros."""
+"""Kubernetes' CEL: cel-python with Kubernetes' types, functions and macros."""

@@ -1,13 +1,13 @@
-"""What is wrong with an expression before it is ever evaluated: syntax, unknown names and functions, unknown fields.
+"""Static checks of CEL expressions: syntax, unknown names and functions, unknown fields.
 
-cel-go checks all types. Here the names are checked, and the fields of what a schema describes, as far as a chain of
-selections leads from a variable; the rest shows when an object is held against the rule.
+cel-go checks all types. Here names are checked, and fields along a chain of selections from a variable with a schema;
+other type errors appear when an expression is evaluated.
 """
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from harness.apiserver.cel.expressions import ExpressionError, complaint, program
+from harness.apiserver.cel.expressions import ExpressionError, error_at, program
 
 Schema = Mapping[str, Any]
 _UNKNOWN: Final = "undeclared reference to '{}' (in container '')"
@@ -19,16 +19,16 @@ RESERVED: Final = frozenset({
 
 
 def check(expression: str, variables: Mapping[str, Schema | None]) -> None:
-    """`variables` are the names that it may use, each with its schema if one is known.
+    """Check an expression. `variables` maps the names it may use to their schemas; None if unknown.
 
     Raises:
-        ExpressionError: `compilation failed: …`, in cel-go's words.
+        ExpressionError: `compilation failed: …`, with cel-go's message.
     """
     _Checked(expression, variables).visit(program(expression).ast, frozenset(variables))
 
 
 def escaped(name: str) -> str:
-    """A field's name as expressions write it."""
+    """A field's name with the escaping that expressions need."""
     if name in RESERVED:
         return f"__{name}__"
     for found, written in (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__")):
@@ -41,14 +41,15 @@ class _Checked:
         self._expression, self._variables = expression, variables
 
     def visit(self, tree: Any, scope: frozenset[str]) -> None:
-        """
+        """Check a syntax tree; `scope` holds the variables of enclosing macros.
+
         Raises:
-            ExpressionError: a name in it is unknown.
+            ExpressionError: a name is unknown.
         """
         if not hasattr(tree, "data"):
             return
         if tree.data == "ident" and str(tree.children[0]) not in scope | _types():
-            self._refuse(tree.children[0], 0, _UNKNOWN.format(tree.children[0]))
+            self._reject(tree.children[0], 0, _UNKNOWN.format(tree.children[0]))
         if tree.data == "ident_arg":
             self._function(tree.children[0], str(tree.children[0]))
         if tree.data == "member_dot_arg":
@@ -60,7 +61,7 @@ class _Checked:
             self.visit(child, scope)
 
     def _call(self, tree: Any, scope: frozenset[str]) -> None:
-        from harness.apiserver.cel.evaluating import MACROS, OPTIONAL, TWO, ident_of, parts_of
+        from harness.apiserver.cel.evaluating import MACROS, OPTIONAL, TWO_VARIABLE_MACROS, ident_of, parts_of
         from harness.apiserver.cel.functions import NAMESPACES
 
         member, token, given = parts_of(tree)
@@ -69,11 +70,11 @@ class _Checked:
             self._function(token, f"{namespace}.{name}")
         else:
             self.visit(member, scope)
-            count = 2 if (name in TWO and len(given) >= 3) or name == "transformMapEntry" else 1
+            count = 2 if (name in TWO_VARIABLE_MACROS and len(given) >= 3) or name == "transformMapEntry" else 1
             if count == 2 or (name in MACROS | OPTIONAL and len(given) >= 2):
                 names = [ident_of(argument) for argument in given[:count]]
                 if not all(names):
-                    self._refuse(token, len(name), "argument must be a simple name")
+                    self._reject(token, len(name), "argument must be a simple name")
                 scope, given = scope | set(names), given[count:]
             else:
                 self._function(token, name)
@@ -84,16 +85,16 @@ class _Checked:
         from harness.apiserver.cel.functions import KNOWN
 
         if name not in KNOWN:
-            self._refuse(token, len(str(token)), _UNKNOWN.format(name))
+            self._reject(token, len(str(token)), _UNKNOWN.format(name))
 
     def _field(self, tree: Any, scope: frozenset[str]) -> None:
         schema = self._schema_of(tree.children[0], scope)
         name = str(tree.children[1])
         if schema is not None and _closed(schema) and name not in _names(schema):
-            self._refuse(tree.children[1], -1, f"undefined field '{name}'")
+            self._reject(tree.children[1], -1, f"undefined field '{name}'")
 
     def _schema_of(self, tree: Any, scope: frozenset[str]) -> Schema | None:
-        """Of what an expression selects; None if that is not known."""
+        """The schema of the selected value; None if unknown."""
         from harness.apiserver.cel.evaluating import ident_of
 
         name = ident_of(tree)
@@ -106,13 +107,13 @@ class _Checked:
         above = self._schema_of(tree.children[0], scope)
         return _names(above).get(str(tree.children[1])) if above is not None and _closed(above) else None
 
-    def _refuse(self, token: Any, after: int, why: str) -> None:
+    def _reject(self, token: Any, after: int, why: str) -> None:
         line, column = token.line or 1, max(1, (token.column or 1) + after)
-        raise ExpressionError(f"compilation failed: {complaint(self._expression, line, column, why)}")
+        raise ExpressionError(f"compilation failed: {error_at(self._expression, line, column, why)}")
 
 
 def _closed(schema: Schema) -> bool:
-    """Whether an object has the fields that the schema names and no others."""
+    """Whether the schema allows no fields beyond those it names."""
     return bool(schema.get("properties")) and not schema.get(_PRESERVE) and not schema.get("additionalProperties")
 
 

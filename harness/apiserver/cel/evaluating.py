@@ -1,6 +1,6 @@
-"""cel-python's interpreter with what kube-apiserver has more: two-variable macros, optional values, namespaces.
+"""cel-python's interpreter, extended by two-variable macros, optional values and namespaced functions.
 
-Optional selection has a syntax of its own, `a.?b` and `a[?b]`; the parser does not know it, so it is given calls.
+cel-python's parser lacks the syntax of optional selection, `a.?b` and `a[?b]`, which is rewritten to calls first.
 """
 
 import re
@@ -16,9 +16,10 @@ from harness.apiserver.cel.functions import FUNCTIONS, NAMESPACES
 from harness.apiserver.cel.values import NONE, Optional
 
 MACROS: Final = frozenset({"all", "exists", "exists_one", "existsOne", "filter", "map"})
-TWO: Final = frozenset({"all", "exists", "exists_one", "existsOne", "transformList", "transformMap"})  # variables
+TWO_VARIABLE_MACROS: Final = frozenset({"all", "exists", "exists_one", "existsOne", "transformList", "transformMap"})
+
 OPTIONAL: Final = frozenset({"optMap", "optFlatMap"})
-STEPS = 100_000  # of one expression, two or three seconds; a rule over all pairs of 64 takes half of them
+MAX_STEPS = 100_000  # per expression, two to three seconds; a rule over all pairs of 64 elements takes half
 _PASSING: Final = frozenset({
     "expr", "conditionalor", "conditionaland", "relation", "addition", "multiplication", "unary", "member",
 })  # fmt: skip
@@ -30,15 +31,15 @@ _TOKEN: Final = re.compile(
 
 
 class TooLongError(Exception):
-    """The expression takes too many steps. No error of CEL's own: macros go on after those."""
+    """The expression exceeds the step limit. Not a CEL error, since macros continue after those."""
 
 
-def without_marks(expression: str) -> str:
+def desugared(expression: str) -> str:
     """`a.?b` → `a.optSelect__("b")`, `a[?b]` → `a.optIndex__(b)`."""
     if "?" not in expression:
         return expression
     parts: list[str] = []
-    opened: list[str] = []  # what closes each bracket
+    opened: list[str] = []  # the closing text of each open bracket
     before = ""
     for found in _TOKEN.finditer(expression):
         piece = found[0]
@@ -57,18 +58,18 @@ def without_marks(expression: str) -> str:
     return "".join(parts)
 
 
-def lean(tree: Any) -> Any:
-    """Without the nodes that only pass on what is below them: of ten steps to a name or a number two are left."""
+def simplified(tree: Any) -> Any:
+    """The tree without nodes that only forward to their single child: ten steps to a literal become two."""
     if not isinstance(tree, lark.Tree):
         return tree
     while tree.data in _PASSING and len(tree.children) == 1 and isinstance(tree.children[0], lark.Tree):
         tree = tree.children[0]
-    tree.children = [lean(child) for child in tree.children]
+    tree.children = [simplified(child) for child in tree.children]
     return tree
 
 
 def ident_of(tree: Any) -> str:
-    """The name that is all of an expression; empty if it is more than a name."""
+    """The name if the expression is a single identifier, else empty."""
     while isinstance(tree, lark.Tree):
         if tree.data == "ident":
             return str(tree.children[0])
@@ -79,29 +80,29 @@ def ident_of(tree: Any) -> str:
 
 
 def parts_of(tree: lark.Tree[Any]) -> tuple[Any, Any, list[Any]]:
-    """Of a call `member.name(given…)`: member, name, what is given."""
+    """Member, name and arguments of a call `member.name(arguments…)`."""
     member, name = tree.children[:2]
     return member, name, list(tree.children[2].children) if len(tree.children) > 2 else []
 
 
 class Interpreter(Evaluator):
-    """Evaluates one expression, or one part of it.
+    """Evaluates an expression or a part of it.
 
-    Nobody else is served meanwhile, so an expression has only so many steps; a list in a list in a list is many.
+    Evaluation blocks the server, so the number of steps is limited; three nested loops over lists can reach the limit.
     """
 
-    steps: list[int]  # taken so far, by all parts of the expression together
-    outer: Mapping[str, Any]  # the variables of the parts around this one
-    scope: Mapping[str, Any]  # with its own
+    steps: list[int]  # steps so far, shared by all parts of the expression
+    outer: Mapping[str, Any]  # the variables of the enclosing parts
+    scope: Mapping[str, Any]  # `outer` and this part's variables
 
     def sub_evaluator(self, ast: lark.Tree[Any]) -> "Interpreter":
-        """cel-python's name for the evaluator of a macro's body."""
+        """The evaluator of a macro's body; overrides cel-python's method."""
         part = Interpreter(ast, activation=self.activation)
         part.steps, part.outer, part.scope = self.steps, self.scope, self.scope
         return part
 
     def evaluate(self, context: Any = None) -> Any:
-        """As cel-python's, which copies all variables for every row of a list."""
+        """Evaluate without copying all variables for each list element, as cel-python does."""
         self.scope = {**self.outer, **context} if context else self.outer
         value = self.visit(self.ast)
         if isinstance(value, CELEvalError):
@@ -109,43 +110,43 @@ class Interpreter(Evaluator):
         return value
 
     def ident_value(self, name: str, root_scope: bool = False) -> Any:
-        """A variable, or a type; cel-python's name for it."""
+        """The value of a variable or type name; overrides cel-python's method."""
         return self.scope[name] if name in self.scope else super().ident_value(name, root_scope)
 
     def visit_children(self, tree: lark.Tree[Any]) -> list[Any]:
-        """cel-python comes here for every part of an expression."""
+        """Count a step; cel-python calls this for every part of an expression."""
         self.steps[0] += 1
-        if self.steps[0] > STEPS:
+        if self.steps[0] > MAX_STEPS:
             raise TooLongError
         return super().visit_children(tree)
 
     def member_dot_arg(self, tree: lark.Tree[Any]) -> Any:
-        """A call of a method, a macro or a namespaced function; cel-python's name for it."""
-        member, name, given = parts_of(tree)
+        """A call of a method, macro or namespaced function; overrides cel-python's method."""
+        member, name, arguments = parts_of(tree)
         namespace = ident_of(member)
         if namespace in NAMESPACES and f"{namespace}.{name}" in FUNCTIONS:
-            return FUNCTIONS[f"{namespace}.{name}"](*[self.visit(argument) for argument in given])
-        if (name in TWO and len(given) >= 3) or name == "transformMapEntry":
-            return self._of_two(member, str(name), given)
-        if name in OPTIONAL and len(given) == 2:
-            return self._of_optional(member, str(name), given)
-        if name == "map" and len(given) == 3:
-            return self._filtered_map(member, given)
-        if name == "min" and not given:
+            return FUNCTIONS[f"{namespace}.{name}"](*[self.visit(argument) for argument in arguments])
+        if (name in TWO_VARIABLE_MACROS and len(arguments) >= 3) or name == "transformMapEntry":
+            return self._two_variable_macro(member, str(name), arguments)
+        if name in OPTIONAL and len(arguments) == 2:
+            return self._optional_macro(member, str(name), arguments)
+        if name == "map" and len(arguments) == 3:
+            return self._filtered_map(member, arguments)
+        if name == "min" and not arguments:
             return FUNCTIONS["min"](self.visit(member))
         if name == "existsOne":
             tree.children[1] = lark.Token("IDENT", "exists_one")
         return super().member_dot_arg(tree)
 
     def member_dot(self, tree: lark.Tree[Any]) -> Any:
-        """`a.b`, also of an optional; cel-python's name for it."""
+        """`a.b`, also for an optional `a`; overrides cel-python's method."""
         found = self.visit(tree.children[0])
         if isinstance(found, Optional):
             return FUNCTIONS["optSelect__"](found, celtypes.StringType(str(tree.children[1])))
         return super().member_dot(tree)
 
     def _bodies(self, names: list[str], tree: Any, rows: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
-        """What a macro's body comes to, row by row; errors as values."""
+        """The value of a macro's body for each row; errors are yielded as values."""
         nested = self.sub_evaluator(tree)
         for row in rows:
             try:
@@ -153,7 +154,7 @@ class Interpreter(Evaluator):
             except CELEvalError as error:
                 yield error
 
-    def _of_two(self, member: Any, name: str, given: list[Any]) -> Any:
+    def _two_variable_macro(self, member: Any, name: str, arguments: list[Any]) -> Any:
         over = self.visit(member)
         if isinstance(over, CELEvalError):
             return over
@@ -163,14 +164,14 @@ class Interpreter(Evaluator):
             rows = [(celtypes.IntType(at), element) for at, element in enumerate(over)]
         else:
             return CELEvalError("no such overload", TypeError, (type(over).__name__,))
-        names = [ident_of(argument) for argument in given[:2]]
-        if len(given) == 4:
-            kept = list(self._bodies(names, given[2], rows))
+        names = [ident_of(argument) for argument in arguments[:2]]
+        if len(arguments) == 4:
+            kept = list(self._bodies(names, arguments[2], rows))
             for element in kept:
                 if isinstance(element, CELEvalError):
                     return element
             rows = [row for row, keep in zip(rows, kept, strict=True) if keep]
-        found = list(self._bodies(names, given[-1], rows))
+        found = list(self._bodies(names, arguments[-1], rows))
         failed = next((result for result in found if isinstance(result, CELEvalError)), None)
         truths = [bool(result) for result in found if not isinstance(result, CELEvalError)]
         if name == "all":
@@ -189,28 +190,28 @@ class Interpreter(Evaluator):
             case _:
                 return celtypes.BoolType(sum(1 for truth in found if truth) == 1)
 
-    def _of_optional(self, member: Any, name: str, given: list[Any]) -> Any:
+    def _optional_macro(self, member: Any, name: str, arguments: list[Any]) -> Any:
         over = self.visit(member)
         if not isinstance(over, Optional):
             return over if isinstance(over, CELEvalError) else CELEvalError("no such overload", TypeError, ())
         if not over:
             return NONE
-        (found,) = self._bodies([ident_of(given[0])], given[1], [over.values])
+        (found,) = self._bodies([ident_of(arguments[0])], arguments[1], [over.values])
         return found if name == "optFlatMap" or isinstance(found, CELEvalError) else Optional((found,))
 
-    def _filtered_map(self, member: Any, given: list[Any]) -> Any:
+    def _filtered_map(self, member: Any, arguments: list[Any]) -> Any:
         """`list.map(x, condition, result)`."""
         over = self.visit(member)
         if isinstance(over, CELEvalError):
             return over
-        names = [ident_of(given[0])]
+        names = [ident_of(arguments[0])]
         found: list[Any] = []
         for element in over:
-            (kept,) = self._bodies(names, given[1], [(element,)])
+            (kept,) = self._bodies(names, arguments[1], [(element,)])
             if isinstance(kept, CELEvalError):
                 return kept
             if kept:
-                found += self._bodies(names, given[2], [(element,)])
+                found += self._bodies(names, arguments[2], [(element,)])
         return next((result for result in found if isinstance(result, CELEvalError)), celtypes.ListType(found))
 
 
@@ -224,5 +225,5 @@ class Runner(celpy.InterpretedRunner):
 
 
 def environment() -> celpy.Environment:
-    """Where expressions are compiled."""
+    """The CEL environment in which expressions are compiled."""
     return celpy.Environment(runner_class=Runner)

@@ -1,6 +1,6 @@
-"""CEL: expressions over objects, in CRDs (`x-kubernetes-validations`) and webhooks (`matchConditions`).
+"""Compilation and evaluation of CEL expressions, for CRDs (`x-kubernetes-validations`) and `matchConditions`.
 
-cel-python is imported when the first expression is met. Expressions are compiled once.
+cel-python is imported when the first expression is compiled. Compiled expressions are cached.
 """
 
 import re
@@ -15,41 +15,41 @@ _NO_KEY: Final = re.compile(r"no such member in mapping: '(.*)'")
 
 
 class ExpressionError(Exception):
-    """The expression is not CEL, or has no value for these objects."""
+    """The expression cannot be compiled, or cannot be evaluated for the given objects."""
 
 
 @lru_cache(maxsize=1024)
 def program(expression: str) -> Any:
-    """The expression compiled; its `ast` is the parser's tree.
+    """The compiled expression; its `ast` is the parser's tree.
 
     Raises:
-        ExpressionError: it is not CEL.
+        ExpressionError: it cannot be parsed.
     """
     from celpy.celparser import CELParseError
 
-    from harness.apiserver.cel.evaluating import environment, lean, without_marks
+    from harness.apiserver.cel.evaluating import desugared, environment, simplified
     from harness.apiserver.cel.functions import FUNCTIONS
 
     place = environment()
     try:
-        tree: lark.Tree[Any] = place.compile(without_marks(expression))
+        tree: lark.Tree[Any] = place.compile(desugared(expression))
     except CELParseError as error:
         line, column = error.line or 1, error.column or 1
         raise ExpressionError(
-            f"compilation failed: {complaint(expression, line, column, 'Syntax error: no expression ends here')}"
+            f"compilation failed: {error_at(expression, line, column, 'Syntax error: no expression ends here')}"
         ) from error
-    return place.program(lean(tree), FUNCTIONS)
+    return place.program(simplified(tree), FUNCTIONS)
 
 
-def complaint(expression: str, line: int, column: int, why: str) -> str:
-    """An error at a place (both from 1), as cel-go shows it."""
+def error_at(expression: str, line: int, column: int, why: str) -> str:
+    """An error message at `line` and `column` (from 1) in cel-go's format."""
     rows = expression.splitlines() or [""]
     shown = rows[min(line, len(rows)) - 1]
     return f"ERROR: <input>:{line}:{column}: {why}\n | {shown}\n | {'.' * (column - 1)}^"
 
 
 def value_of(expression: str, objects: Mapping[str, Any]) -> Any:
-    """What it comes to, as plain data; `objects` are its variables.
+    """The value of the expression as plain data; `objects` are its variables.
 
     Raises:
         ExpressionError: it cannot be compiled or evaluated.
@@ -69,15 +69,15 @@ def value_of(expression: str, objects: Mapping[str, Any]) -> Any:
         why = "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to"
         raise ExpressionError(f"{why} call cost exceeds limit for rule: {expression}") from error
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        # cel-python lets some errors of the values themselves through.
+        # cel-python does not convert some errors of value operations.
         raise ExpressionError(f"no such overload evaluating rule: {expression}") from error
     if isinstance(found, BoolType):
         return bool(found)
     return str(found) if isinstance(found, str) else found
 
 
-class Perhaps:
-    """A variable that is optional: `optional.of(value)`, or `optional.none()` where the value is None."""
+class OptionalVariable:
+    """An optional variable: `optional.of(value)`, or `optional.none()` if the value is None."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -88,13 +88,14 @@ def _given(value: Any) -> Any:
 
     from harness.apiserver.cel.values import NONE, Optional
 
-    if isinstance(value, Perhaps):
+    if isinstance(value, OptionalVariable):
         return NONE if value.value is None else Optional((json_to_cel(value.value),))
     return json_to_cel(value)
 
 
 def holds(expression: str, objects: Mapping[str, Any]) -> bool:
-    """
+    """Whether the expression is true.
+
     Raises:
         ExpressionError: it cannot be evaluated, or is neither true nor false.
     """

@@ -7,13 +7,14 @@ from typing import Any, Final
 from celpy import celtypes
 
 _CLAUSE: Final = re.compile(r"%(?:(%)|(?:\.(\d+))?([sdfexXob]))|%", re.ASCII)
-_DIGITS: Final = 6  # after the point, where a clause does not say how many
+_DIGITS: Final = 6  # default number of decimal places
 
 
 def formatted(pattern: str, given: list[Any]) -> str:
-    """
+    """The pattern with its clauses replaced by the values in `given`.
+
     Raises:
-        ValueError: a clause is none, has nothing to show, or cannot show it.
+        ValueError: a clause is invalid, lacks a value, or does not fit its value.
     """
     rows = iter(given)
     count = 0
@@ -29,12 +30,12 @@ def formatted(pattern: str, given: list[Any]) -> str:
         except StopIteration:
             raise ValueError(f"index {count} out of range") from None
         count += 1
-        return _shown(found[3], value, int(found[2]) if found[2] else _DIGITS)
+        return _formatted(found[3], value, int(found[2]) if found[2] else _DIGITS)
 
     return _CLAUSE.sub(clause, pattern)
 
 
-def _shown(kind: str, value: Any, digits: int) -> str:
+def _formatted(kind: str, value: Any, digits: int) -> str:
     number = isinstance(value, (int, float)) and not isinstance(value, celtypes.BoolType)
     match kind:
         case "s":
@@ -58,7 +59,7 @@ def _shown(kind: str, value: Any, digits: int) -> str:
 
 
 def text_of(value: Any) -> str:
-    """A value as `%s` shows it."""
+    """A value as `%s` formats it."""
     match value:
         case None:
             return "null"

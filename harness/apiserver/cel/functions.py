@@ -1,7 +1,7 @@
-"""Kubernetes' functions in CEL, by name: text, lists, sets, regular expressions, and those of its own types.
+"""Kubernetes' CEL functions by name: strings, lists, sets, regular expressions, and Kubernetes' own types.
 
-cel-python looks a function up by its name alone, whether it is called as `f(x)` or as `x.f()`; what it is given tells
-which one is meant. A namespaced function has its namespace in its name.
+cel-python looks a function up by name only, for `f(x)` and `x.f()` alike; overloads are resolved by the types of the
+arguments. The name of a namespaced function includes the namespace.
 """
 
 import re
@@ -24,11 +24,11 @@ _LIST: Final = celtypes.ListType
 
 
 class NoOverload(TypeError):
-    """The function does not take these."""
+    """The function has no overload for these arguments."""
 
 
 def cel(value: Any) -> Any:
-    """A plain value as CEL has it."""
+    """A plain Python value as a cel-python value."""
     match value:
         case bool():
             return celtypes.BoolType(value)
@@ -51,7 +51,7 @@ def cel(value: Any) -> Any:
 
 
 def _function(work: Function) -> Function:
-    """As cel-python wants it: errors are values, and so is what is given."""
+    """Adapt a function to cel-python: errors are returned as values, and error arguments are passed through."""
 
     @wraps(work)
     def call(*given: Any) -> Any:
@@ -69,9 +69,10 @@ def _function(work: Function) -> Function:
 
 
 def _of(kind: type | tuple[type, ...], *values: Any) -> None:
-    """
+    """Check that all values are of type `kind`.
+
     Raises:
-        NoOverload: a value is of another kind.
+        NoOverload: a value is of another type.
     """
     for candidate in values:
         if not isinstance(candidate, kind):
@@ -113,19 +114,19 @@ def _join(rows: list[str], between: str = "") -> str:
     return between.join(rows)
 
 
-def _replace(text: str, old: str, new: str, most: int = -1) -> str:
+def _replace(text: str, old: str, new: str, limit: int = -1) -> str:
     _of(str, text, old, new)
-    return str.replace(text, old, new, int(most))
+    return str.replace(text, old, new, int(limit))
 
 
-def _split(text: str, between: str, most: int = -1) -> list[str]:
+def _split(text: str, between: str, limit: int = -1) -> list[str]:
     _of(str, text, between)
-    if most == 0:
+    if limit == 0:
         return []
     if not between:
         rows = list(text)
-        return rows if most < 0 or len(rows) <= most else [*rows[: most - 1], "".join(rows[most - 1 :])]
-    return str.split(text, between, -1 if most < 0 else int(most) - 1)
+        return rows if limit < 0 or len(rows) <= limit else [*rows[: limit - 1], "".join(rows[limit - 1 :])]
+    return str.split(text, between, -1 if limit < 0 else int(limit) - 1)
 
 
 def _substring(text: str, start: int, end: int | None = None) -> str:
@@ -137,7 +138,7 @@ def _substring(text: str, start: int, end: int | None = None) -> str:
 
 
 def _case(change: Callable[[str], str]) -> Function:
-    """Of ASCII letters only."""
+    """A case conversion of ASCII letters only."""
     return lambda text: "".join(change(letter) if letter.isascii() else letter for letter in text)
 
 
@@ -147,10 +148,10 @@ def _find(text: str, pattern: str) -> str:
     return found[0] if found else ""
 
 
-def _find_all(text: str, pattern: str, most: int = -1) -> list[str]:
+def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
     _of(str, text, pattern)
     found = [match[0] for match in re.finditer(pattern, text)]
-    return found if most < 0 else found[: int(most)]
+    return found if limit < 0 else found[: int(limit)]
 
 
 # -- lists and sets ----------------------------------------------------------------------------------------------------
@@ -201,7 +202,7 @@ def _distinct(rows: list[Any]) -> list[Any]:
     return found
 
 
-def _holds_all(rows: list[Any], others: list[Any]) -> bool:
+def _contains_all(rows: list[Any], others: list[Any]) -> bool:
     _of(list, rows, others)
     return all(wanted in list(rows) for wanted in others)
 
@@ -214,7 +215,7 @@ def _intersect(rows: list[Any], others: list[Any]) -> bool:
 # -- own types ---------------------------------------------------------------------------------------------------------
 
 
-def _made(kind: Callable[..., Any]) -> Function:
+def _constructor(kind: Callable[..., Any]) -> Function:
     def make(text: str, *more: Any) -> Any:
         _of(str, text)
         return kind(str(text), *more)
@@ -222,8 +223,8 @@ def _made(kind: Callable[..., Any]) -> Function:
     return make
 
 
-def _is_made(kind: Callable[..., Any]) -> Function:
-    def try_it(text: str, *more: Any) -> bool:
+def _predicate(kind: Callable[..., Any]) -> Function:
+    def attempt(text: str, *more: Any) -> bool:
         _of(str, text)
         try:
             kind(str(text), *more)
@@ -231,7 +232,7 @@ def _is_made(kind: Callable[..., Any]) -> Function:
             return False
         return True
 
-    return try_it
+    return attempt
 
 
 def _semver(text: str, normalize: Any = False) -> Semver:
@@ -308,7 +309,7 @@ def _or_value(given: Optional, other: Any) -> Any:
 
 
 class Format:
-    """A named format of text."""
+    """A named string format."""
 
     def __init__(self, problems: Callable[[str], tuple[str, ...]]) -> None:
         self.problems = problems
@@ -320,7 +321,7 @@ def _matching(pattern: str, problem: str) -> Format:
 
 
 def _prefix(rule: Callable[[str], tuple[str, ...]]) -> Format:
-    """Of a name to which something is added."""
+    """A format for name prefixes, to which characters may be appended."""
     return Format(lambda text: rule(f"{text[:-1]}a" if text.endswith("-") else text))
 
 
@@ -333,7 +334,7 @@ FORMATS: Final = {
     "dns1123LabelPrefix": _prefix(dns_label),
     "dns1123SubdomainPrefix": _prefix(subdomain),
     "dns1035LabelPrefix": _prefix(dns_1035),
-    "uri": Format(lambda text: () if _is_made(Url.of)(text) else ("invalid URI",)),
+    "uri": Format(lambda text: () if _predicate(Url.of)(text) else ("invalid URI",)),
     "uuid": _matching(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", "does not match the UUID format"),
     "byte": _matching(r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", "invalid base64"),
     "date": _matching(r"\d{4}-(0[1-9]|1[0-2])-([0-2]\d|3[01])", "invalid date"),
@@ -357,7 +358,7 @@ def _validate(form: Format, text: str) -> Optional:
 
 
 def _across(name: str) -> Function:
-    """cel-python compares numbers of one kind only, kube-apiserver those of all."""
+    """A comparison across numeric types, which kube-apiserver allows and cel-python does not."""
     plain = base_functions[name]
     compare: dict[str, Callable[[Any, Any], bool]] = {
         "_<_": lambda left, right: left < right,
@@ -397,26 +398,26 @@ _PLAIN: Final[dict[str, Function]] = {
     "sum": _sum, "min": _extreme(min, "min"), "max": _extreme(max, "max"), "isSorted": _is_sorted, "slice": _slice,
     "flatten": _flatten, "distinct": _distinct, "sort": sorted,
     "lists.range": lambda count: list(range(count)),
-    "sets.contains": _holds_all, "sets.intersects": _intersect,
-    "sets.equivalent": lambda left, right: _holds_all(left, right) and _holds_all(right, left),
-    "url": _made(Url.of), "isURL": _is_made(Url.of), "getScheme": lambda url: url.parts.scheme,
+    "sets.contains": _contains_all, "sets.intersects": _intersect,
+    "sets.equivalent": lambda left, right: _contains_all(left, right) and _contains_all(right, left),
+    "url": _constructor(Url.of), "isURL": _predicate(Url.of), "getScheme": lambda url: url.parts.scheme,
     "getHost": lambda url: url.host, "getHostname": lambda url: url.hostname, "getPort": lambda url: url.port,
     "getEscapedPath": lambda url: url.escaped_path, "getQuery": lambda url: url.query,
-    "ip": _ip, "isIP": _is_made(Ip.of), "ip.isCanonical": _is_canonical,
+    "ip": _ip, "isIP": _predicate(Ip.of), "ip.isCanonical": _is_canonical,
     "family": lambda ip: ip.address.version, "isUnspecified": lambda ip: ip.address.is_unspecified,
     "isLoopback": lambda ip: ip.address.is_loopback,
     "isLinkLocalMulticast": lambda ip: ip.address.is_multicast and str(ip).startswith(("224.0.0.", "ff02:")),
     "isLinkLocalUnicast": lambda ip: ip.address.is_link_local and not ip.address.is_multicast,
     "isGlobalUnicast": lambda ip: ip.is_global_unicast,
-    "cidr": _made(Cidr.of), "isCIDR": _is_made(Cidr.of), "containsIP": _within, "containsCIDR": _encloses,
+    "cidr": _constructor(Cidr.of), "isCIDR": _predicate(Cidr.of), "containsIP": _within, "containsCIDR": _encloses,
     "masked": lambda network: network.masked(), "prefixLength": lambda network: network.network.prefixlen,
-    "quantity": _made(_amount), "isQuantity": _is_made(_amount), "isInteger": lambda amount: amount.is_integer,
+    "quantity": _constructor(_amount), "isQuantity": _predicate(_amount), "isInteger": lambda amount: amount.is_integer,
     "asInteger": _as_integer, "asApproximateFloat": lambda amount: float(amount.value),
     "sign": lambda amount: (amount.value > 0) - (amount.value < 0),
     "add": lambda amount, other: amount.plus(other), "sub": lambda amount, other: amount.plus(other, -1),
     "compareTo": _compare, "isLessThan": lambda left, right: _compare(left, right) < 0,
     "isGreaterThan": lambda left, right: _compare(left, right) > 0,
-    "semver": _made(_semver), "isSemver": _is_made(_semver), "major": lambda version: version.numbers[0],
+    "semver": _constructor(_semver), "isSemver": _predicate(_semver), "major": lambda version: version.numbers[0],
     "minor": lambda version: version.numbers[1], "patch": lambda version: version.numbers[2],
     "optional.of": lambda value: Optional((value,)), "optional.none": lambda: NONE,
     "optional.ofNonZeroValue": lambda value: Optional((value,)) if value else NONE,

@@ -1,6 +1,6 @@
-"""Kubernetes' own types in CEL: addresses, networks, URLs, quantities, versions, and values that may be missing.
+"""Kubernetes' CEL types: IP addresses, networks, URLs, quantities, versions, optional values.
 
-Follows `apiserver/pkg/cel/library`. Each is made from text; one that is none raises ValueError in upstream's words.
+Follows `apiserver/pkg/cel/library`. Types are parsed from text; invalid text raises ValueError as upstream words it.
 """
 
 import ipaddress
@@ -25,7 +25,7 @@ _SEMVER: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Optional:
-    """A value, or none."""
+    """An optional value."""
 
     values: tuple[Any, ...] = ()  # at most one
 
@@ -38,7 +38,7 @@ NONE: Final = Optional()
 
 @dataclass(frozen=True, slots=True)
 class Ip:
-    """An address, v4 or v6."""
+    """An IPv4 or IPv6 address."""
 
     address: Address
 
@@ -60,7 +60,7 @@ class Ip:
 
     @property
     def is_global_unicast(self) -> bool:
-        """As Go's `IsGlobalUnicast`, for which private addresses are global."""
+        """Go's `IsGlobalUnicast`, which includes private addresses."""
         address = self.address
         broadcast = address == ipaddress.IPv4Address("255.255.255.255")
         return not (
@@ -70,7 +70,7 @@ class Ip:
 
 @dataclass(frozen=True, slots=True)
 class Cidr:
-    """A network, with the address that it was written with."""
+    """A network in CIDR notation, with the address as written."""
 
     address: Ip
     network: Network
@@ -89,7 +89,7 @@ class Cidr:
         return f"{self.address}/{self.network.prefixlen}"
 
     def contains(self, other: "Ip | Cidr") -> bool:
-        """Whether all of `other` is in it."""
+        """Whether `other` is within this network."""
         if isinstance(other, Ip):
             return other.address in self.network
         inner = other.network
@@ -102,7 +102,7 @@ class Cidr:
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """An absolute URI or an absolute path, as Go's `url.ParseRequestURI` takes them."""
+    """An absolute URI or path, as accepted by Go's `url.ParseRequestURI`."""
 
     parts: SplitResult
 
@@ -114,14 +114,14 @@ class Url:
             if re.search(r"[\x00-\x1f\x7f]|%(?![0-9A-Fa-f]{2})", text.partition("?")[0]):
                 raise ValueError("invalid URL escape or character")
             parts = urlsplit(text)
-            _ = parts.port  # which is checked only when it is read
+            _ = parts.port  # the port is validated when it is read
         except ValueError as error:
             raise ValueError(f'URL parse error during conversion from string: parse "{text}": {error}') from error
         return cls(parts)
 
     @property
     def host(self) -> str:
-        """With its port."""
+        """Host name and port."""
         return self.parts.netloc.rpartition("@")[2]
 
     @property
@@ -147,7 +147,7 @@ class Url:
 
 @total_ordering
 class Amount:
-    """A quantity, exactly."""
+    """A quantity with exact arithmetic."""
 
     __slots__ = ("value",)
 
@@ -180,7 +180,7 @@ class Amount:
 
 @total_ordering
 class Semver:
-    """A version by the rules of semver.org; what comes after + does not count."""
+    """A semantic version (semver.org); build metadata after + is ignored in comparisons."""
 
     __slots__ = ("numbers", "pre")
 
@@ -192,7 +192,7 @@ class Semver:
         self.pre = tuple(found[4].split(".")) if found[4] else ()
 
     def _rank(self) -> tuple[Any, ...]:
-        """A release comes after all that went before it; numbers before words."""
+        """Sort key: a release sorts after its pre-releases, numeric identifiers before alphanumeric ones."""
         marks = tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in self.pre)
         return self.numbers, not self.pre, marks
 
@@ -207,7 +207,7 @@ class Semver:
 
 
 def _normalized(text: str) -> str:
-    """Without a `v` and leading zeros, with all three numbers."""
+    """The version without a `v` prefix and leading zeros, padded to three numbers."""
     head, mark, rest = re.sub(r"^[vV]", "", text).partition("-") if "-" in text else (text.lstrip("vV"), "", "")
     core, plus, build = head.partition("+")
     numbers = [re.sub(r"^0+(?=\d)", "", number) for number in core.split(".")]

@@ -148,9 +148,8 @@ class Autoscalers:
             if best is None or proposal.replicas > best[0]:
                 best = proposal.replicas, name
         status["currentMetrics"] = shown
-        if best is None or (
-            problem is not None and best[0] < current
-        ):  # upstream: with a metric missing, never scale down
+        # upstream: with a metric missing, never scale down
+        if best is None or (problem is not None and best[0] < current):
             if problem is not None:
                 why = f"the HPA was unable to compute the replica count: {problem}"
                 self._set_condition(status, "ScalingActive", "False", problem.reason, why)

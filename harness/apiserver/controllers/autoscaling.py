@@ -49,9 +49,8 @@ def by_utilization(readings: Sequence[Reading], target: int, current: int) -> Pr
     ratio = utilization / target
     missing = [reading.request for reading in readings if reading.usage is None]
     if missing and ratio != 1:
-        assumed = (
-            sum(missing) * target // 100 if ratio < 1 else 0
-        )  # upstream's conservative value for missing pods: it dampens the change
+        # upstream's conservative value for missing pods: it dampens the change
+        assumed = sum(missing) * target // 100 if ratio < 1 else 0
         rebuilt = (used + assumed) * 100 / (requested + sum(missing)) / target
     else:
         rebuilt = ratio

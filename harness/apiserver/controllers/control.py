@@ -142,7 +142,7 @@ class Control:
         annotations: Mapping[str, str | None] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> Item:
-        """Store the given spec fields, annotations (None removes one) and labels; a spec change increments the generation."""
+        """Store spec fields, annotations (None removes one) and labels; a changed spec increments the generation."""
         metadata = dict(item.obj["metadata"])
         body = {**item.obj, "metadata": metadata}
         if annotations:

@@ -31,9 +31,8 @@ class DaemonSets:
         self._resource = control.resource(DAEMON_SETS)
         self._revisions = Revisions(control, self._resource)
         self._queue: Turns[Key] = Turns(control.clock, self._sync)
-        self._failures: dict[
-            tuple[str, str], tuple[int, float]
-        ] = {}  # (DaemonSet UID, node) → (failures, monotonic time of the next try)
+        # (DaemonSet UID, node) → (failures, monotonic time of the next try)
+        self._failures: dict[tuple[str, str], tuple[int, float]] = {}
         self._sets = control.objects.collection(self._resource)
         self._nodes = control.objects.store.collection(NODES)
         self._nodes.listen(self._node_changed)

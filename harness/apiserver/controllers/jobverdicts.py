@@ -10,10 +10,8 @@ from harness.apiserver.controllers.jobpods import is_indexed
 from harness.apiserver.store import Object
 from scheduler.api.clock import from_rfc3339
 
-INITIAL_BACKOFF, MAX_BACKOFF = (
-    10.0,
-    600.0,
-)  # seconds between a failure and the next pod; doubles each time
+# seconds between a failure and the next pod; doubles each time
+INITIAL_BACKOFF, MAX_BACKOFF = 10.0, 600.0
 _UNLIMITED = (1 << 31) - 1
 
 

@@ -1,4 +1,4 @@
-"""What `kubectl get` prints for each built-in kind: the columns, and the cells of one object.
+"""Table printers of the built-in kinds: their columns, and the cells of one object, as `kubectl get` shows them.
 
-Follows Kubernetes `pkg/printers/internalversion`; a file holds the kinds that are read together.
+Follows Kubernetes `pkg/printers/internalversion`. Each module holds related kinds.
 """

@@ -1,4 +1,4 @@
-"""The words every printer is written in: a column, a printer, and texts that many kinds share."""
+"""Column and Printer types, and formatting functions shared by the printers."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ UNSET = "<unset>"
 
 
 class Column(NamedTuple):
-    """One column; `priority` 0 is always shown, 1 only by `-o wide`."""
+    """One column. Priority 0 is always shown, priority 1 only with `-o wide`."""
 
     name: str
     description: str
@@ -78,7 +78,7 @@ def age_of(obj: Object, now: float) -> str:
 
 
 def part(obj: Object, *path: str) -> Any:
-    """The mapping at `path`; an empty one where any step is missing or null."""
+    """The mapping at `path`; an empty one if any step is missing or null."""
     here: Any = obj
     for step in path:
         here = here.get(step) or {}
@@ -99,21 +99,21 @@ def containers_and_images(template: Object) -> tuple[str, str]:
     return ",".join(c.get("name", "") for c in containers), ",".join(c.get("image", "") for c in containers)
 
 
-def few(words: Sequence[str], most: int, *, empty: str, separator: str = ",") -> str:
-    """The first `most` of `words`, and how many more there are."""
+def truncated_list(words: Sequence[str], limit: int, *, empty: str, separator: str = ",") -> str:
+    """The first `limit` of `words`, followed by the number of those left out; `empty` if there are none."""
     if not words:
         return empty
-    shown = separator.join(words[:most])
-    return f"{shown} + {len(words) - most} more..." if len(words) > most else shown
+    shown = separator.join(words[:limit])
+    return f"{shown} + {len(words) - limit} more..." if len(words) > limit else shown
 
 
 def labels(pairs: Mapping[str, str] | None) -> str:
-    """Labels as `a=b,c=d`, by key."""
+    """Labels as `a=b,c=d`, sorted by key."""
     return ",".join(f"{key}={value}" for key, value in sorted((pairs or {}).items())) or NONE
 
 
 def selector_text(selector: Object | None) -> str | None:
-    """A LabelSelector as one line, by key; "" if it selects all or is absent, None if it is not valid."""
+    """A LabelSelector as one line, sorted by key; "" if it is absent or selects everything, None if it is invalid."""
     if not selector:
         return ""
     terms = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
@@ -135,6 +135,6 @@ def _expression(key: str, operator: str, values: Iterable[str]) -> str | None:
 
 
 def selector(value: Object | None) -> str:
-    """A LabelSelector for a cell: "<none>" where it says nothing, "<error>" where it is not valid."""
+    """A LabelSelector as a cell: "<none>" if it is empty, "<error>" if it is invalid."""
     line = selector_text(value)
     return "<error>" if line is None else line or NONE

@@ -1,4 +1,4 @@
-"""Rows of the core group, pods, services and volumes aside, and of what else describes a cluster's state."""
+"""Printers of core kinds other than pods, services and volumes: nodes, events, namespaces, quotas and so on."""
 
 from harness.apiserver.printers.columns import (
     AGE,
@@ -107,20 +107,20 @@ EVENTS = Printer(
     (
         text("Last Seen", "The time since the event was last observed."),
         text("Type", "Normal or Warning."),
-        text("Reason", "Why it happened, in one word."),
+        text("Reason", "The reason, in one word."),
         text("Object", "The kind and name of the object that it happened to."),
         wide("Subobject", "The part of the object that it happened to."),
         wide("Source", "Who reported it."),
-        text("Message", "What happened, in a sentence."),
+        text("Message", "The message."),
         wide("First Seen", "The time since the event was first observed."),
-        wide("Count", "How often it was observed."),
+        wide("Count", "The number of observations."),
         NAME._replace(priority=1),
     ),
     _event,
 )
 
 NAMESPACES = Printer(
-    (NAME, text("Status", "Whether the namespace is in use or on its way out."), AGE),
+    (NAME, text("Status", "Whether the namespace is active or terminating."), AGE),
     lambda o, now: [name_of(o), part(o, "status").get("phase", ""), age_of(o, now)],
 )
 
@@ -189,8 +189,8 @@ COMPONENT_STATUSES = Printer(
     (
         NAME,
         text("Status", "Whether the component is healthy."),
-        text("Message", "What the component says of itself."),
-        text("Error", "What went wrong when it was asked."),
+        text("Message", "The component's own message."),
+        text("Error", "The error of the health check."),
     ),
     _component,
 )

@@ -1,4 +1,4 @@
-"""Rows of custom resources, by the printer columns of their definition."""
+"""Printers of custom resources, built from the printer columns of their definition."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -18,8 +18,8 @@ _ONLY_AGE: list[dict[str, Any]] = [
 def custom_printer(printer_columns: Sequence[dict[str, Any]] | None) -> Printer:
     """The printer for a CRD version's `additionalPrinterColumns`; without any, Name and Age.
 
-    A column whose jsonPath cannot be understood ends the list, as upstream: it must not break `kubectl get`.
-    Whoever admits a CRD refuses such a path, by `jsonpath.compiled`.
+    A column with an invalid jsonPath ends the list, as upstream, so that `kubectl get` still works.
+    Validation of the CRD rejects such a path, by `jsonpath.compiled`.
     """
     columns = [NAME]
     finders = []
@@ -38,13 +38,13 @@ def _cells(finders: tuple[tuple[Any, str], ...], obj: Object, now: float) -> Cel
     cells: Cells = [name_of(obj)]
     for find, kind in finders:
         found = find(obj)
-        # A path may find several values; a cell shows the first, as upstream's does.
+        # A path may match several values; a cell shows the first, as upstream.
         cells.append(_cell(found[0], kind, now) if found else None)
     return cells
 
 
 def _cell(value: Any, kind: str, now: float) -> Any:
-    """One value as the column's type wants it; None, an empty cell, where it is of another type."""
+    """A value converted to the column's type; None (an empty cell) if it is of another type."""
     if kind == "string":
         return _written(value)
     if kind == "boolean":

@@ -1,4 +1,4 @@
-"""Ages as people read them: "45s", "3m20s", "2d4h"."""
+"""Ages in kubectl's format: "45s", "3m20s", "2d4h"."""
 
 from functools import lru_cache
 
@@ -14,7 +14,7 @@ _YEAR = 365 * _DAY
 
 
 def human_duration(seconds: float) -> str:
-    """A span of `seconds` in at most two units, as apimachinery's `duration.HumanDuration` writes it.
+    """`seconds` in at most two units, in the format of apimachinery's `duration.HumanDuration`.
 
     Up to two seconds below zero count as clock skew and give "0s"; anything further back is "<invalid>".
     """
@@ -45,11 +45,11 @@ def _two(whole: int, large: int, large_unit: str, small: int, small_unit: str) -
     return f"{whole // large}{large_unit}{rest}{small_unit}" if rest else f"{whole // large}{large_unit}"
 
 
-seconds_of = lru_cache(maxsize=16384)(from_rfc3339)  # pods of one burst share their timestamps
+seconds_of = lru_cache(maxsize=16384)(from_rfc3339)  # pods created together share timestamps
 
 
 def age(timestamp: str | None, now: float) -> str:
-    """How long ago `timestamp` was at `now` (seconds since 1970); "<unknown>" if it was never set."""
+    """The time from `timestamp` (RFC 3339) to `now` (Unix seconds); "<unknown>" if there is no timestamp."""
     if not timestamp:
         return UNKNOWN
     try:
@@ -59,9 +59,9 @@ def age(timestamp: str | None, now: float) -> str:
 
 
 def created_at(timestamp: str | None) -> str:
-    """The moment itself in UTC, for kinds that have no printer of their own upstream."""
+    """The timestamp itself in UTC, for kinds without a printer upstream."""
     if not timestamp:
-        return "0001-01-01T00:00:00Z"  # Go's zero time: upstream prints it as it is
+        return "0001-01-01T00:00:00Z"  # Go's zero time, which upstream prints
     try:
         return rfc3339(seconds_of(timestamp))
     except ValueError:

@@ -1,8 +1,8 @@
 """The JSONPath of CRD printer columns: field names, indices, wildcards and one kind of filter.
 
-Understood are `.a.b`, `['a']`, `.a\\.b/c` (an escaped dot), `[0]`, `[-1]`, `[*]` and `[?(@.type=="Ready")]`
-(the six comparisons, with a quoted text, a number, true or false on the right; or none: the field is there).
-Written after the syntax that Kubernetes documents for `kubectl -o jsonpath`.
+Supported are `.a.b`, `['a']`, `.a\\.b/c` (an escaped dot), `[0]`, `[-1]`, `[*]` and `[?(@.type=="Ready")]`
+(the six comparisons with a quoted string, a number, true or false on the right; without one: the field exists).
+The syntax is that of Kubernetes' documentation of `kubectl -o jsonpath`.
 """
 
 import operator
@@ -37,7 +37,7 @@ _ESCAPED = re.compile(r"\\(.)")
 
 
 class PathError(ValueError):
-    """A printer column's JSONPath cannot be understood."""
+    """A printer column's JSONPath is invalid or not supported."""
 
     def __init__(self, path: str, at: int) -> None:
         self.path, self.at = path, at
@@ -49,7 +49,7 @@ class PathError(ValueError):
 
 @lru_cache(maxsize=1024)
 def compiled(path: str) -> Callable[[Any], list[Any]]:
-    """A function from an object to all that `path` finds in it, in order; missing fields find nothing.
+    """A function that returns all values at `path` in an object, in order; missing fields yield nothing.
 
     Raises:
         PathError: the path is not in the subset above.
@@ -115,7 +115,7 @@ def _where(left: str, sign: str | None, written: str | None) -> Step:
             return bool(found)
         try:
             return bool(compare(found[0], right))
-        except TypeError:  # a text and a number have no order
+        except TypeError:  # a string and a number cannot be compared
             return False
 
     return lambda here: [element for element in here if holds(element)] if isinstance(here, list) else ()

@@ -1,4 +1,4 @@
-"""Rows of services and what leads to them: core services, discovery.k8s.io, networking.k8s.io."""
+"""Printers of Services, Endpoints, and the kinds of discovery.k8s.io and networking.k8s.io."""
 
 from collections.abc import Iterable
 
@@ -12,18 +12,18 @@ from harness.apiserver.printers.columns import (
     Object,
     Printer,
     age_of,
-    few,
     labels,
     name_of,
     part,
     selector,
     text,
+    truncated_list,
 )
 from harness.apiserver.printers.durations import UNKNOWN
 
 
 def _balancer(status: Object) -> list[str]:
-    """The load balancer's addresses or names, sorted, each once."""
+    """The load balancer's distinct addresses or host names, sorted."""
     points = part(status, "loadBalancer").get("ingress") or ()
     return sorted({point.get("ip") or point.get("hostname") or "" for point in points} - {""})
 
@@ -87,8 +87,8 @@ def _addresses(subsets: Iterable[Object]) -> list[str]:
 
 def _endpoints(obj: Object, now: float) -> Cells:
     subsets = obj.get("subsets") or ()
-    # Upstream shows nothing at all where there are subsets, but none has a ready address.
-    return [name_of(obj), few(_addresses(subsets), 3, empty="" if subsets else NONE), age_of(obj, now)]
+    # Upstream shows an empty cell if there are subsets but no ready address.
+    return [name_of(obj), truncated_list(_addresses(subsets), 3, empty="" if subsets else NONE), age_of(obj, now)]
 
 
 ENDPOINTS = Printer((NAME, text("Endpoints", "The ready addresses with their ports."), AGE), _endpoints)
@@ -103,8 +103,8 @@ def _slice(obj: Object, now: float) -> Cells:
     return [
         name_of(obj),
         obj.get("addressType", ""),
-        few(ports, 3, empty=UNSET),
-        few(addresses, 3, empty=UNSET),
+        truncated_list(ports, 3, empty=UNSET),
+        truncated_list(addresses, 3, empty=UNSET),
         age_of(obj, now),
     ]
 
@@ -122,7 +122,7 @@ ENDPOINT_SLICES = Printer(
 
 
 def _hosts(rules: list[Object]) -> str:
-    """The first three hosts; as upstream, it is the rules after the third host that count as more."""
+    """The first three hosts; as upstream, the number of further entries counts rules, not hosts."""
     named = [(i, rule["host"]) for i, rule in enumerate(rules) if rule.get("host")]
     if not named:
         return "*"
@@ -166,12 +166,17 @@ def _ingress_class(obj: Object, now: float) -> Cells:
 
 
 INGRESS_CLASSES = Printer(
-    (NAME, text("Controller", "Who serves the class."), text("Parameters", "Where further settings are."), AGE),
+    (
+        NAME,
+        text("Controller", "The controller of the class."),
+        text("Parameters", "The object with further parameters."),
+        AGE,
+    ),
     _ingress_class,
 )
 
 NETWORK_POLICIES = Printer(
-    (NAME, text("Pod-Selector", "The labels of the pods that it is about."), AGE),
+    (NAME, text("Pod-Selector", "The labels that select its pods."), AGE),
     lambda o, now: [name_of(o), selector(part(o, "spec").get("podSelector")), age_of(o, now)],
 )
 

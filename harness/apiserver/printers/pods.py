@@ -1,6 +1,6 @@
-"""The row of a pod: how many containers are ready, and one word for how it is doing.
+"""The printer of pods: ready containers, status, restarts.
 
-The word comes from the containers where they say more than the phase does, as in Kubernetes' `printPod`.
+The status is a container's reason if that is more specific than the phase, as in Kubernetes' `printPod`.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ _ENDED = {
 
 
 class _Tally:
-    """Restarts of some containers, and the end of the latest life that a restart followed."""
+    """The restarts of some containers, and the time at which the last of them ended before its restart."""
 
     __slots__ = ("latest", "restarts")
 
@@ -51,7 +51,7 @@ def _end_reason(terminated: Object) -> str:
 
 
 def _init(pod: Object, all_init: _Tally, sidecars: _Tally) -> tuple[str | None, int]:
-    """What initialization still waits for, None once it is over, and how many sidecars are ready."""
+    """The pending step of initialization (None if complete), and the number of ready sidecars."""
     declared = pod["spec"].get("initContainers") or ()
     restartable = {container["name"] for container in declared if container.get("restartPolicy") == "Always"}
     ready = 0
@@ -76,9 +76,9 @@ def _init(pod: Object, all_init: _Tally, sidecars: _Tally) -> tuple[str | None, 
 
 
 def _main(pod: Object, reason: str, tally: _Tally) -> tuple[str, int]:
-    """What the first container with something to say makes of `reason`, and how many containers are ready."""
+    """`reason`, replaced by the first container's more specific one, and the number of ready containers."""
     ready = 0
-    # From the last to the first: of several containers in trouble the first one's reason is shown.
+    # In reverse order, so that the first container's reason is the one kept.
     for container in reversed(pod["status"].get("containerStatuses") or ()):
         tally.add(container)
         state = container.get("state") or {}
@@ -124,7 +124,7 @@ def _cells(given: Object, now: float) -> Cells:
         total += sum(container.get("restartPolicy") == "Always" for container in declared_init or ())
         all_init, sidecars = _Tally(), _Tally()
         waits_for, ready = _init(pod, all_init, sidecars)
-        # Once the containers run, only restarts of what runs beside them still count.
+        # After initialization, only restarts of sidecars and main containers count.
         tally = all_init if waits_for and not _is_true(pod, "Initialized") else sidecars
     if waits_for:
         reason = waits_for
@@ -159,14 +159,14 @@ def _conditions(pod: Object) -> list[dict[str, Any]] | None:
 PODS = Printer(
     (
         NAME,
-        text("Ready", "How many of the pod's containers are ready, of all."),
-        text("Status", "How the pod's containers are doing, in one word."),
+        text("Ready", "Ready containers / all containers."),
+        text("Status", "The state of the pod's containers, in one word."),
         text("Restarts", "How often the pod's containers were restarted, and when last."),
         AGE,
         wide("IP", "The pod's first address."),
         wide("Node", "The node that the pod is bound to."),
-        wide("Nominated Node", "The node on which room is being made for the pod."),
-        wide("Readiness Gates", "How many of the pod's readiness gates are open, of all."),
+        wide("Nominated Node", "The node on which preemption makes room for the pod."),
+        wide("Readiness Gates", "True readiness gates / all readiness gates."),
     ),
     _cells,
     _conditions,

@@ -1,4 +1,4 @@
-"""Rows of who may do what, and who is asked: RBAC, certificates, admission, API services, flow control."""
+"""Printers of RBAC, certificates, admission, API services and flow control."""
 
 from collections.abc import Callable
 
@@ -51,9 +51,9 @@ ROLE_BINDINGS = Printer(
 
 def _signing_status(obj: Object) -> str:
     status = part(obj, "status")
-    said = {entry.get("type") for entry in status.get("conditions") or ()}
-    words = ["Denied" if "Denied" in said else "Approved" if "Approved" in said else "Pending"]
-    if "Failed" in said:
+    types = {entry.get("type") for entry in status.get("conditions") or ()}
+    words = ["Denied" if "Denied" in types else "Approved" if "Approved" in types else "Pending"]
+    if "Failed" in types:
         words.append("Failed")
     if status.get("certificate"):
         words.append("Issued")
@@ -77,10 +77,10 @@ CERTIFICATE_SIGNING_REQUESTS = Printer(
     (
         NAME,
         AGE,
-        text("SignerName", "Who is to sign."),
+        text("SignerName", "The name of the signer."),
         text("Requestor", "Who asked."),
-        text("RequestedDuration", "How long the certificate is to be valid."),
-        text("Condition", "How far the request has come."),
+        text("RequestedDuration", "The requested validity of the certificate."),
+        text("Condition", "The state of the request."),
     ),
     _signing_request,
 )
@@ -119,7 +119,7 @@ def _policy_binding(obj: Object, now: float) -> Cells:
 
 
 POLICY_BINDINGS = Printer(
-    (NAME, text("PolicyName", "The policy that is put to work."), text("ParamRef", "The policy's parameters."), AGE),
+    (NAME, text("PolicyName", "The policy that is bound."), text("ParamRef", "The policy's parameters."), AGE),
     _policy_binding,
 )
 
@@ -138,7 +138,7 @@ def _api_service(obj: Object, now: float) -> Cells:
 API_SERVICES = Printer(
     (
         NAME,
-        text("Service", "The service that answers for the group and version."),
+        text("Service", "The service that serves the group and version."),
         text("Available", "Whether it answers."),
         AGE,
     ),
@@ -163,7 +163,7 @@ FLOW_SCHEMAS = Printer(
         NAME,
         text("PriorityLevel", "The priority level that requests are sent to."),
         text("MatchingPrecedence", "The lowest number is tried first."),
-        text("DistinguisherMethod", "What tells one flow from another."),
+        text("DistinguisherMethod", "How flows are distinguished."),
         AGE,
         text("MissingPL", "Whether the priority level does not exist."),
     ),

@@ -1,4 +1,4 @@
-"""Rows of what a scheduler reads beside pods and nodes: priorities, leases, runtime classes, claimed devices."""
+"""Printers of priority classes, leases, runtime classes and dynamic resource allocation."""
 
 from harness.apiserver.printers.columns import (
     AGE,
@@ -20,7 +20,7 @@ PRIORITY_CLASSES = Printer(
         number("Value", "The priority that pods of the class get."),
         flag("Global-Default", "Whether pods without a class get this one."),
         AGE,
-        text("PreemptionPolicy", "Whether pods of the class may take the place of others."),
+        text("PreemptionPolicy", "Whether pods of the class may preempt others."),
     ),
     lambda o, now: [
         name_of(o),
@@ -32,12 +32,12 @@ PRIORITY_CLASSES = Printer(
 )
 
 LEASES = Printer(
-    (NAME, text("Holder", "Who holds the lease."), AGE),
+    (NAME, text("Holder", "The holder of the lease."), AGE),
     lambda o, now: [name_of(o), part(o, "spec").get("holderIdentity") or "", age_of(o, now)],
 )
 
 RUNTIME_CLASSES = Printer(
-    (NAME, text("Handler", "The runtime's own name for it."), AGE),
+    (NAME, text("Handler", "The handler name of the runtime."), AGE),
     lambda o, now: [name_of(o), o.get("handler", ""), age_of(o, now)],
 )
 

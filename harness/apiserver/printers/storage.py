@@ -1,4 +1,4 @@
-"""Rows of volumes and their classes: core volumes and claims, storage.k8s.io."""
+"""Printers of volumes, claims, and the kinds of storage.k8s.io."""
 
 from collections.abc import Iterable
 
@@ -25,7 +25,7 @@ _DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.b
 
 
 def _access(modes: Iterable[str] | None) -> str:
-    """Access modes by their short names, always in one order."""
+    """Access modes by their short names, in a fixed order."""
     given = set(modes or ())
     return ",".join(short for mode, short in _MODES.items() if mode in given)
 
@@ -67,7 +67,7 @@ PERSISTENT_VOLUMES = Printer(
         NAME,
         text("Capacity", "The volume's size."),
         _ACCESS_MODES,
-        text("Reclaim Policy", "What becomes of the volume when its claim is gone."),
+        text("Reclaim Policy", "What happens to the volume when its claim is deleted."),
         text("Status", "Whether the volume is bound."),
         text("Claim", "The claim that has the volume."),
         _STORAGE_CLASS,
@@ -128,8 +128,8 @@ def _storage_class(obj: Object, now: float) -> Cells:
 STORAGE_CLASSES = Printer(
     (
         NAME,
-        text("Provisioner", "Who makes the volumes."),
-        text("ReclaimPolicy", "What becomes of a volume when its claim is gone."),
+        text("Provisioner", "The provisioner of the volumes."),
+        text("ReclaimPolicy", "What happens to a volume when its claim is deleted."),
         text("VolumeBindingMode", "Whether a volume is bound at once or when a pod needs it."),
         text("AllowVolumeExpansion", "Whether volumes can grow."),
         AGE,
@@ -138,7 +138,7 @@ STORAGE_CLASSES = Printer(
 )
 
 VOLUME_ATTRIBUTES_CLASSES = Printer(
-    (NAME, text("DriverName", "The driver that knows the attributes."), AGE),
+    (NAME, text("DriverName", "The driver that the attributes are for."), AGE),
     lambda o, now: [name_of(o), o.get("driverName", ""), age_of(o, now)],
 )
 
@@ -195,7 +195,7 @@ CSI_DRIVERS = Printer(
         flag("PodInfoOnMount", "Whether the driver is told about the pod."),
         flag("StorageCapacity", "Whether the driver reports how much room is left."),
         text("TokenRequests", "The audiences of the tokens that the driver asks for."),
-        flag("RequiresRepublish", "Whether volumes are published again and again."),
+        flag("RequiresRepublish", "Whether volumes are republished periodically."),
         text("Modes", "Whether volumes outlive their pods."),
         AGE,
     ),

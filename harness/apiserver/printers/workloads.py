@@ -1,4 +1,4 @@
-"""Rows of what makes pods and scales them: the groups apps, batch, autoscaling and policy."""
+"""Printers of workloads: the groups apps, batch, autoscaling and policy."""
 
 from typing import Any
 
@@ -16,7 +16,6 @@ from harness.apiserver.printers.columns import (
     age_of,
     condition,
     containers_and_images,
-    few,
     labels,
     name_of,
     number,
@@ -24,11 +23,12 @@ from harness.apiserver.printers.columns import (
     selector,
     selector_text,
     text,
+    truncated_list,
 )
 from harness.apiserver.printers.durations import UNKNOWN, age, human_duration, seconds_of
 
-_READY = text("Ready", "How many pods are ready, of those wanted.")
-_DESIRED = number("Desired", "How many pods there should be.")
+_READY = text("Ready", "Ready pods / desired pods.")
+_DESIRED = number("Desired", "The desired number of pods.")
 _CURRENT = number("Current", "How many pods there are.")
 _READY_COUNT = number("Ready", "How many pods are ready.")
 _POD_COLUMNS = (CONTAINERS, IMAGES, SELECTOR)
@@ -140,7 +140,7 @@ def _controller_revision(obj: Object, now: float) -> Cells:
 
 
 CONTROLLER_REVISIONS = Printer(
-    (NAME, text("Controller", "Who keeps the revision."), text("Revision", "The revision's number."), AGE),
+    (NAME, text("Controller", "The owner of the revision."), text("Revision", "The revision's number."), AGE),
     _controller_revision,
 )
 
@@ -187,8 +187,8 @@ def _job(job: Object, now: float) -> Cells:
 JOBS = Printer(
     (
         NAME,
-        text("Status", "How the job is doing, in one word."),
-        text("Completions", "How many pods succeeded, of those wanted."),
+        text("Status", "The state of the job, in one word."),
+        text("Completions", "Succeeded pods / wanted pods."),
         text("Duration", "How long the job took, or has taken so far."),
         AGE,
         *_POD_COLUMNS,
@@ -219,7 +219,7 @@ CRON_JOBS = Printer(
         NAME,
         text("Schedule", "When jobs are started, as a cron line."),
         text("Timezone", "The time zone of the schedule."),
-        text("Suspend", "Whether new jobs are held back.")._replace(type="boolean"),
+        text("Suspend", "Whether new jobs are suspended.")._replace(type="boolean"),
         number("Active", "How many of its jobs are running."),
         text("Last Schedule", "The time since a job was last started."),
         AGE,
@@ -244,7 +244,7 @@ POD_DISRUPTION_BUDGETS = Printer(
     (
         NAME,
         text("Min Available", "How many pods must stay."),
-        text("Max Unavailable", "How many pods may be missing."),
+        text("Max Unavailable", "How many pods may be unavailable."),
         number("Allowed Disruptions", "How many pods may be evicted now."),
         AGE,
     ),
@@ -281,7 +281,7 @@ def _metrics(spec: Object, status: Object) -> str:
         wanted = [_cpu("target", spec["targetCPUUtilizationPercentage"])]
         seen = [_cpu("current", status.get("currentCPUUtilizationPercentage"))]
     lines = [_metric(one, seen[i] if i < len(seen) else {}) for i, one in enumerate(wanted)]
-    return few(lines, 2, empty=NONE, separator=", ")
+    return truncated_list(lines, 2, empty=NONE, separator=", ")
 
 
 def _cpu(side: str, percentage: int | None) -> dict[str, Any]:
@@ -306,9 +306,9 @@ HORIZONTAL_POD_AUTOSCALERS = Printer(
     (
         NAME,
         text("Reference", "What is scaled."),
-        text("Targets", "Each metric, now and as wanted."),
-        text("MinPods", "The least number of pods."),
-        text("MaxPods", "The greatest number of pods."),
+        text("Targets", "Each metric as current/target."),
+        text("MinPods", "The minimum number of pods."),
+        text("MaxPods", "The maximum number of pods."),
         text("Replicas", "How many pods there are."),
         AGE,
     ),

@@ -1,1 +1,1 @@
-"""Admission webhooks: who is asked about a write, how the question is put, and what the answer does."""
+"""Admission webhooks: matching of writes, AdmissionReview calls, and the application of responses."""

@@ -1,4 +1,4 @@
-"""Where a webhook is: its URL, and for a Service, what stands behind it."""
+"""Addresses of webhooks: the URL, and for a Service, one of its endpoints."""
 
 import base64
 import binascii
@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from harness.apiserver.store import Object, Store
-from harness.apiserver.webhooks.verdicts import Failed
+from harness.apiserver.webhooks.verdicts import WebhookFailure
 
 _SERVICES, _ENDPOINTS = ("", "services"), ("", "endpoints")
 _HTTPS = 443
 
 
 class Address(NamedTuple):
-    """The URL that messages name, and where to connect if that is another place."""
+    """The URL used in messages, and the host and port to connect to if they differ from the URL's."""
 
     url: str
     host: str = ""
@@ -21,7 +21,7 @@ class Address(NamedTuple):
 
 
 def url_of(client: Mapping[str, Any]) -> str:
-    """The URL of a clientConfig, without a query of ours."""
+    """The URL of a clientConfig, without the query that the server adds."""
     if client.get("url"):
         return str(client["url"])
     service = client.get("service") or {}
@@ -30,10 +30,10 @@ def url_of(client: Mapping[str, Any]) -> str:
 
 
 def find_address(client: Mapping[str, Any], store: Store) -> Address:
-    """Where to send a review. This cluster has no network of its own: an endpoint's address must be reachable here.
+    """The address to send a review to. There is no cluster network: endpoint addresses must be reachable from here.
 
     Raises:
-        Failed: a Service is named that is not there or has nothing behind it.
+        WebhookFailure: the Service does not exist, lacks the port, or has no ready endpoints.
     """
     url = url_of(client)
     if client.get("url"):
@@ -42,17 +42,19 @@ def find_address(client: Mapping[str, Any], store: Store) -> Address:
     key = (str(named.get("namespace")), str(named.get("name")))
     service = store.collection(_SERVICES).get(key)
     if service is None:
-        raise Failed(f'failed to call webhook: Post "{url}": service "{key[1]}" not found')
+        raise WebhookFailure(f'failed to call webhook: Post "{url}": service "{key[1]}" not found')
     spec, wanted = service.obj.get("spec") or {}, named.get("port") or _HTTPS
     port = next((entry for entry in spec.get("ports") or () if entry.get("port") == wanted), None)
     if port is None:
-        raise Failed(f'failed to call webhook: Post "{url}": no service port {wanted} found for service "{key[1]}"')
+        raise WebhookFailure(
+            f'failed to call webhook: Post "{url}": no service port {wanted} found for service "{key[1]}"'
+        )
     if spec.get("type") == "ExternalName":
         return Address(url, str(spec.get("externalName")), wanted)
     endpoints = store.collection(_ENDPOINTS).get(key)
     found = _ready(endpoints.obj, port.get("name") or "") if endpoints is not None else None
     if found is None:
-        raise Failed(f'failed to call webhook: Post "{url}": no endpoints available for service "{key[1]}"')
+        raise WebhookFailure(f'failed to call webhook: Post "{url}": no endpoints available for service "{key[1]}"')
     return Address(url, *found)
 
 
@@ -66,10 +68,10 @@ def _ready(endpoints: Object, port_name: str) -> tuple[str, int] | None:
 
 
 def authorities(client: Mapping[str, Any]) -> str:
-    """The authorities that the webhook's certificate must come from, PEM; empty: the system's.
+    """The CA bundle for the webhook's certificate, PEM; empty: the system's authorities.
 
     Raises:
-        Failed: they are no PEM in base64.
+        WebhookFailure: caBundle is not base64-encoded PEM.
     """
     bundle = client.get("caBundle")
     if not bundle:
@@ -77,4 +79,4 @@ def authorities(client: Mapping[str, Any]) -> str:
     try:
         return base64.b64decode(bundle, validate=True).decode("ascii")
     except (binascii.Error, ValueError) as error:
-        raise Failed(f"failed to call webhook: clientConfig.caBundle is no PEM in base64: {error}") from error
+        raise WebhookFailure(f"failed to call webhook: clientConfig.caBundle is no PEM in base64: {error}") from error

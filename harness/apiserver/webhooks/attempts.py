@@ -1,8 +1,8 @@
-"""Requests that have to wait: `handle` never does, so a request that needs a webhook's answer is carried out again.
+"""State of requests that wait for webhooks: `handle` never blocks, so such a request is executed again.
 
-Whoever carries out a request keeps an `Attempt` for it. Where an answer is missing, `Pending` ends the try; when the
-answers have come, the next try finds them in the attempt. Answers are found by what was asked, word for word: if the
-object has changed in the meantime, the webhook is asked again. What was drawn by lot stays as it was first drawn.
+The caller keeps an `Attempt` per request. If a response is missing, `Pending` aborts the execution; once the responses
+have arrived, the next execution finds them in the attempt. Responses are keyed by webhook and exact review: if the
+object has changed meanwhile, the webhook is called again. Generated names, UIDs and timestamps are kept across tries.
 """
 
 from dataclasses import dataclass, field
@@ -10,25 +10,25 @@ from typing import Final
 
 from harness.apiserver.errors import Refused
 
-TRIES: Final = 64  # of one request; more means that its object changes faster than its webhooks answer
+MAX_TRIES: Final = 64  # per request; beyond that, its object changes faster than its webhooks respond
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One question to one webhook."""
+    """One call to one webhook."""
 
     webhook: str  # its name
     url: str
-    ca_bundle: str  # PEM; empty: the system's authorities
+    ca_bundle: str  # PEM; empty: the system's CA certificates
     body: bytes  # the AdmissionReview, JSON
-    seconds: float  # that it may take
-    host: str = ""  # to connect to, where that is not the URL's
+    seconds: float  # timeout
+    host: str = ""  # to connect to, if different from the URL's
     port: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back: a body with its HTTP code, or, with code 0, why nothing did."""
+    """The response: an HTTP code and body, or code 0 and the reason (`why`) that there is none."""
 
     code: int
     body: bytes = b""
@@ -36,8 +36,8 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """What a new object got by lot, and when."""
+class GeneratedIdentity:
+    """The generated name and UID of a new object, and its creation timestamp."""
 
     name: str
     uid: str
@@ -46,20 +46,20 @@ class Drawn:
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """What one request has learnt in its earlier tries."""
+    """The webhook responses and generated identity that one request has collected in its tries."""
 
     answers: dict[tuple[str, bytes], Answer] = field(default_factory=dict)
-    drawn: Drawn | None = None
+    identity: GeneratedIdentity | None = None
     tries: int = 0
 
 
-FIRST: Final = Attempt()  # of a request that can wait and has not begun to: nobody writes to this one
+FIRST: Final = Attempt()  # for a request that can wait, in its first try; never modified
 
 
 class Pending(Refused):
-    """Answers are missing: have them fetched, then try again with the attempt.
+    """Webhook responses are missing: the caller fetches them and executes the request again with the attempt.
 
-    It is a refusal only for those who cannot wait.
+    For callers that cannot wait it is an error response (504).
     """
 
     def __init__(self, attempt: Attempt, calls: "dict[tuple[str, bytes], Call]") -> None:

@@ -1,7 +1,7 @@
-"""Calls webhooks over HTTPS from an event loop, where nobody waits for anybody else's answer.
+"""Calls webhooks over HTTPS, concurrently on an event loop.
 
-One question, one POST. Connections are kept for the next question to the same place, since TLS costs more than all the
-rest; whatever breaks on a kept connection before an answer has begun is tried once more on a fresh one.
+Each call is one POST. Connections are kept alive for further calls to the same endpoint, since the TLS handshake costs
+more than the rest of a call. A call that fails on a kept connection before a response begins is retried on a new one.
 """
 
 import asyncio
@@ -14,43 +14,43 @@ import httptools
 
 from harness.apiserver.webhooks.attempts import Answer, Call
 
-_ANSWER_LIMIT = 3 * 1024 * 1024  # bytes, upstream's
-_LINES = 16  # connections to one place at a time; more questions wait for one, and their time begins then
-_CONTEXTS = 64
+_ANSWER_LIMIT = 3 * 1024 * 1024  # bytes; upstream's limit
+_MAX_CONNECTIONS = 16  # per endpoint; further calls wait for one, and their timeout starts then
+_MAX_CONTEXTS = 64
 _TIMED_OUT = "context deadline exceeded"
-Place = tuple[str, int, str, str]  # host, port, name in the certificate, authorities
+Endpoint = tuple[str, int, str, str]  # host, port, name in the certificate, authorities
 
 
 class HttpsCaller:
-    """Puts questions; use it on a running loop and close it there."""
+    """Sends AdmissionReviews. To be used and closed on one running event loop."""
 
     def __init__(self) -> None:
         self._contexts: dict[str, ssl.SSLContext] = {}
-        self._idle: dict[Place, list[_Line]] = {}
+        self._idle: dict[Endpoint, list[_Connection]] = {}
         self._gates: dict[tuple[str, int], asyncio.Semaphore] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def call(self, call: Call, done: Callable[[Answer], None]) -> None:
         async def run() -> None:
-            done(await self.ask(call))
+            done(await self.send(call))
 
         task = asyncio.get_running_loop().create_task(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def ask(self, call: Call) -> Answer:
-        """The answer, whatever happens, within the call's time."""
+    async def send(self, call: Call) -> Answer:
+        """The response, or an Answer with code 0 on any failure or after the call's timeout."""
         try:
-            place = _where(call)
+            endpoint = _host_and_port(call)
         except ValueError as error:
             return Answer(0, why=str(error))
-        async with self._gates.setdefault(place, asyncio.Semaphore(_LINES)):
-            return await self._ask_in_time(call)
+        async with self._gates.setdefault(endpoint, asyncio.Semaphore(_MAX_CONNECTIONS)):
+            return await self._send_with_timeout(call)
 
-    async def _ask_in_time(self, call: Call) -> Answer:
+    async def _send_with_timeout(self, call: Call) -> Answer:
         try:
             async with asyncio.timeout(call.seconds):
-                return await self._ask(call)
+                return await self._send(call)
         except TimeoutError:
             return Answer(0, why=_TIMED_OUT)
         except ssl.SSLCertVerificationError as error:
@@ -58,75 +58,75 @@ class HttpsCaller:
         except ssl.SSLError as error:
             return Answer(0, why=f"tls: {error.reason or error}")
         except ConnectionRefusedError:
-            host, port = _where(call)
+            host, port = _host_and_port(call)
             return Answer(0, why=f"dial tcp {host}:{port}: connect: connection refused")
         except (OSError, ValueError, EOFError) as error:
             return Answer(0, why=str(error) or type(error).__name__)
 
-    async def _ask(self, call: Call) -> Answer:
+    async def _send(self, call: Call) -> Answer:
         parts = urlsplit(call.url)
         if parts.scheme != "https" or not parts.hostname:
             return Answer(0, why=f"expected an https URL with a host, found {call.url!r}")
-        place = (*_where(call), parts.hostname, call.ca_bundle)
+        endpoint = (*_host_and_port(call), parts.hostname, call.ca_bundle)
         path = f"{parts.path or '/'}?{parts.query}"
-        lines = (
+        head = (
             f"POST {path} HTTP/1.1\r\nhost: {parts.netloc}\r\nuser-agent: seatrial-webhooks\r\n"
             f"content-type: application/json\r\naccept: application/json\r\ncontent-length: {len(call.body)}\r\n\r\n"
         )
-        data = lines.encode() + call.body
-        kept = self._idle.get(place)
-        while kept:
-            line = kept.pop()
+        data = head.encode() + call.body
+        idle = self._idle.get(endpoint)
+        while idle:
+            connection = idle.pop()
             try:
-                return self._keep(place, line, await line.ask(data))
+                return self._keep(endpoint, connection, await connection.post(data))
             except (OSError, EOFError):
-                line.close()  # it had been closed at the other end; the next one may live
+                connection.close()  # closed by the other side; try the next one
             except BaseException:
-                line.close()
+                connection.close()
                 raise
-        line = await self._connect(place)
+        connection = await self._connect(endpoint)
         try:
-            return self._keep(place, line, await line.ask(data))
+            return self._keep(endpoint, connection, await connection.post(data))
         except BaseException:
-            line.close()
+            connection.close()
             raise
 
-    def _keep(self, place: Place, line: "_Line", answer: Answer) -> Answer:
-        kept = self._idle.setdefault(place, [])
-        if line.reusable and len(kept) < _LINES:
-            kept.append(line)
+    def _keep(self, endpoint: Endpoint, connection: "_Connection", answer: Answer) -> Answer:
+        idle = self._idle.setdefault(endpoint, [])
+        if connection.reusable and len(idle) < _MAX_CONNECTIONS:
+            idle.append(connection)
         else:
-            line.close()
+            connection.close()
         return answer
 
-    async def _connect(self, place: Place) -> "_Line":
-        host, port, name, bundle = place
+    async def _connect(self, endpoint: Endpoint) -> "_Connection":
+        host, port, name, bundle = endpoint
         context = self._contexts.get(bundle)
         if context is None:
-            if len(self._contexts) >= _CONTEXTS:
+            if len(self._contexts) >= _MAX_CONTEXTS:
                 self._contexts.clear()
             context = self._contexts[bundle] = ssl.create_default_context(cadata=bundle or None)
         reader, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname=name)
-        return _Line(reader, writer)
+        return _Connection(reader, writer)
 
     async def close(self) -> None:
-        """Give up what is under way and close what is kept."""
+        """Cancel running calls and close all connections."""
         for task in list(self._tasks):
             task.cancel()
-        for lines in self._idle.values():
-            for line in lines:
-                line.close()
+        for connections in self._idle.values():
+            for connection in connections:
+                connection.close()
         self._idle.clear()
         await asyncio.sleep(0)
 
 
-def _where(call: Call) -> tuple[str, int]:
+def _host_and_port(call: Call) -> tuple[str, int]:
     parts = urlsplit(call.url)
     return (call.host or parts.hostname or "", call.port or parts.port or 443)
 
 
-class _Line:
-    """One connection."""
+class _Connection:
+    """One HTTP/1.1 connection over TLS."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -135,7 +135,7 @@ class _Line:
         self._complete = False
         self.reusable = False
 
-    async def ask(self, data: bytes) -> Answer:
+    async def post(self, data: bytes) -> Answer:
         self._parser, self._body, self._complete = httptools.HttpResponseParser(self), [], False
         self._writer.write(data)
         size = 0
@@ -154,26 +154,26 @@ class _Line:
         return Answer(code, b"".join(self._body))
 
     def on_body(self, body: bytes) -> None:
-        """httptools calls it."""
+        """Callback of httptools."""
         self._body.append(body)
 
     def on_message_complete(self) -> None:
-        """httptools calls it."""
+        """Callback of httptools."""
         self._complete = True
         self.reusable = bool(self._parser.should_keep_alive())
 
     def close(self) -> None:
-        """At once: nothing is under way, and a farewell would outlast a loop that ends."""
+        """Abort the connection: nothing is in flight, and a TLS shutdown could outlast the event loop."""
         self._writer.transport.abort()
 
 
-def ask_and_wait(call: Call) -> Answer:
-    """The answer, for a cluster in virtual time: nothing else happens meanwhile, as its time stands still."""
+def call_blocking(call: Call) -> Answer:
+    """Call a webhook synchronously, for a cluster in virtual time, whose clock stands still meanwhile."""
 
     async def ask() -> Answer:
         caller = HttpsCaller()
         try:
-            return await caller.ask(call)
+            return await caller.send(call)
         finally:
             await caller.close()
 

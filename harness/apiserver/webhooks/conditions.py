@@ -1,4 +1,4 @@
-"""matchConditions: CEL expressions over a request, which must all hold for a webhook to be asked."""
+"""matchConditions: CEL expressions over a request, all of which must be true for a webhook to be called."""
 
 from harness.apiserver.cel.expressions import ExpressionError, holds
 from harness.apiserver.store import Object
@@ -9,10 +9,10 @@ class Undecided(Exception):
 
 
 def conditions_hold(conditions: tuple[tuple[str, str], ...], request: Object) -> bool:
-    """One that does not hold settles it, whatever the others come to.
+    """Whether all conditions are true. One false condition decides, even if others cannot be evaluated.
 
     Raises:
-        Undecided: none is known not to hold, and one cannot be evaluated.
+        Undecided: no condition is false, and one cannot be evaluated.
     """
     objects = {"request": request, "object": request["object"], "oldObject": request["oldObject"]}
     undecided = ""

@@ -1,7 +1,7 @@
-"""Asks the webhooks that have a word in a write, in kube-apiserver's order.
+"""Calls the webhooks that match a write, in kube-apiserver's order.
 
-Mutating ones are asked one after the other, each seeing what the one before made of the object; validating ones all at
-once. Where nobody is configured, the only cost is a look at `active`.
+Mutating webhooks are called one after the other, each with the object as the previous one left it; validating webhooks
+are called concurrently. Without any configuration the only cost is reading `active`.
 """
 
 import uuid
@@ -19,28 +19,28 @@ from harness.apiserver.policies import BINDINGS, POLICIES, Policies
 from harness.apiserver.resources import Registry, Resource
 from harness.apiserver.store import Change, Object, Store
 from harness.apiserver.webhooks.addresses import authorities, find_address, url_of
-from harness.apiserver.webhooks.attempts import FIRST, TRIES, Answer, Attempt, Call, Pending
+from harness.apiserver.webhooks.attempts import FIRST, MAX_TRIES, Answer, Attempt, Call, Pending
 from harness.apiserver.webhooks.conditions import Undecided, conditions_hold
 from harness.apiserver.webhooks.rules import GROUP, MUTATING, VALIDATING, Webhook, read_webhooks
-from harness.apiserver.webhooks.verdicts import Failed, Verdict, denied, failed, read_verdict
+from harness.apiserver.webhooks.verdicts import Verdict, WebhookFailure, denied, failed, read_verdict
 
 CONTROLLERS: Final = Identity("system:kube-controller-manager", ("system:authenticated",))
-_NEW: Final = ("uid", "creationTimestamp", "generation")  # what an object has only once it is about to be stored
+_NEW: Final = ("uid", "creationTimestamp", "generation")  # metadata that upstream sets after the mutating webhooks
 Handler = Callable[[Object], Object]  # an AdmissionReview in, one out
 Convert = Callable[[Object, Resource, "Attempt | None"], Object]  # an object, in the version of the resource
 Complete = Callable[[Object], Object]  # an object as a webhook left it → conformed, with defaults
 
 
 class Caller(Protocol):
-    """Puts questions over the network."""
+    """Calls webhooks over the network."""
 
     def call(self, call: Call, done: Callable[[Answer], None]) -> None:
-        """`done` is called exactly once, never from inside this call."""
+        """Start a call; `done` is called exactly once, and not before this method returns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """What is about to happen, as reviews describe it."""
+    """A write about to happen, as AdmissionReviews describe it."""
 
     operation: str  # CREATE, UPDATE, DELETE, CONNECT
     resource: Resource
@@ -50,28 +50,28 @@ class Write:
     by: Identity
     dry_run: bool
     options: Object
-    attempt: Attempt | None  # None: somebody who cannot wait
+    attempt: Attempt | None  # None: the caller cannot wait
     warnings: list[str]
-    kind: tuple[str, str, str] | None = None  # of the object, where it is not the resource's own
-    generated: bool = False  # the name was drawn: mutating webhooks do not see it
+    kind: tuple[str, str, str] | None = None  # of the object, if it is not the resource's own kind
+    generated: bool = False  # the name was generated: mutating webhooks do not see it
 
 
 class Webhooks:
-    """All webhooks of one server."""
+    """The webhook configurations and admission policies of one server."""
 
     def __init__(self, store: Store, registry: Registry) -> None:
         self._store, self._registry = store, registry
         self._mutating: tuple[Webhook, ...] = ()
         self._validating: tuple[Webhook, ...] = ()
         self.policies = Policies(store, registry)
-        self.active = False  # whether there is any webhook or policy at all
-        self.local: dict[str, Handler] = {}  # URL → who answers in this process, at once
-        self.caller: Caller | None = None  # for those who can wait
-        self.convert: Convert | None = None  # None: versions differ in their names alone
-        self.at_once: Callable[[Call], Answer] | None = None  # for a cluster whose time stands still meanwhile
+        self.active = False  # whether any webhook or bound policy exists
+        self.local: dict[str, Handler] = {}  # URL → handler in this process
+        self.caller: Caller | None = None  # for requests that can wait
+        self.convert: Convert | None = None  # None: versions differ in apiVersion only
+        self.blocking_caller: Callable[[Call], Answer] | None = None  # for a cluster in virtual time
         for key in (MUTATING, VALIDATING):
             store.collection(key).listen(partial(self._changed, key))
-        for key in (POLICIES, BINDINGS):  # after the policies have heard of it
+        for key in (POLICIES, BINDINGS):  # after the policies' own listener
             store.collection(key).listen(self._policies_changed)
 
     def _changed(self, key: tuple[str, str], _: Change) -> None:
@@ -85,32 +85,32 @@ class Webhooks:
     def _policies_changed(self, _: Change) -> None:
         self.active = bool(self._mutating or self._validating or self.policies.active)
 
-    def concern(self, operation: str, resource: Resource, subresource: str = "") -> bool:
-        """Whether a webhook or a policy may have a word, by its rules alone."""
+    def applies_to(self, operation: str, resource: Resource, subresource: str = "") -> bool:
+        """Whether the rules of a webhook or policy match; selectors and conditions are not evaluated."""
         if not self.active or resource.group == GROUP:
             return False
-        return self.policies.concern(operation, resource, subresource) or any(
-            webhook.wants(operation, resource, subresource, self._registry) is not None
+        return self.policies.applies_to(operation, resource, subresource) or any(
+            webhook.matching_version(operation, resource, subresource, self._registry) is not None
             for webhook in (*self._mutating, *self._validating)
         )
 
     # -- mutating ------------------------------------------------------------------------------------------------------
 
     def mutate(self, write: Write, body: Object | None, old: Object | None, complete: Complete) -> Object | None:
-        """The object as the webhooks want it; the same one where they want nothing else.
+        """The object after all mutating webhooks; the same object if they change nothing.
 
         Raises:
-            Refused: a webhook said no, or could not be asked.
-            Pending: an answer is missing.
+            Refused: a webhook denied the write, or its call failed.
+            Pending: a response is missing.
         """
         if write.resource.group == GROUP:
             return body
         changes = 0
-        seen: list[tuple[Webhook, int]] = []  # and how many changes there had been after it
+        seen: list[tuple[Webhook, int]] = []  # with the number of changes after its call
         for webhook in self._mutating:
-            asked, body, changed = self._mutated_by(webhook, write, body, old, complete)
+            called, body, changed = self._mutated_by(webhook, write, body, old, complete)
             changes += changed
-            if asked:
+            if called:
                 seen.append((webhook, changes))
         for webhook, before in seen:
             if webhook.reinvoked and changes > before:
@@ -121,12 +121,16 @@ class Webhooks:
     def _mutated_by(
         self, webhook: Webhook, write: Write, body: Object | None, old: Object | None, complete: Complete
     ) -> tuple[bool, Object | None, bool]:
-        version = self._wanting(webhook, write, body, old)
+        version = self._version_for(webhook, write, body, old)
         if version is None:
             return False, body, False
-        shown = _unborn(body, generated=write.generated) if body is not None and write.operation == "CREATE" else body
+        shown = (
+            _without_identity(body, generated=write.generated)
+            if body is not None and write.operation == "CREATE"
+            else body
+        )
         verdict = self._verdicts([(webhook, version)], write, shown, old, mutating=True)[0]
-        if isinstance(verdict, Failed):
+        if isinstance(verdict, WebhookFailure):
             if webhook.ignore_failure:
                 return True, body, False
             raise failed(webhook.name, verdict)
@@ -155,24 +159,25 @@ class Webhooks:
     # -- validating ----------------------------------------------------------------------------------------------------
 
     def validate(self, write: Write, body: Object | None, old: Object | None) -> None:
-        """
+        """Check the write against policies and validating webhooks.
+
         Raises:
-            Refused: a policy or a webhook said no, or a webhook could not be asked.
-            Pending: answers are missing.
+            Refused: a policy or webhook denied the write, or a webhook call failed.
+            Pending: responses are missing.
         """
         if write.resource.group == GROUP:
             return
         if self.policies.active:
             self.policies.check(write, self._request(write, write.resource, body, old), body, old)
-        asked = []
+        calls = []
         for webhook in self._validating:
-            version = self._wanting(webhook, write, body, old)
+            version = self._version_for(webhook, write, body, old)
             if version is not None:
-                asked.append((webhook, version))
-        if not asked:
+                calls.append((webhook, version))
+        if not calls:
             return
-        for (webhook, _), verdict in zip(asked, self._verdicts(asked, write, body, old, mutating=False), strict=True):
-            if isinstance(verdict, Failed):
+        for (webhook, _), verdict in zip(calls, self._verdicts(calls, write, body, old, mutating=False), strict=True):
+            if isinstance(verdict, WebhookFailure):
                 if not webhook.ignore_failure:
                     raise failed(webhook.name, verdict)
                 continue
@@ -182,8 +187,8 @@ class Webhooks:
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
-    def _wanting(self, webhook: Webhook, write: Write, body: Object | None, old: Object | None) -> Resource | None:
-        version = webhook.wants(write.operation, write.resource, write.subresource, self._registry)
+    def _version_for(self, webhook: Webhook, write: Write, body: Object | None, old: Object | None) -> Resource | None:
+        version = webhook.matching_version(write.operation, write.resource, write.subresource, self._registry)
         if version is None or not webhook.selects(write.resource, write.namespace, (body, old), self._store):
             return None
         if webhook.conditions:
@@ -224,11 +229,11 @@ class Webhooks:
         return request
 
     def _in_version(self, obj: Object, version: Resource, write: Write) -> Object:
-        """The object as a webhook sees it that asked for `version`.
+        """The object converted to the `version` that a webhook's rule names.
 
         Raises:
             Refused: it cannot be converted.
-            Pending: it has to be converted first.
+            Pending: a conversion webhook has to be called first.
         """
         if version.custom is None or write.kind is not None or obj.get("apiVersion") == version.api_version:
             return obj
@@ -238,17 +243,21 @@ class Webhooks:
 
     def _verdicts(
         self,
-        asked: list[tuple[Webhook, Resource]],
+        calls: list[tuple[Webhook, Resource]],
         write: Write,
         body: Object | None,
         old: Object | None,
         *,
         mutating: bool,
-    ) -> list[Verdict | Failed]:
-        """The answers of all who are asked at once, in their order."""
-        found: list[Verdict | Failed] = []
+    ) -> list[Verdict | WebhookFailure]:
+        """The verdicts of concurrently called webhooks, in the order of `calls`.
+
+        Raises:
+            Pending: responses are missing.
+        """
+        found: list[Verdict | WebhookFailure] = []
         missing: dict[tuple[str, bytes], Call] = {}
-        for webhook, version in asked:
+        for webhook, version in calls:
             request = self._request(write, version, body, old)
             mark = (f"{webhook.configuration}/{webhook.name}", orjson.dumps(request))
             try:
@@ -259,44 +268,44 @@ class Webhooks:
                     missing[mark] = self.addressed(webhook.client, call)
                 else:
                     found.append(read_verdict(answer, _uid(mark), call.url, mutating=mutating))
-            except Failed as why:
+            except WebhookFailure as why:
                 found.append(why)
         if missing:
             raise self.pending(write.attempt, missing)
         return found
 
     def answer_now(self, client: Mapping[str, Any], call: Call) -> Answer | None:
-        """The answer of a webhook that can be had at once; None: it has to be fetched."""
+        """The response of a webhook that can be called synchronously; None: it has to be fetched."""
         handler = self.local.get(url_of(client))
         if handler is not None:
             return Answer(200, orjson.dumps(handler(orjson.loads(call.body))))
-        if self.at_once is not None:
-            return self.at_once(self.addressed(client, call))
+        if self.blocking_caller is not None:
+            return self.blocking_caller(self.addressed(client, call))
         return None if self.caller is not None else Answer(0, why="this cluster makes no calls over the network")
 
     def addressed(self, client: Mapping[str, Any], call: Call) -> Call:
-        """The call with the place where to connect.
+        """The call with the host and port to connect to.
 
         Raises:
-            Failed: there is none.
+            WebhookFailure: there is no address.
         """
         place = find_address(client, self._store)
         return replace(call, host=place.host, port=place.port)
 
     def pending(self, attempt: Attempt | None, missing: dict[tuple[str, bytes], Call]) -> Pending:
-        """What to raise where answers are missing.
+        """The Pending error for missing responses.
 
         Raises:
-            Refused: too often already.
+            Refused: the maximum number of tries is exceeded.
         """
         if attempt is None or attempt is FIRST:
             attempt = Attempt()
-        if attempt.tries >= TRIES:
+        if attempt.tries >= MAX_TRIES:
             raise errors.internal("the object changes faster than its admission webhooks answer")
         return Pending(attempt, missing)
 
     def fetch(self, pending: Pending, then: Callable[[], None]) -> None:
-        """Get the answers that are missing, all at once; `then` is called when the next try has them."""
+        """Fetch the missing responses concurrently; `then` is called when all are in the attempt."""
         assert self.caller is not None  # noqa: S101
         left = len(pending.calls)
         pending.attempt.tries += 1
@@ -313,12 +322,13 @@ class Webhooks:
 
 
 def _call(webhook: Webhook, mark: tuple[str, bytes], request: Object) -> Call:
-    """
+    """The call for one review.
+
     Raises:
-        Failed: the webhook cannot be asked.
+        WebhookFailure: the webhook cannot be called.
     """
-    if not webhook.understood:
-        raise Failed("failed to call webhook: expected v1 among its admissionReviewVersions, found others only")
+    if not webhook.supports_v1:
+        raise WebhookFailure("failed to call webhook: expected v1 among its admissionReviewVersions, found others only")
     url = url_of(webhook.client)
     review = {
         "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": {"uid": _uid(mark), **request},
@@ -333,12 +343,12 @@ def _call(webhook: Webhook, mark: tuple[str, bytes], request: Object) -> Call:
 
 
 def _uid(mark: tuple[str, bytes]) -> str:
-    """Of a review: the same for the same question, so that an answer fits when the question is put again."""
+    """The UID of a review, derived from its content, so that a response also fits when the review is repeated."""
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{mark[0]} {mark[1].decode()}"))
 
 
-def _unborn(body: Object, *, generated: bool) -> Object:
-    """A new object as mutating webhooks see it: upstream gives it an identity only after them."""
+def _without_identity(body: Object, *, generated: bool) -> Object:
+    """A new object as mutating webhooks see it: upstream sets UID and timestamps after calling them."""
     metadata: dict[str, Any] = {name: value for name, value in body["metadata"].items() if name not in _NEW}
     if generated:
         metadata.pop("name", None)

@@ -1,7 +1,7 @@
-"""Writes of those who cannot wait: controllers.
+"""Pending writes of controllers, which cannot wait for webhooks.
 
-Such a write goes on by itself while its controller hears that it is pending, and comes back later as controllers do.
-Until it is through, the same write is not begun a second time.
+Such a write continues in the background, and its controller gets a Pending error and retries later. The same write is
+not started again until the running one has finished.
 """
 
 from collections.abc import Callable
@@ -12,23 +12,23 @@ from harness.apiserver.webhooks.attempts import FIRST, Attempt, Pending
 from harness.apiserver.webhooks.dispatch import Webhooks
 
 T = TypeVar("T")
-_OUTCOMES = 1024
+_MAX_OUTCOMES = 1024
 
 
-class Parking:
-    """The pending writes of one server."""
+class PendingWrites:
+    """The writes of one server that continue in the background."""
 
     def __init__(self, webhooks: Webhooks) -> None:
         self._webhooks = webhooks
         self._running: dict[bytes, Pending] = {}
-        self._refusals: dict[bytes, Refused] = {}  # of writes that ended while nobody was there to hear it
+        self._refusals: dict[bytes, Refused] = {}  # errors of background writes, raised at the next retry
 
     def carry_out(self, mark: bytes, work: Callable[[Attempt], T]) -> T:
-        """What `work` returns, if no webhook has to be waited for. `mark` is the same for the same write.
+        """The result of `work`, if no webhook response is missing. `mark` identifies the write.
 
         Raises:
-            Pending: it goes on by itself.
-            Refused: it was refused, now or since the last time.
+            Pending: the write continues in the background.
+            Refused: it was refused, now or in the background.
         """
         refused = self._refusals.pop(mark, None)
         if refused is not None:
@@ -39,18 +39,18 @@ class Parking:
         try:
             return work(FIRST)
         except Pending as pending:
-            self._go_on(mark, pending, work)
+            self._continue(mark, pending, work)
             raise
 
-    def _go_on(self, mark: bytes, pending: Pending, work: Callable[[Attempt], T]) -> None:
+    def _continue(self, mark: bytes, pending: Pending, work: Callable[[Attempt], T]) -> None:
         def again() -> None:
             self._running.pop(mark, None)
             try:
                 work(pending.attempt)
             except Pending as further:
-                self._go_on(mark, further, work)
+                self._continue(mark, further, work)
             except Refused as refused:
-                if len(self._refusals) >= _OUTCOMES:
+                if len(self._refusals) >= _MAX_OUTCOMES:
                     self._refusals.clear()
                 self._refusals[mark] = refused
 

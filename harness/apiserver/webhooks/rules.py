@@ -1,4 +1,4 @@
-"""Webhook configurations, read: which webhook has a word in which write."""
+"""Parsed webhook configurations: which webhook matches which write."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Rule:
     scope: str
 
     def matches(self, operation: str, resource: Resource, subresource: str) -> bool:
-        """Whether the rule names this operation on exactly this resource."""
+        """Whether the rule matches this operation on this resource, group, version and scope."""
         if "*" not in self.operations and operation not in self.operations:
             return False
         if "*" not in self.groups and resource.group not in self.groups:
@@ -75,10 +75,12 @@ class Webhook:
     dry_run_safe: bool
     reinvoked: bool
     client: Mapping[str, Any]
-    understood: bool  # whether it takes reviews in the version that we write
+    supports_v1: bool  # whether admissionReviewVersions contains v1, the version sent here
 
-    def wants(self, operation: str, resource: Resource, subresource: str, registry: Registry) -> Resource | None:
-        """The version of the resource in which the webhook is to be asked; None if no rule matches."""
+    def matching_version(
+        self, operation: str, resource: Resource, subresource: str, registry: Registry
+    ) -> Resource | None:
+        """The version of the resource that the webhook is called with; None if no rule matches."""
         for rule in self.rules:
             if rule.matches(operation, resource, subresource):
                 return resource
@@ -91,11 +93,11 @@ class Webhook:
         return None
 
     def selects(self, resource: Resource, namespace: str, objects: tuple[Object | None, ...], store: Store) -> bool:
-        """Whether the labels of the object (as it was or as it will be) and of its namespace are chosen."""
-        return chosen(self.namespaces, self.objects, resource, namespace, objects, store)
+        """Whether namespaceSelector and objectSelector match; `objects` are the new and the old object."""
+        return selectors_match(self.namespaces, self.objects, resource, namespace, objects, store)
 
 
-def chosen(  # noqa: PLR0917
+def selectors_match(  # noqa: PLR0917
     namespaces: LabelSelector,
     labelled: LabelSelector,
     resource: Resource,
@@ -103,7 +105,7 @@ def chosen(  # noqa: PLR0917
     objects: tuple[Object | None, ...],
     store: Store,
 ) -> bool:
-    """Whether one of the objects is `labelled` so, and lies in one of the `namespaces`."""
+    """Whether the selector `labelled` matches one of the objects, and `namespaces` matches its namespace."""
     if labelled != _EVERYTHING and not any(labelled.matches(_labels(obj)) for obj in objects if obj):
         return False
     if namespaces == _EVERYTHING:
@@ -141,5 +143,5 @@ def _webhook(configuration: str, given: Object) -> Webhook:
         dry_run_safe=given.get("sideEffects") in {"None", "NoneOnDryRun"},
         reinvoked=given.get("reinvocationPolicy") == "IfNeeded",
         client=given.get("clientConfig") or {},
-        understood="v1" in (given.get("admissionReviewVersions") or ()),
+        supports_v1="v1" in (given.get("admissionReviewVersions") or ()),
     )

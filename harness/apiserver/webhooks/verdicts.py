@@ -1,4 +1,4 @@
-"""AdmissionReview v1: what an answer says, in the words in which kube-apiserver passes it on."""
+"""AdmissionReview v1 responses: parsing, and kube-apiserver's error messages."""
 
 import base64
 import binascii
@@ -12,16 +12,16 @@ from harness.apiserver.errors import Refused
 from harness.apiserver.webhooks.attempts import Answer
 
 _API_VERSION, _KIND = "admission.k8s.io/v1", "AdmissionReview"
-_SHOWN = 512  # bytes of an answer that is no review
+_SHOWN = 512  # bytes quoted from a response that is no review
 
 
-class Failed(Exception):
-    """The webhook could not be asked, or did not answer as it should."""
+class WebhookFailure(Exception):
+    """The call of a webhook failed, or its response is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A webhook's answer, understood."""
+    """A parsed webhook response."""
 
     allowed: bool
     status: dict[str, Any]
@@ -30,29 +30,30 @@ class Verdict:
 
 
 def read_verdict(answer: Answer, uid: str, url: str, *, mutating: bool) -> Verdict:
-    """
+    """Parse a response.
+
     Raises:
-        Failed: the answer is none; its text is the sentence after `failed calling webhook "x": `.
+        WebhookFailure: the response is missing or invalid; the text is what follows `failed calling webhook "x": `.
     """
-    why = refusal_of(answer, url)
+    why = call_error(answer, url)
     if why:
-        raise Failed(f"failed to call webhook: {why}")
+        raise WebhookFailure(f"failed to call webhook: {why}")
     try:
         review = orjson.loads(answer.body)
     except ValueError as error:
-        raise Failed(f"failed to call webhook: the answer is not JSON: {error}") from error
+        raise WebhookFailure(f"failed to call webhook: the answer is not JSON: {error}") from error
     response = review.get("response") if isinstance(review, dict) else None
     if response is None:
-        raise Failed("received invalid webhook response: webhook response was absent")
+        raise WebhookFailure("received invalid webhook response: webhook response was absent")
     if review.get("apiVersion") != _API_VERSION or review.get("kind") != _KIND:
         group, _, version = str(review.get("apiVersion") or "").rpartition("/")
         kind = f"{group}/{version}, Kind={review.get('kind') or ''}"
-        raise Failed(
+        raise WebhookFailure(
             f"received invalid webhook response: expected webhook response of {_API_VERSION}, Kind={_KIND}, got {kind}"
         )
     if not isinstance(response, dict) or response.get("uid") != uid:
         found = response.get("uid", "") if isinstance(response, dict) else ""
-        raise Failed(f'received invalid webhook response: expected response.uid="{uid}", got "{found}"')
+        raise WebhookFailure(f'received invalid webhook response: expected response.uid="{uid}", got "{found}"')
     return Verdict(
         allowed=response.get("allowed") is True,
         status=response.get("status") or {},
@@ -61,8 +62,8 @@ def read_verdict(answer: Answer, uid: str, url: str, *, mutating: bool) -> Verdi
     )
 
 
-def refusal_of(answer: Answer, url: str) -> str:
-    """Why nothing came back that could be read; empty if something did."""
+def call_error(answer: Answer, url: str) -> str:
+    """Why there is no readable response; empty if there is one."""
     if answer.code == 0:
         return f'Post "{url}": {answer.why}'
     return "" if 200 <= answer.code < 300 else _rejected(answer)
@@ -71,10 +72,10 @@ def refusal_of(answer: Answer, url: str) -> str:
 def _rejected(answer: Answer) -> str:
     if answer.code == 404:
         return "the server could not find the requested resource"
-    said = answer.body[:_SHOWN].decode(errors="replace").strip() or "unknown"
+    text = answer.body[:_SHOWN].decode(errors="replace").strip() or "unknown"
     if answer.code >= 500:
-        return f'an error on the server ("{said}") has prevented the request from succeeding'
-    return f"the server rejected our request for an unknown reason (code {answer.code}): {said}"
+        return f'an error on the server ("{text}") has prevented the request from succeeding'
+    return f"the server rejected our request for an unknown reason (code {answer.code}): {text}"
 
 
 def _patch(response: dict[str, Any], *, mutating: bool) -> list[Any]:
@@ -83,24 +84,24 @@ def _patch(response: dict[str, Any], *, mutating: bool) -> list[Any]:
         return []
     prefix = "received invalid webhook response:"
     if not mutating:
-        raise Failed(f"{prefix} validating webhook may not return response.patch or response.patchType")
+        raise WebhookFailure(f"{prefix} validating webhook may not return response.patch or response.patchType")
     if patch and not kind:
-        raise Failed(f"{prefix} webhook returned response.patch but not response.patchType")
+        raise WebhookFailure(f"{prefix} webhook returned response.patch but not response.patchType")
     if kind != "JSONPatch":
-        raise Failed(f'{prefix} webhook returned invalid response.patchType of "{kind}"')
+        raise WebhookFailure(f'{prefix} webhook returned invalid response.patchType of "{kind}"')
     if not patch:
-        raise Failed(f"{prefix} webhook returned response.patchType but not response.patch")
+        raise WebhookFailure(f"{prefix} webhook returned response.patchType but not response.patch")
     try:
         found = orjson.loads(base64.b64decode(patch, validate=True))
     except (binascii.Error, ValueError, TypeError) as error:
-        raise Failed(f"{prefix} response.patch is not a JSON patch in base64: {error}") from error
+        raise WebhookFailure(f"{prefix} response.patch is not a JSON patch in base64: {error}") from error
     if not isinstance(found, list):
-        raise Failed(f"{prefix} response.patch: expected a list of operations, found {type(found).__name__}")
+        raise WebhookFailure(f"{prefix} response.patch: expected a list of operations, found {type(found).__name__}")
     return found
 
 
 def denied(name: str, status: dict[str, Any]) -> Refused:
-    """The refusal for the client of a webhook that said no."""
+    """The error response for a write that a webhook denied."""
     by = f'admission webhook "{name}" denied the request'
     message, reason = status.get("message"), status.get("reason")
     text = f"{by}: {message}" if message else f"{by}: {reason}" if reason else f"{by} without explanation"
@@ -110,6 +111,6 @@ def denied(name: str, status: dict[str, Any]) -> Refused:
     return Refused(code, str(reason or ""), text, details=details if isinstance(details, dict) else None)
 
 
-def failed(name: str, why: Failed) -> Refused:
-    """The refusal for the client of a webhook that could not be asked."""
+def failed(name: str, why: WebhookFailure) -> Refused:
+    """The error response for a failed webhook call."""
     return errors.internal(f'failed calling webhook "{name}": {why}')

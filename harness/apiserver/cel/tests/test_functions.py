@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("celpy", reason="cel-python is not installed yet: make the environment anew")
 
 from harness.apiserver.cel import evaluating
-from harness.apiserver.cel.expressions import ExpressionError, Perhaps, value_of
+from harness.apiserver.cel.expressions import ExpressionError, OptionalVariable, value_of
 
 TRUE = (
     # text
@@ -99,8 +99,8 @@ TRUE = (
 OBJECTS = {
     "map": {"a": "y"},
     "rows": [1, 2, 3],
-    "perhaps": Perhaps(7),
-    "nothing": Perhaps(None),
+    "perhaps": OptionalVariable(7),
+    "nothing": OptionalVariable(None),
     "many": list(range(1000)),
 }
 
@@ -154,7 +154,7 @@ def test_plain_values_come_back(expression: str, value: Any) -> None:
 
 
 def test_an_expression_without_an_end_is_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluating, "STEPS", 1000)
+    monkeypatch.setattr(evaluating, "MAX_STEPS", 1000)
     with pytest.raises(ExpressionError, match="operation cancelled: actual cost limit exceeded"):
         value_of("many.all(a, many.all(b, many.all(c, nobody || a + b + c >= 0)))", OBJECTS)
     assert value_of("many.all(a, a >= 0)", {"many": [1, 2, 3]}) is True
