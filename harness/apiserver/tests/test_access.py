@@ -1,4 +1,4 @@
-"""Credentials, the kubeconfig and who gets in with what."""
+"""Credentials, the kubeconfig, and authentication."""
 
 import os
 import ssl
@@ -32,7 +32,7 @@ def test_tokens(header: str, known: bool) -> None:
     assert identify(CREDENTIALS, header, None) == (ADMIN if known else None)
 
 
-def test_a_certificate_says_who_it_is() -> None:
+def test_identity_from_a_certificate() -> None:
     subject = ((("organizationName", "system:masters"),), (("commonName", "kubernetes-admin"),))
     found = identify(CREDENTIALS, "", {"subject": subject})
     assert found is not None
@@ -45,7 +45,7 @@ def test_no_two_servers_share_anything() -> None:
     assert other.authority != CREDENTIALS.authority
 
 
-def test_files_are_the_owners_alone(tmp_path: Path) -> None:
+def test_files_are_readable_by_the_owner_only(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
         path = tmp_path / "deep" / "kubeconfig"

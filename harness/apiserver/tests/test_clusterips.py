@@ -1,4 +1,4 @@
-"""Addresses and node ports of Services: given, kept, refused, given back."""
+"""Allocation and release of Services' addresses and node ports."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def make(bench: Bench, name: str, **spec: Any) -> dict[str, Any]:
     return found
 
 
-def test_each_gets_its_own_and_the_same_in_every_run() -> None:
+def test_addresses_are_unique_and_reproducible() -> None:
     seen = []
     for _ in range(2):
         with running(nodes=0) as bench:
@@ -24,7 +24,7 @@ def test_each_gets_its_own_and_the_same_in_every_run() -> None:
     assert seen[0] == seen[1] == ["10.96.1.0", "10.96.1.1", "10.96.1.2"]
 
 
-def test_what_is_set_beside_the_address() -> None:
+def test_fields_set_with_the_address() -> None:
     with running(nodes=0) as bench:
         spec = make(bench, "a")
         assert spec["clusterIPs"] == [spec["clusterIP"]]
@@ -48,7 +48,7 @@ def test_what_is_set_beside_the_address() -> None:
         ),
     ],
 )
-def test_an_address_that_cannot_be_had(address: str, problem: str) -> None:
+def test_unavailable_addresses(address: str, problem: str) -> None:
     with running(nodes=0) as bench:
         assert make(bench, "a", clusterIP="10.96.0.10")["clusterIP"] == "10.96.0.10"
         refused = bench.create("services", service("b", clusterIP=address), code=422)
@@ -56,7 +56,7 @@ def test_an_address_that_cannot_be_had(address: str, problem: str) -> None:
         assert refused["message"] == f'Service "b" is invalid: {asked}: failed to allocate IP {address}: {problem}'
 
 
-def test_a_replacement_that_does_not_know_the_address_keeps_it() -> None:
+def test_an_update_without_the_address_keeps_it() -> None:
     with running(nodes=0) as bench:
         before = make(bench, "a", type="NodePort")
         response = bench.call("PUT", bench.path("services", "a"), service("a", type="NodePort"))
@@ -66,7 +66,7 @@ def test_a_replacement_that_does_not_know_the_address_keeps_it() -> None:
         assert after["ports"][0]["nodePort"] == before["ports"][0]["nodePort"]
 
 
-def test_an_address_comes_back_when_the_service_goes() -> None:
+def test_the_address_of_a_deleted_service_is_free_again() -> None:
     with running(nodes=0) as bench:
         make(bench, "a", clusterIP="10.96.0.10")
         bench.delete("services", "a")
@@ -86,7 +86,7 @@ def test_node_ports() -> None:
         assert "provided port is not in the valid range. The range of valid ports is 30000-32767" in refused["message"]
 
 
-def test_a_dry_run_takes_nothing() -> None:
+def test_a_dry_run_allocates_nothing() -> None:
     with running(nodes=0) as bench:
         response = bench.call("POST", bench.path("services") + "?dryRun=All", service("a"))
         assert b"10.96.1.0" in response.body

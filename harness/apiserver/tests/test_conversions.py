@@ -320,7 +320,7 @@ def test_over_https(tmp_path: Path, yard: Yard) -> None:
         assert other.events(1)[0]["type"] == "DELETED"
 
 
-def test_nobody_at_home(tmp_path: Path, yard: Yard) -> None:
+def test_connection_refused(tmp_path: Path, yard: Yard) -> None:
     with calling() as place, place.connect() as wire:
         with door(yard, tmp_path) as found:
             client = found.client

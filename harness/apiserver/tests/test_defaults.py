@@ -29,7 +29,7 @@ TEMPLATE_FILLED = {
 
 
 def filled(group: str, kind: str, obj: Object) -> Object:
-    """A copy of the object with its defaults; asking twice must change nothing."""
+    """A copy of the object with its defaults; a second call must change nothing."""
     once = copy.deepcopy(obj)
     default(group, kind, once)
     twice = copy.deepcopy(once)
@@ -59,7 +59,7 @@ def test_plain_pod() -> None:
     }
 
 
-def test_what_an_author_wrote_stays() -> None:
+def test_explicit_values_are_kept() -> None:
     spec = {
         "restartPolicy": "Never",
         "dnsPolicy": "Default",
@@ -121,7 +121,7 @@ def test_requests_come_from_limits(resources: Object, want: Object) -> None:
     assert container(resources=resources)["resources"] == want
 
 
-def test_templates_keep_their_limits_to_themselves() -> None:
+def test_templates_get_no_requests_from_limits() -> None:
     template = {"spec": {"containers": [{"name": "c", "image": "web:1", "resources": {"limits": {"cpu": "1"}}}]}}
     spec = filled("apps", "ReplicaSet", {"spec": {"template": template}})["spec"]["template"]["spec"]
     assert spec["containers"][0]["resources"] == {"limits": {"cpu": "1"}}
@@ -129,7 +129,7 @@ def test_templates_keep_their_limits_to_themselves() -> None:
     assert "enableServiceLinks" not in spec
 
 
-def test_resources_of_the_whole_pod_cover_its_containers() -> None:
+def test_pod_level_requests() -> None:
     spec = {
         "resources": {"limits": {"cpu": "8", "memory": "8Gi"}},
         "initContainers": [
@@ -219,7 +219,7 @@ def test_volumes(volume: Object, want: Object) -> None:
     assert pod["spec"]["volumes"] == [{"name": "v", **want}]
 
 
-def test_ports_on_the_host_network_are_the_hosts() -> None:
+def test_ports_on_the_host_network_are_host_ports() -> None:
     ports = [{"containerPort": 80}]
     spec = {"hostNetwork": True, "containers": [{"name": "c", "image": "web:1", "ports": ports}]}
     pod = filled("", "Pod", {"spec": spec})
@@ -285,7 +285,7 @@ def test_workloads(group: str, kind: str, want: Object) -> None:
     assert obj["spec"] == {"template": TEMPLATE_FILLED, **want}
 
 
-def test_a_recreating_deployment_has_no_rolling_update() -> None:
+def test_recreate_has_no_rolling_update_defaults() -> None:
     obj = filled("apps", "Deployment", {"spec": {"strategy": {"type": "Recreate"}, "template": TEMPLATE}})
     assert obj["spec"]["strategy"] == {"type": "Recreate"}
 
@@ -317,7 +317,7 @@ def test_a_job_selects_its_own_pods_once_it_has_a_uid() -> None:
     }
 
 
-def test_a_cron_job_leaves_its_jobs_defaults_to_the_jobs() -> None:
+def test_job_templates_of_cron_jobs_get_no_job_defaults() -> None:
     obj = filled(
         "batch", "CronJob", {"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": TEMPLATE}}}}
     )

@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicies: who is asked, what is denied and in which words."""
+"""ValidatingAdmissionPolicies: matching, denial and messages."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def api() -> Api:
     return Api()
 
 
-def test_what_does_not_hold_is_denied(api: Api) -> None:
+def test_a_failed_validation_denies_the_write(api: Api) -> None:
     api.do("POST", f"{GROUP}/validatingadmissionpolicies", policy())
     api.do("POST", CONFIGS, config("before", a="1", b="2", c="3"))  # nothing is bound yet
     api.do("POST", f"{GROUP}/validatingadmissionpolicybindings", binding())
@@ -117,12 +117,12 @@ def test_validations(api: Api, validation: Object, code: int, words: str) -> Non
         pytest.param(policy(NEVER), {"validationActions": ["Audit"]}, False, id="only-audited"),
     ],
 )  # fmt: skip
-def test_who_is_meant(api: Api, made: Object, spec: Object, denied: bool) -> None:
+def test_match_constraints(api: Api, made: Object, spec: Object, denied: bool) -> None:
     bound(api, made, **spec)
     assert (api.ask("POST", CONFIGS, config("x", a="1"))[0] == 422) is denied
 
 
-def test_a_warning_lets_it_pass(api: Api) -> None:
+def test_a_warning_does_not_deny(api: Api) -> None:
     bound(api, policy(NEVER), validationActions=["Warn"])
     found = api.server.handle(Request("POST", CONFIGS, orjson.dumps(config("x")), JSON))
     assert isinstance(found, Response)
@@ -185,12 +185,12 @@ def test_parameters(api: Api) -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_cannot_work_is_refused(api: Api, path: str, body: Object, field: str) -> None:
+def test_invalid_policies_are_rejected(api: Api, path: str, body: Object, field: str) -> None:
     code, found = api.ask("POST", f"{GROUP}/validatingadmission{path}", body)
-    assert (code, [one["field"] for one in found["details"]["causes"]]) == (422, [field])
+    assert (code, [cause["field"] for cause in found["details"]["causes"]]) == (422, [field])
 
 
-def test_kubectl_shows_and_feels_them(kubectl: Kubectl, namespace: str) -> None:
+def test_kubectl_lists_policies_and_is_denied_by_them(kubectl: Kubectl, namespace: str) -> None:
     made = policy({"expression": "object.metadata.name != 'forbidden'"})
     made["spec"]["matchConstraints"]["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
     for kind, body in (("ValidatingAdmissionPolicy", made), ("ValidatingAdmissionPolicyBinding", binding())):

@@ -32,5 +32,5 @@ def test_qos_class(containers: list[Object], want: str) -> None:
     assert qos_class({"containers": containers}) == want
 
 
-def test_qos_class_of_resources_for_the_whole_pod() -> None:
+def test_qos_class_of_pod_level_resources() -> None:
     assert qos_class({**resources(FULL, FULL), "containers": [resources()]}) == "Guaranteed"

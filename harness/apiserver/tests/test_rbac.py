@@ -1,4 +1,4 @@
-"""Who may do what, and who a token says one is."""
+"""RBAC, and identities from tokens."""
 
 from typing import Any
 
@@ -95,7 +95,7 @@ def test_subjects(server: ApiServer, subject: dict[str, Any], identity: Identity
     assert not server.access.allows(identity, Act("get", "", "pods", namespace="kube-system", name="p"))
 
 
-def test_a_refusal_names_who_what_and_where(server: ApiServer) -> None:
+def test_a_forbidden_message_names_user_verb_resource_and_scope(server: ApiServer) -> None:
     code, answer = ask(server, "GET", "/api/v1/namespaces/default/pods/p", identity=SOMEONE)
     assert code == 403
     assert answer["message"] == (
@@ -105,7 +105,7 @@ def test_a_refusal_names_who_what_and_where(server: ApiServer) -> None:
     assert (code, answer["message"]) == (403, 'forbidden: User "someone" cannot get path "/metrics"')
 
 
-def test_everybody_may_ask_who_they_are(server: ApiServer) -> None:
+def test_everybody_can_review_themselves(server: ApiServer) -> None:
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
     code, answer = ask(server, "POST", path, {}, identity=SOMEONE)
     assert (code, answer["status"]["userInfo"]["username"]) == (201, "someone")
@@ -120,7 +120,7 @@ def token_of(server: ApiServer, seconds: int) -> str:
     return str(answer["status"]["token"])
 
 
-def test_a_token_is_good_until_it_expires(server: ApiServer, clock: SimClock) -> None:
+def test_a_token_is_valid_until_it_expires(server: ApiServer, clock: SimClock) -> None:
     token = token_of(server, 600)
     assert server.tokens.identify(token) == Identity(
         ROBOT.name, ("system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated")
@@ -131,19 +131,19 @@ def test_a_token_is_good_until_it_expires(server: ApiServer, clock: SimClock) ->
     assert server.tokens.identify(token) is None
 
 
-def test_a_token_goes_with_its_account(server: ApiServer) -> None:
+def test_a_token_is_invalid_without_its_account(server: ApiServer) -> None:
     token = token_of(server, 600)
     ask(server, "DELETE", "/api/v1/namespaces/default/serviceaccounts/robot")
     assert server.tokens.identify(token) is None
 
 
-def test_a_token_that_was_changed_is_nobodys(server: ApiServer) -> None:
+def test_a_modified_token_is_invalid(server: ApiServer) -> None:
     head, claims, signature = token_of(server, 600).split(".")
     assert server.tokens.identify(f"{head}.{claims}x.{signature}") is None
     assert server.tokens.identify("nonsense") is None
 
 
-def test_a_short_life_is_refused(server: ApiServer) -> None:
+def test_a_short_expiration_is_rejected(server: ApiServer) -> None:
     ask(server, "POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "robot"}})
     path = "/api/v1/namespaces/default/serviceaccounts/robot/token"
     code, answer = ask(server, "POST", path, {"spec": {"expirationSeconds": 10}})
@@ -178,7 +178,9 @@ MAKER: dict[str, Any] = {
         pytest.param({**READER, "resources": ["secrets"]}, 403, id="another-resource"),
     ],
 )
-def test_nobody_grants_more_than_he_has(server: ApiServer, wanted: dict[str, Any], expected: int) -> None:
+def test_roles_cannot_grant_permissions_the_writer_lacks(
+    server: ApiServer, wanted: dict[str, Any], expected: int
+) -> None:
     bind(server, READER, USER, "default")
     grants = {"apiGroups": MAKER["apiGroups"], "resources": MAKER["resources"], "verbs": MAKER["verbs"]}
     role = {"metadata": {"name": "maker"}, "rules": [grants]}
@@ -201,7 +203,7 @@ def test_nobody_grants_more_than_he_has(server: ApiServer, wanted: dict[str, Any
     ("role", "expected"),
     [pytest.param("view-pods", 201, id="what-he-has"), pytest.param("cluster-admin", 403, id="everything")],
 )
-def test_nobody_binds_more_than_he_has(server: ApiServer, role: str, expected: int) -> None:
+def test_bindings_cannot_grant_permissions_the_writer_lacks(server: ApiServer, role: str, expected: int) -> None:
     bind(server, READER, USER, "default")
     for name, rule in (("view-pods", READER), ("maker", MAKER)):
         assert ask(server, "POST", f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": [rule]})[0] == 201

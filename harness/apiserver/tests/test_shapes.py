@@ -1,4 +1,4 @@
-"""What has not the shape of its kind is refused in Go's words, wherever it is, and never breaks anything behind."""
+"""Wrong types anywhere in a body are rejected with Go's message, and never cause an internal error."""
 
 import copy
 from typing import Any
@@ -153,7 +153,7 @@ def go(struct_field: str, found: str, go_type: str) -> str:
         ),
     ],
 )  # fmt: skip
-def test_a_wrong_type_is_refused_in_the_words_of_go(path: str, value: object, message: str) -> None:
+def test_a_wrong_type_is_rejected_with_gos_message(path: str, value: object, message: str) -> None:
     if not message:
         conformed, unknown = conform("v1", "Pod", at(FULL, path, value))
         assert (conformed, unknown) == (FULL, [path])
@@ -163,7 +163,7 @@ def test_a_wrong_type_is_refused_in_the_words_of_go(path: str, value: object, me
     assert (refused.value.code, refused.value.message) == (400, message)
 
 
-def test_what_is_right_is_handed_on_untouched() -> None:
+def test_a_valid_object_is_returned_unchanged() -> None:
     assert conform("v1", "Pod", FULL)[0] is FULL
 
 
@@ -178,12 +178,12 @@ def test_what_is_right_is_handed_on_untouched() -> None:
         ),
     ],
 )
-def test_null_means_not_given(given_: Object, wanted: Object) -> None:
+def test_null_means_unset(given_: Object, wanted: Object) -> None:
     assert conform("v1", "Pod", given_)[0] == wanted
 
 
 def places(obj: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The paths to everything in an object."""
+    """The paths of all values in an object."""
     found = [path] if path else []
     if isinstance(obj, dict):
         for name, value in obj.items():
@@ -239,7 +239,7 @@ QUIET = settings(deadline=None, suppress_health_check=list(HealthCheck), max_exa
 
 
 def check(api: Api, code: int, answer: Any) -> None:
-    """Every answer is an object or a Status; what is stored stays as it was stored, and can be shown."""
+    """Every response is an object or a Status; stored objects are unchanged and can be printed."""
     assert code < 500, answer
     if code >= 400:
         assert answer["kind"] == "Status"

@@ -1,4 +1,4 @@
-"""Certificate requests: what is refused, what is signed, and that what was signed opens the door."""
+"""Certificate requests: validation, signing, and authentication with signed certificates."""
 
 import base64
 from datetime import UTC, datetime
@@ -33,8 +33,8 @@ YEAR, BACKDATED = 365 * 86_400, 300  # seconds
 
 
 def wanted(common: str = "ann", groups: tuple[str, ...] = ("sailors",), *names: x509.GeneralName) -> str:
-    """`spec.request`: PKCS #10 of the key of these tests."""
-    subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, one) for one in groups]
+    """`spec.request`: a PKCS #10 request for the tests' key."""
+    subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
     builder = x509.CertificateSigningRequestBuilder().subject_name(
         x509.Name([*subject, x509.NameAttribute(NameOID.COMMON_NAME, common)])
     )
@@ -92,17 +92,17 @@ def signing() -> Signing:
         pytest.param({"expirationSeconds": 599}, "spec.expirationSeconds", id="too-short"),
     ],
 )
-def test_a_bad_request_is_refused(signing: Signing, spec: Object, field: str) -> None:
+def test_an_invalid_request_is_rejected(signing: Signing, spec: Object, field: str) -> None:
     body = request(wanted())
     body["spec"].update(spec)
     code, found = signing.ask("POST", "", body)
     assert code in {400, 422}
     if code == 422:
-        assert [one["field"] for one in found["details"]["causes"]] == [field]
+        assert [cause["field"] for cause in found["details"]["causes"]] == [field]
     assert signing.ask("GET", "/r")[0] == 404
 
 
-def test_who_asks_is_written_down_and_nothing_of_it_can_be_changed(signing: Signing) -> None:
+def test_the_requester_is_recorded_and_the_spec_immutable(signing: Signing) -> None:
     sailor = Identity("bob", ("system:authenticated", "system:masters"))
     code, found = signing.ask("POST", "", request(wanted(), username="eve", groups=["system:nodes"]), sailor)
     assert code == 201
@@ -150,15 +150,19 @@ def test_who_asks_is_written_down_and_nothing_of_it_can_be_changed(signing: Sign
         ),
     ],
 )  # fmt: skip
-def test_each_signer_takes_its_own(signing: Signing, signer: str, usages: list[str], text: str, why: str) -> None:
+def test_rules_of_each_signer(signing: Signing, signer: str, usages: list[str], text: str, why: str) -> None:
     assert signing.ask("POST", "", request(text, signer, usages))[0] == 201
     assert signing.certificate() is None
     assert signing.approve()[0] == 200
     found = signing.certificate()
-    failed = [one for one in signing.ask("GET", "/r")[1]["status"]["conditions"] if one["type"] == "Failed"]
+    failed = [
+        condition for condition in signing.ask("GET", "/r")[1]["status"]["conditions"] if condition["type"] == "Failed"
+    ]
     if why:
         assert found is None
-        assert [(one["reason"], one["message"]) for one in failed] == [("SignerValidationFailure", why)]
+        assert [(condition["reason"], condition["message"]) for condition in failed] == [
+            ("SignerValidationFailure", why)
+        ]
         return
     assert found is not None
     assert not failed
@@ -181,7 +185,7 @@ def test_each_signer_takes_its_own(signing: Signing, signer: str, usages: list[s
         pytest.param(10 * YEAR, YEAR - BACKDATED, id="no-more-than-a-year"),
     ],
 )
-def test_how_long_it_is_valid(signing: Signing, asked: int | None, want: float) -> None:
+def test_validity(signing: Signing, asked: int | None, want: float) -> None:
     body = request(wanted())
     body["spec"]["expirationSeconds"] = asked
     signing.ask("POST", "", body)
@@ -193,7 +197,7 @@ def test_how_long_it_is_valid(signing: Signing, asked: int | None, want: float) 
     assert (found.not_valid_after_utc - now).total_seconds() == want
 
 
-def test_nobody_signs_for_other_signers_or_what_was_denied(signing: Signing) -> None:
+def test_foreign_signers_and_denied_requests_are_not_signed(signing: Signing) -> None:
     signing.ask("POST", "", request(wanted(), "sea.example.com/harbour"))
     signing.approve()
     assert signing.certificate() is None
@@ -206,13 +210,13 @@ def test_nobody_signs_for_other_signers_or_what_was_denied(signing: Signing) -> 
     assert 'updates may not remove a condition of type "Denied"' in found["message"]
 
 
-def test_masters_are_not_made_this_way(signing: Signing) -> None:
+def test_certificates_for_system_masters_are_forbidden(signing: Signing) -> None:
     code, found = signing.ask("POST", "", request(wanted("ann", ("system:masters",))))
     assert code == 403
     assert f"use of {API_CLIENT} signer with system:masters group is not allowed" in found["message"]
 
 
-def test_to_approve_takes_a_right_of_its_own(signing: Signing) -> None:
+def test_approval_needs_a_permission(signing: Signing) -> None:
     bob = Identity("bob", ("system:authenticated",))
     signing.ask("POST", "", request(wanted()))
     rules = [{"apiGroups": ["certificates.k8s.io"], "resources": ["*"], "verbs": ["get", "update"]}]
@@ -248,7 +252,7 @@ def test_to_approve_takes_a_right_of_its_own(signing: Signing) -> None:
         pytest.param("", 24, id="nobody-decided"),
     ],
 )
-def test_requests_go_in_time(signing: Signing, decision: str, hours: int) -> None:
+def test_old_requests_are_deleted(signing: Signing, decision: str, hours: int) -> None:
     signing.ask("POST", "", request(wanted()))
     if decision:
         signing.approve(decision)
@@ -258,7 +262,7 @@ def test_requests_go_in_time(signing: Signing, decision: str, hours: int) -> Non
     assert signing.ask("GET", "/r")[0] == 404
 
 
-def test_a_signed_certificate_opens_the_door(tmp_path: Path) -> None:
+def test_a_signed_certificate_authenticates(tmp_path: Path) -> None:
     with served() as place:
         with place.connect() as wire:
             assert wire.ask("POST", REQUESTS, request(wanted("ann", ("sailors",))))[0] == 201
@@ -271,7 +275,7 @@ def test_a_signed_certificate_opens_the_door(tmp_path: Path) -> None:
 
 
 def _asked_with(place: Served, certificate: bytes, folder: Path) -> Object:
-    """What the server says to the holder of a certificate about himself."""
+    """The SelfSubjectReview of the holder of a certificate."""
     chain, key = folder / "ann.crt", folder / "ann.key"
     chain.write_bytes(certificate)
     key.write_bytes(_private_key())
@@ -291,7 +295,7 @@ def _private_key() -> bytes:
     )
 
 
-def test_kubectl_approves_and_the_certificate_is_who_it_says(
+def test_kubectl_approves_and_the_certificate_authenticates(
     kubectl: Kubectl, embedded: EmbeddedCluster, tmp_path: Path
 ) -> None:
     spec = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", **request(wanted("kim", ()))}

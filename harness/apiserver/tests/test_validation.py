@@ -28,7 +28,7 @@ def told(causes: list[Cause]) -> list[str]:
 
 
 def refused(group: str, kind: str, obj: Object, old: Object | None = None, **more: Any) -> list[str]:
-    """What a create or update is told after defaulting."""
+    """The causes for a create or update, after defaulting."""
     for part in (obj, old):
         if part is not None:
             part.setdefault("metadata", {}).setdefault("name", "a")

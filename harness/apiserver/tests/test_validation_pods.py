@@ -419,7 +419,7 @@ def test_status_updates_do_not_bind() -> None:
     ]
 
 
-def test_resize_moves_cpu_and_nothing_else() -> None:
+def test_resize_changes_cpu_and_memory_only() -> None:
     old = pod({"resources": {"requests": {"cpu": "1"}}})
     assert validate("", "Pod", pod({"resources": {"requests": {"cpu": "2"}}}), old, subresource="resize") == []
     more_disk = pod({"resources": {"requests": {"cpu": "1", "ephemeral-storage": "1Gi"}}})

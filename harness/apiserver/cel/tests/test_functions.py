@@ -1,4 +1,4 @@
-"""What expressions come to: Kubernetes' functions, types and macros, by the examples of its documentation."""
+"""Values of CEL expressions: Kubernetes' functions, types and macros, with examples of its documentation."""
 
 import re
 from typing import Any
@@ -105,7 +105,7 @@ OBJECTS = {
 }
 
 
-@pytest.mark.parametrize("expression", [pytest.param(one, id=one[:60]) for one in TRUE])
+@pytest.mark.parametrize("expression", [pytest.param(text, id=text[:60]) for text in TRUE])
 def test_it_is_true(expression: str) -> None:
     assert value_of(expression, OBJECTS) is True
 
@@ -135,7 +135,7 @@ def test_it_is_true(expression: str) -> None:
         pytest.param("1 / 0", "evaluating rule: 1 / 0", id="by-nothing"),
     ],
 )
-def test_it_has_no_value(expression: str, why: str) -> None:
+def test_evaluation_errors(expression: str, why: str) -> None:
     with pytest.raises(ExpressionError, match=re.escape(why)):
         value_of(expression, OBJECTS)
 
@@ -153,7 +153,7 @@ def test_plain_values_come_back(expression: str, value: Any) -> None:
     assert found == value
 
 
-def test_an_expression_without_an_end_is_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluation_stops_at_the_step_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluating, "MAX_STEPS", 1000)
     with pytest.raises(ExpressionError, match="operation cancelled: actual cost limit exceeded"):
         value_of("many.all(a, many.all(b, many.all(c, nobody || a + b + c >= 0)))", OBJECTS)

@@ -1,4 +1,4 @@
-"""A little cluster for tests of controllers: an API, a few simulated nodes, and somebody who binds pods."""
+"""A small cluster for controller tests: an API server, simulated nodes, and a scheduler that binds pods."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ _CLUSTER_WIDE = frozenset({"nodes", "namespaces", "nodemetrics"})
 
 
 class Bench:
-    """Short words for what the tests do all the time, in namespace `default`."""
+    """Shortcuts for requests in namespace `default`."""
 
     def __init__(self, cluster: VirtualCluster) -> None:
         self.cluster, self.clock = cluster, cluster.clock
@@ -49,7 +49,7 @@ class Bench:
         return orjson.loads(self.call("GET", self.path(plural) + query).body)["items"]
 
     def names(self, plural: str) -> list[str]:
-        return [one["metadata"]["name"] for one in self.all(plural)]
+        return [obj["metadata"]["name"] for obj in self.all(plural)]
 
     def patch(self, plural: str, name: str, body: Object, subresource: str = "") -> Object:
         response = self.call("PATCH", self.path(plural, name, subresource), body, MERGE_PATCH)
@@ -67,22 +67,22 @@ class Bench:
         assert self.cluster.wait(lambda: bool(until()), within=within), f"not within {within} s"
 
     def settle(self, seconds: float = 5.0) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.cluster.wait(lambda: False, within=seconds)
 
     def status(self, plural: str, name: str) -> Object:
         return self.get(plural, name).get("status") or {}
 
     def live_pods(self, selector: str = "") -> list[Object]:
-        return [one for one in self.all("pods", selector) if "deletionTimestamp" not in one["metadata"]]
+        return [pod for pod in self.all("pods", selector) if "deletionTimestamp" not in pod["metadata"]]
 
     def events(self, reason: str) -> list[str]:
-        return [one["message"] for one in self.all("events") if one.get("reason") == reason]
+        return [event["message"] for event in self.all("events") if event.get("reason") == reason]
 
 
 @contextmanager
 def running(nodes: int = 2, *, scheduler: bool = True) -> Iterator[Bench]:
-    """A cluster with `nodes` plain nodes `n0`, `n1`, …; pods get bound if there is a scheduler."""
+    """A cluster with `nodes` plain nodes `n0`, `n1`, …; pods are bound if there is a scheduler."""
     cluster = VirtualCluster()
     try:
         cluster.add_nodes([{"name": f"n{number}", "server": "cpu-64"} for number in range(nodes)])
@@ -98,7 +98,7 @@ def template(labels: Mapping[str, str], image: str = "img:1", **spec: Any) -> Ob
 
 
 def workload(name: str, replicas: int | None = None, image: str = "img:1", **spec: Any) -> Object:
-    """A Deployment, ReplicaSet, StatefulSet or DaemonSet, whichever it is posted as."""
+    """The body of a Deployment, ReplicaSet, StatefulSet or DaemonSet."""
     labels = {"app": name}
     body: Object = {"selector": {"matchLabels": labels}, "template": template(labels, image), **spec}
     if replicas is not None:
@@ -108,7 +108,7 @@ def workload(name: str, replicas: int | None = None, image: str = "img:1", **spe
 
 def condition(obj: Object, kind: str) -> Object:
     """The condition of that type; empty if there is none."""
-    return next((one for one in (obj.get("status") or {}).get("conditions") or () if one["type"] == kind), {})
+    return next((entry for entry in (obj.get("status") or {}).get("conditions") or () if entry["type"] == kind), {})
 
 
 def owner(obj: Object) -> Object:

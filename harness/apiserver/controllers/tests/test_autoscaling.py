@@ -47,11 +47,11 @@ def test_by_average() -> None:
         pytest.param({"scaleUp": {"selectPolicy": "Disabled"}}, 10, [], 10, id="not-at-all"),
     ],
 )
-def test_how_fast_it_grows(behavior: dict[str, Any] | None, current: int, changes: list[ScaleEvent], most: int) -> None:
+def test_scale_up_rate(behavior: dict[str, Any] | None, current: int, changes: list[ScaleEvent], most: int) -> None:
     assert max_replicas_now(rules_of(behavior, "scaleUp"), current, changes, 100.0) == most
 
 
-def test_how_fast_it_shrinks() -> None:
+def test_scale_down_rate() -> None:
     behavior: dict[str, Any] = {"scaleDown": {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 60}]}}
     rules = rules_of(behavior, "scaleDown")
     assert min_replicas_now(rules, 10, [], 100.0) == 8
@@ -69,13 +69,13 @@ def autoscaler(**spec: Any) -> dict[str, Any]:
 
 
 def use(bench: Bench, cpu: str) -> None:
-    """Report that each pod uses that much."""
+    """Report this usage for each pod."""
     path = bench.path("nodemetrics", "measured")  # of no node here: node agents keep the others
     if bench.call("GET", path).code == 404:
         bench.create("nodemetrics", {"metadata": {"name": "measured"}, "spec": {}})
     pods = [
-        {"namespace": "default", "name": one["metadata"]["name"], "podUsage": {"resources": {"cpu": cpu}}}
-        for one in bench.live_pods()
+        {"namespace": "default", "name": pod["metadata"]["name"], "podUsage": {"resources": {"cpu": cpu}}}
+        for pod in bench.live_pods()
     ]
     bench.patch("nodemetrics", "measured", {"status": {"podsMetric": pods}}, "status")
 
@@ -92,7 +92,7 @@ def replicas(bench: Bench) -> int:
     return found
 
 
-def test_it_grows_with_use_and_shrinks_after_five_calm_minutes() -> None:
+def test_scales_up_with_usage_and_down_after_five_minutes() -> None:
     with running() as bench:
         deploy(bench, 2)
         use(bench, "900m")
@@ -111,7 +111,7 @@ def test_it_grows_with_use_and_shrinks_after_five_calm_minutes() -> None:
         assert 270 <= bench.clock.monotonic() - begin <= 330
 
 
-def test_it_stays_within_its_bounds_and_says_so() -> None:
+def test_replicas_stay_within_bounds_and_the_condition_says_so() -> None:
     with running() as bench:
         deploy(bench, 2)
         use(bench, "1")
@@ -123,7 +123,7 @@ def test_it_stays_within_its_bounds_and_says_so() -> None:
         bench.wait(lambda: replicas(bench) == 5)
 
 
-def test_without_measurements_it_leaves_things_as_they_are() -> None:
+def test_without_metrics_nothing_is_scaled() -> None:
     with running() as bench:
         deploy(bench, 2)
         bench.create("horizontalpodautoscalers", autoscaler())
@@ -133,7 +133,7 @@ def test_without_measurements_it_leaves_things_as_they_are() -> None:
         assert (active["status"], active["reason"]) == ("False", "FailedGetResourceMetric")
 
 
-def test_a_target_of_none_is_not_woken() -> None:
+def test_a_target_with_zero_replicas_is_not_scaled() -> None:
     with running() as bench:
         deploy(bench, 0)
         bench.create("horizontalpodautoscalers", autoscaler())

@@ -1,4 +1,4 @@
-"""When schedules say that it is time."""
+"""Parsing of cron schedules, and the next start time."""
 
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
@@ -30,11 +30,11 @@ def stamp(text: str) -> float:
         pytest.param("@every 1h30m", "2026-01-01T00:00:00", "2026-01-01T01:30", id="every-so-often"),
     ],
 )
-def test_next_moment(schedule: str, after: str, want: str) -> None:
+def test_next_start(schedule: str, after: str, want: str) -> None:
     assert parse_cron(schedule).next_after(stamp(after)) == stamp(want)
 
 
-def test_a_schedule_without_any_moment() -> None:
+def test_a_schedule_without_any_start() -> None:
     assert parse_cron("0 0 30 2 *").next_after(stamp("2026-01-01T00:00:00")) is None
 
 
@@ -62,7 +62,7 @@ def test_time_zones(after: str, want: str) -> None:
         pytest.param("@every soon", "@every: expected a duration", id="no-duration"),
     ],
 )
-def test_what_is_no_schedule(text: str, message: str) -> None:
+def test_invalid_schedules(text: str, message: str) -> None:
     with pytest.raises(CronError, match="expected") as raised:
         parse_cron(text)
     assert message in str(raised.value)

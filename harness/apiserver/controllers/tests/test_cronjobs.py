@@ -14,7 +14,7 @@ def cron_job(schedule: str, script: str = "sleep 10", **spec: Any) -> dict[str, 
     return {"metadata": {"name": "c"}, "spec": {"schedule": schedule, "jobTemplate": template, **spec}}
 
 
-def test_a_job_at_every_moment_and_a_history_of_three() -> None:
+def test_a_job_at_each_scheduled_time_and_a_history_of_three() -> None:
     with running() as bench:
         made = bench.create("cronjobs", cron_job("*/5 * * * *"))
         bench.settle(290)
@@ -27,7 +27,7 @@ def test_a_job_at_every_moment_and_a_history_of_three() -> None:
         assert owner(job)["blockOwnerDeletion"] is True
         status = bench.status("cronjobs", "c")
         assert status["lastScheduleTime"] == "2026-01-01T00:05:00Z"
-        assert [one["name"] for one in status["active"]] == [job["metadata"]["name"]]
+        assert [reference["name"] for reference in status["active"]] == [job["metadata"]["name"]]
 
         bench.settle(5 * 60 * 5 + 15)
         assert len(bench.all("jobs")) == 3
@@ -41,18 +41,18 @@ def test_a_job_at_every_moment_and_a_history_of_three() -> None:
     [pytest.param("Allow", 3, 3, id="side-by-side"), pytest.param("Forbid", 1, 1, id="only-one"),
      pytest.param("Replace", 1, 1, id="the-newest")],
 )  # fmt: skip
-def test_while_one_still_runs(policy: str, running_jobs: int, in_all: int) -> None:
+def test_concurrency_policies(policy: str, running_jobs: int, in_all: int) -> None:
     with running() as bench:
         bench.create("cronjobs", cron_job("* * * * *", "sleep 10000", concurrencyPolicy=policy))
         bench.settle(185)
         jobs = bench.all("jobs")
         assert len(jobs) == in_all
         assert len(bench.status("cronjobs", "c")["active"]) == running_jobs
-        newest = max(one["metadata"]["annotations"]["batch.kubernetes.io/cronjob-scheduled-timestamp"] for one in jobs)
+        newest = max(job["metadata"]["annotations"]["batch.kubernetes.io/cronjob-scheduled-timestamp"] for job in jobs)
         assert newest == ("2026-01-01T00:01:00Z" if policy == "Forbid" else "2026-01-01T00:03:00Z")
 
 
-def test_suspended_it_starts_nothing_and_then_makes_up_for_the_latest_alone() -> None:
+def test_after_suspension_only_the_latest_missed_job_starts() -> None:
     with running() as bench:
         bench.create("cronjobs", cron_job("* * * * *", suspend=True))
         bench.settle(305)
@@ -65,7 +65,7 @@ def test_suspended_it_starts_nothing_and_then_makes_up_for_the_latest_alone() ->
         )
 
 
-def test_too_late_is_not_started_at_all() -> None:
+def test_no_job_starts_after_the_starting_deadline() -> None:
     with running() as bench:
         bench.create("cronjobs", cron_job("0 * * * *", suspend=True, startingDeadlineSeconds=60))
         bench.settle(3600 + 120)
@@ -74,14 +74,14 @@ def test_too_late_is_not_started_at_all() -> None:
         assert bench.all("jobs") == []
 
 
-def test_failed_ones_have_their_own_history() -> None:
+def test_failed_jobs_have_their_own_history_limit() -> None:
     with running() as bench:
         bench.create("cronjobs", cron_job("* * * * *", "exit 1"))
         bench.settle(200)
         assert len(bench.all("jobs")) == 1
 
 
-def test_what_it_cannot_read_is_said() -> None:
+def test_an_invalid_schedule_or_time_zone_is_recorded() -> None:
     with running() as bench:
         bench.create("cronjobs", cron_job("61 * * * *"))
         bench.settle(1)
@@ -89,8 +89,8 @@ def test_what_it_cannot_read_is_said() -> None:
         assert "minute: expected a number from 0 to 59" in message
 
 
-def test_idle_between_its_moments() -> None:
-    """One timer, however far away its moment is."""
+def test_idle_between_scheduled_times() -> None:
+    """There is one timer, however far away the next start is."""
     with running(nodes=0) as bench:
         bench.settle(1)
         bench.create("cronjobs", cron_job("0 0 1 1 *"))

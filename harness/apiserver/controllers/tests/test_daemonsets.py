@@ -1,4 +1,4 @@
-"""DaemonSets in virtual time: one pod a node, nodes that come, go and change, updates."""
+"""DaemonSets in virtual time: one pod per node, changes of nodes, updates."""
 
 from functools import partial
 from typing import Any
@@ -9,12 +9,12 @@ from harness.apiserver.controllers.tests.bench import Bench, owner, running, wor
 
 
 def homes(bench: Bench) -> list[str]:
-    """Nodes of the pods that are not going."""
-    return sorted(one["spec"].get("nodeName", "") for one in bench.live_pods())
+    """The nodes of the pods that are not terminating."""
+    return sorted(pod["spec"].get("nodeName", "") for pod in bench.live_pods())
 
 
 def images(bench: Bench) -> set[str]:
-    return {one["spec"]["containers"][0]["image"] for one in bench.live_pods()}
+    return {pod["spec"]["containers"][0]["image"] for pod in bench.live_pods()}
 
 
 def ready(bench: Bench, count: int) -> bool:
@@ -22,7 +22,7 @@ def ready(bench: Bench, count: int) -> bool:
     return status.get("numberReady") == status.get("desiredNumberScheduled") == count
 
 
-def test_every_node_gets_one_bound_by_the_scheduler() -> None:
+def test_every_node_gets_a_pod_bound_by_the_scheduler() -> None:
     with running(nodes=3) as bench:
         bench.create("daemonsets", workload("agent"))
         bench.wait(lambda: ready(bench, 3))
@@ -37,12 +37,12 @@ def test_every_node_gets_one_bound_by_the_scheduler() -> None:
         required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
         assert required == {"nodeSelectorTerms": [term]}
         assert owner(pod)["kind"] == "DaemonSet"
-        tolerated = {(one["key"], one["effect"]) for one in pod["spec"]["tolerations"]}
+        tolerated = {(toleration["key"], toleration["effect"]) for toleration in pod["spec"]["tolerations"]}
         assert ("node.kubernetes.io/unschedulable", "NoSchedule") in tolerated
         assert len(bench.all("controllerrevisions")) == 1
 
 
-def test_a_new_node_gets_one_and_a_lost_one_loses_it() -> None:
+def test_a_new_node_gets_a_pod_and_a_removed_node_loses_it() -> None:
     with running(nodes=1) as bench:
         bench.create("daemonsets", workload("agent"))
         bench.wait(lambda: ready(bench, 1))
@@ -64,7 +64,7 @@ def test_a_new_node_gets_one_and_a_lost_one_loses_it() -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_node_that_comes_to_fit_gets_one_and_loses_it_again(spec: dict[str, Any], change: dict[str, Any]) -> None:
+def test_a_node_whose_labels_change_gains_and_loses_its_pod(spec: dict[str, Any], change: dict[str, Any]) -> None:
     with running(nodes=2) as bench:
         body = workload("agent")
         body["spec"]["template"]["spec"].update(spec)
@@ -77,7 +77,7 @@ def test_a_node_that_comes_to_fit_gets_one_and_loses_it_again(spec: dict[str, An
         bench.wait(lambda: homes(bench) == [], within=60)
 
 
-def test_taints_that_it_does_not_tolerate() -> None:
+def test_untolerated_taints() -> None:
     with running(nodes=2) as bench:
         bench.create("daemonsets", workload("agent"))
         bench.wait(lambda: ready(bench, 2))
@@ -90,7 +90,7 @@ def test_taints_that_it_does_not_tolerate() -> None:
         bench.wait(lambda: homes(bench) == ["n1"], within=60)
 
 
-def test_a_cordoned_node_keeps_its_daemon() -> None:
+def test_a_cordoned_node_keeps_its_daemon_pod() -> None:
     with running(nodes=1) as bench:
         bench.create("daemonsets", workload("agent"))
         bench.wait(lambda: ready(bench, 1))
@@ -107,7 +107,7 @@ def test_a_cordoned_node_keeps_its_daemon() -> None:
         pytest.param({"maxSurge": 1, "maxUnavailable": 0}, 5, 4, id="one-more-at-a-time"),
     ],
 )
-def test_an_update_stays_within_its_bounds(rolling: dict[str, Any], most: int, fewest: int) -> None:
+def test_an_update_respects_its_limits(rolling: dict[str, Any], most: int, fewest: int) -> None:
     with running(nodes=4) as bench:
         strategy = {"type": "RollingUpdate", "rollingUpdate": rolling}
         bench.create("daemonsets", workload("agent", updateStrategy=strategy))
@@ -119,10 +119,10 @@ def test_an_update_stays_within_its_bounds(rolling: dict[str, Any], most: int, f
         def done() -> bool:
             pods = bench.live_pods()
             serving = {
-                one["spec"].get("nodeName")
-                for one in pods
+                pod["spec"].get("nodeName")
+                for pod in pods
                 if any(
-                    each["type"] == "Ready" and each["status"] == "True" for each in one["status"].get("conditions", ())
+                    each["type"] == "Ready" and each["status"] == "True" for each in pod["status"].get("conditions", ())
                 )
             }
             seen.append((len(pods), len(serving)))
@@ -133,10 +133,10 @@ def test_an_update_stays_within_its_bounds(rolling: dict[str, Any], most: int, f
         assert max(total for total, _ in seen) <= most
         assert min(ready for _, ready in seen) >= fewest
         assert homes(bench) == ["n0", "n1", "n2", "n3"]
-        assert {one["revision"] for one in bench.all("controllerrevisions")} == {1, 2}
+        assert {revision["revision"] for revision in bench.all("controllerrevisions")} == {1, 2}
 
 
-def test_on_delete_waits_for_somebody_to_delete() -> None:
+def test_on_delete_updates_only_deleted_pods() -> None:
     with running(nodes=1) as bench:
         bench.create("daemonsets", workload("agent", updateStrategy={"type": "OnDelete"}))
         bench.wait(lambda: ready(bench, 1))
@@ -148,7 +148,7 @@ def test_on_delete_waits_for_somebody_to_delete() -> None:
         bench.wait(lambda: images(bench) == {"img:2"})
 
 
-def test_a_failed_daemon_is_made_again_after_a_pause_that_grows() -> None:
+def test_a_failed_daemon_pod_is_recreated_with_backoff() -> None:
     with running(nodes=1) as bench:
         bench.create("daemonsets", workload("agent"))
         bench.wait(lambda: ready(bench, 1))

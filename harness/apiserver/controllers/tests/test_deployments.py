@@ -1,4 +1,4 @@
-"""Deployments in virtual time: rollouts within their bounds, back again, paused, stuck, and what is told of it."""
+"""Deployments in virtual time: rollouts, rollbacks, pausing, deadlines, status."""
 
 from typing import Any
 
@@ -25,28 +25,30 @@ def set_image(bench: Bench, name: str, image: str) -> None:
 
 
 def images(bench: Bench) -> set[str]:
-    return {one["spec"]["containers"][0]["image"] for one in bench.live_pods()}
+    return {pod["spec"]["containers"][0]["image"] for pod in bench.live_pods()}
 
 
 def revisions(bench: Bench) -> dict[str, str]:
     """Image → revision of its ReplicaSet."""
     return {
-        one["spec"]["template"]["spec"]["containers"][0]["image"]: one["metadata"]["annotations"][REVISION]
-        for one in bench.all("replicasets")
+        replica_set["spec"]["template"]["spec"]["containers"][0]["image"]: replica_set["metadata"]["annotations"][
+            REVISION
+        ]
+        for replica_set in bench.all("replicasets")
     }
 
 
-def test_it_makes_a_replica_set_named_after_its_template() -> None:
+def test_the_replica_set_is_named_after_its_template() -> None:
     with running() as bench:
         made = bench.create("deployments", workload("web", 3))
         bench.wait(lambda: rolled_out(bench, "web", 3))
 
-        (one,) = bench.all("replicasets")
-        mark = one["metadata"]["labels"]["pod-template-hash"]
-        assert one["metadata"]["name"] == f"web-{mark}"
-        assert one["spec"]["selector"]["matchLabels"] == {"app": "web", "pod-template-hash": mark}
-        assert owner(one)["uid"] == made["metadata"]["uid"]
-        assert owner(one)["blockOwnerDeletion"] is True
+        (replica_set,) = bench.all("replicasets")
+        mark = replica_set["metadata"]["labels"]["pod-template-hash"]
+        assert replica_set["metadata"]["name"] == f"web-{mark}"
+        assert replica_set["spec"]["selector"]["matchLabels"] == {"app": "web", "pod-template-hash": mark}
+        assert owner(replica_set)["uid"] == made["metadata"]["uid"]
+        assert owner(replica_set)["blockOwnerDeletion"] is True
         assert {pod["metadata"]["labels"]["pod-template-hash"] for pod in bench.all("pods")} == {mark}
         found = bench.get("deployments", "web")
         assert found["metadata"]["annotations"][REVISION] == "1"
@@ -64,7 +66,7 @@ def test_it_makes_a_replica_set_named_after_its_template() -> None:
         pytest.param("100%", 0, 8, 4, id="all-at-once"),
     ],
 )
-def test_a_rollout_stays_within_its_bounds(surge: int | str, unavailable: int | str, most: int, fewest: int) -> None:
+def test_a_rollout_respects_its_limits(surge: int | str, unavailable: int | str, most: int, fewest: int) -> None:
     with running() as bench:
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}
         bench.create("deployments", workload("web", 4, strategy=strategy))
@@ -86,7 +88,7 @@ def test_a_rollout_stays_within_its_bounds(surge: int | str, unavailable: int | 
         assert revisions(bench) == {"img:1": "1", "img:2": "2"}
 
 
-def test_recreate_lets_old_pods_end_before_new_ones_begin() -> None:
+def test_recreate_stops_old_pods_before_creating_new_ones() -> None:
     with running() as bench:
         bench.create("deployments", workload("web", 2, strategy={"type": "Recreate"}))
         bench.wait(lambda: rolled_out(bench, "web", 2))
@@ -94,7 +96,7 @@ def test_recreate_lets_old_pods_end_before_new_ones_begin() -> None:
         mixed: list[set[str]] = []
 
         def done() -> bool:
-            mixed.append({one["spec"]["containers"][0]["image"] for one in bench.all("pods")})
+            mixed.append({pod["spec"]["containers"][0]["image"] for pod in bench.all("pods")})
             return rolled_out(bench, "web", 2)
 
         bench.wait(done)
@@ -102,7 +104,7 @@ def test_recreate_lets_old_pods_end_before_new_ones_begin() -> None:
         assert {"img:1", "img:2"} not in mixed
 
 
-def test_going_back_takes_the_old_replica_set_up_again_under_a_new_revision() -> None:
+def test_a_rollback_reuses_the_old_replica_set_with_a_new_revision() -> None:
     with running() as bench:
         bench.create("deployments", workload("web", 2))
         bench.wait(lambda: rolled_out(bench, "web", 2))
@@ -118,7 +120,7 @@ def test_going_back_takes_the_old_replica_set_up_again_under_a_new_revision() ->
         assert bench.get("deployments", "web")["metadata"]["annotations"][REVISION] == "3"
 
 
-def test_while_paused_nothing_rolls_but_scaling_works() -> None:
+def test_a_paused_deployment_scales_but_does_not_roll() -> None:
     with running() as bench:
         bench.create("deployments", workload("web", 2))
         bench.wait(lambda: rolled_out(bench, "web", 2))
@@ -142,11 +144,11 @@ def test_a_restart_is_a_new_template() -> None:
         mark = {"kubectl.kubernetes.io/restartedAt": "2026-01-01T00:00:00Z"}
         bench.patch("deployments", "web", {"spec": {"template": {"metadata": {"annotations": mark}}}})
         bench.wait(
-            lambda: rolled_out(bench, "web", 2) and not old & {one["metadata"]["name"] for one in bench.live_pods()}
+            lambda: rolled_out(bench, "web", 2) and not old & {pod["metadata"]["name"] for pod in bench.live_pods()}
         )
 
 
-def test_old_revisions_are_forgotten_beyond_the_limit() -> None:
+def test_old_replica_sets_beyond_the_history_limit_are_deleted() -> None:
     with running() as bench:
         bench.create("deployments", workload("web", 1, revisionHistoryLimit=2))
         for number in range(1, 6):
@@ -156,7 +158,7 @@ def test_old_revisions_are_forgotten_beyond_the_limit() -> None:
         assert revisions(bench) == {"img:3": "3", "img:4": "4", "img:5": "5"}
 
 
-def test_a_rollout_that_does_not_move_is_called_stuck_and_recovers() -> None:
+def test_a_stuck_rollout_exceeds_its_deadline_and_recovers() -> None:
     with running() as bench:
         bench.create("deployments", workload("web", 2, progressDeadlineSeconds=60))
         bench.wait(lambda: rolled_out(bench, "web", 2))
@@ -176,20 +178,23 @@ def test_a_rollout_that_does_not_move_is_called_stuck_and_recovers() -> None:
         assert condition(bench.get("deployments", "web"), "Progressing")["reason"] == "NewReplicaSetAvailable"
 
 
-def test_scaling_in_the_middle_of_a_rollout_keeps_the_shares() -> None:
+def test_scaling_during_a_rollout_keeps_the_proportions() -> None:
     with running(nodes=4) as bench:
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 3, "maxUnavailable": 2}}
         bench.create("deployments", workload("web", 10, strategy=strategy))
         bench.wait(lambda: rolled_out(bench, "web", 10))
         bench.patch("deployments", "web", {"spec": {"template": {"spec": {"nodeSelector": {"no": "such"}}}}})
         bench.settle(5)
-        assert sorted(one["spec"]["replicas"] for one in bench.all("replicasets")) == [5, 8]
+        assert sorted(replica_set["spec"]["replicas"] for replica_set in bench.all("replicasets")) == [5, 8]
         bench.scale("deployments", "web", 15)
         bench.settle(5)
-        assert sorted(one["spec"]["replicas"] for one in bench.all("replicasets")) == [7, 11]  # upstream's own example
+        assert sorted(replica_set["spec"]["replicas"] for replica_set in bench.all("replicasets")) == [
+            7,
+            11,
+        ]  # upstream's own example
 
 
-def test_deleting_it_in_the_foreground_takes_sets_and_pods_first() -> None:
+def test_foreground_deletion_removes_sets_and_pods_first() -> None:
     with running() as bench:
         bench.create("deployments", workload("web", 2))
         bench.wait(lambda: rolled_out(bench, "web", 2))
@@ -199,7 +204,7 @@ def test_deleting_it_in_the_foreground_takes_sets_and_pods_first() -> None:
         assert bench.names("replicasets") == []
 
 
-def test_an_orphaned_replica_set_is_taken_up_again() -> None:
+def test_an_orphaned_replica_set_is_adopted() -> None:
     with running() as bench:
         bench.create("deployments", workload("web", 2))
         bench.wait(lambda: rolled_out(bench, "web", 2))

@@ -12,22 +12,22 @@ def service(**spec: Any) -> dict[str, Any]:
 
 def ready_addresses(bench: Bench) -> list[str]:
     subsets = bench.get("endpoints", "web").get("subsets") or ()
-    return sorted(one["ip"] for subset in subsets for one in subset.get("addresses", ()))
+    return sorted(address["ip"] for subset in subsets for address in subset.get("addresses", ()))
 
 
 def sliced(bench: Bench, condition: str = "ready") -> list[str]:
     slices = bench.all("endpointslices", "kubernetes.io/service-name=web")
     return sorted(
         address
-        for one in slices
-        for each in one.get("endpoints") or ()
+        for slice_ in slices
+        for each in slice_.get("endpoints") or ()
         if each["conditions"][condition]
         for address in each["addresses"]
     )
 
 
 def pod_addresses(bench: Bench) -> list[str]:
-    return sorted(one["status"]["podIP"] for one in bench.live_pods())
+    return sorted(pod["status"]["podIP"] for pod in bench.live_pods())
 
 
 def test_ready_pods_become_addresses() -> None:
@@ -42,16 +42,18 @@ def test_ready_pods_become_addresses() -> None:
         assert subset["ports"] == [{"name": "http", "port": 8080, "protocol": "TCP"}]
         assert subset["addresses"][0]["targetRef"]["kind"] == "Pod"
         assert endpoints["metadata"]["labels"]["team"] == "a"
-        (one,) = bench.all("endpointslices")
-        assert one["metadata"]["name"].startswith("web-")
-        assert one["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"] == "endpointslice-controller.k8s.io"
-        assert owner(one)["uid"] == made["metadata"]["uid"]
-        assert owner(one)["blockOwnerDeletion"] is True
-        assert one["addressType"] == "IPv4"
-        assert {each["nodeName"] for each in one["endpoints"]} <= {"n0", "n1"}
+        (slice_,) = bench.all("endpointslices")
+        assert slice_["metadata"]["name"].startswith("web-")
+        assert (
+            slice_["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"] == "endpointslice-controller.k8s.io"
+        )
+        assert owner(slice_)["uid"] == made["metadata"]["uid"]
+        assert owner(slice_)["blockOwnerDeletion"] is True
+        assert slice_["addressType"] == "IPv4"
+        assert {each["nodeName"] for each in slice_["endpoints"]} <= {"n0", "n1"}
 
 
-def test_a_pod_that_is_not_ready_or_goes_is_no_address() -> None:
+def test_unready_and_terminating_pods_are_not_ready_addresses() -> None:
     with running() as bench:
         bench.create("services", service())
         bench.create("deployments", workload("web", 2))
@@ -87,13 +89,13 @@ def test_named_ports_and_hostnames_of_a_stateful_set() -> None:
         body["spec"]["template"]["spec"]["containers"][0]["ports"] = [{"name": "http", "containerPort": 9090}]
         bench.create("statefulsets", body)
         bench.wait(lambda: len(ready_addresses(bench)) == 2)
-        (one,) = bench.all("endpointslices")
-        assert one["ports"] == [{"name": "", "port": 9090, "protocol": "TCP"}]
-        assert sorted(each["hostname"] for each in one["endpoints"]) == ["web-0", "web-1"]
+        (slice_,) = bench.all("endpointslices")
+        assert slice_["ports"] == [{"name": "", "port": 9090, "protocol": "TCP"}]
+        assert sorted(each["hostname"] for each in slice_["endpoints"]) == ["web-0", "web-1"]
         assert bench.get("endpoints", "web")["metadata"]["labels"]["service.kubernetes.io/headless"] == ""
 
 
-def test_a_label_moves_a_pod_in_and_out() -> None:
+def test_a_label_change_adds_and_removes_a_pod() -> None:
     with running() as bench:
         bench.create("services", service())
         bench.create("pods", {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "img"}]}})
@@ -105,17 +107,17 @@ def test_a_label_moves_a_pod_in_and_out() -> None:
         bench.wait(lambda: ready_addresses(bench) == [])
 
 
-def test_more_than_a_hundred_fill_another_slice() -> None:
+def test_more_than_a_hundred_addresses_need_another_slice() -> None:
     with running(nodes=3) as bench:
         bench.create("services", service())
         bench.create("replicasets", workload("web", 120))
         bench.wait(lambda: len(ready_addresses(bench)) == 120)
-        assert sorted(len(one["endpoints"]) for one in bench.all("endpointslices")) == [20, 100]
+        assert sorted(len(slice_["endpoints"]) for slice_ in bench.all("endpointslices")) == [20, 100]
         bench.scale("replicasets", "web", 50)
         bench.wait(lambda: len(sliced(bench)) == 50 and len(bench.all("endpointslices")) == 1)
 
 
-def test_they_go_with_the_service_and_come_back_when_deleted() -> None:
+def test_slices_are_removed_with_the_service_and_recreated_when_deleted() -> None:
     with running() as bench:
         bench.create("services", service())
         bench.create("replicasets", workload("web", 1))

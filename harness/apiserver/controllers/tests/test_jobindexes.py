@@ -1,4 +1,4 @@
-"""Sets of indexes as text."""
+"""Completion indexes in text form."""
 
 import pytest
 
@@ -15,10 +15,10 @@ from harness.apiserver.controllers.jobindexes import format_indexes, parse_index
         pytest.param("9-11", {9, 10, 11}, id="across-ten"),
     ],
 )
-def test_there_and_back(text: str, indexes: set[int]) -> None:
+def test_round_trip(text: str, indexes: set[int]) -> None:
     assert parse_indexes(text) == indexes
     assert format_indexes(indexes) == text
 
 
-def test_what_is_no_number_is_passed_over() -> None:
+def test_malformed_parts_are_ignored() -> None:
     assert parse_indexes("1,x,3-y, 5") == {1, 5}

@@ -18,14 +18,14 @@ def job(script: str, policy: str = "Never", **spec: Any) -> dict[str, Any]:
 
 
 def ended(bench: Bench) -> str:
-    """Complete, Failed or nothing yet."""
+    """Complete, Failed, or None while unfinished."""
     found = bench.get("jobs", "j")
     return next((kind for kind in ("Complete", "Failed") if condition(found, kind).get("status") == "True"), "")
 
 
 def indexes(bench: Bench) -> list[str]:
     return sorted(
-        one["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] for one in bench.all("pods")
+        pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] for pod in bench.all("pods")
     )
 
 
@@ -50,7 +50,7 @@ def test_it_runs_to_completion_in_virtual_time() -> None:
         assert bench.events("Completed") == ["Job completed"]
 
 
-def test_a_running_pod_is_held_until_it_is_counted_even_if_somebody_deletes_it() -> None:
+def test_a_deleted_pod_is_kept_until_it_is_counted() -> None:
     with running() as bench:
         bench.create("jobs", job("sleep 60"))
         bench.wait(lambda: bench.status("jobs", "j").get("ready") == 1)
@@ -63,19 +63,19 @@ def test_a_running_pod_is_held_until_it_is_counted_even_if_somebody_deletes_it()
         assert bench.status("jobs", "j")["succeeded"] == 1
 
 
-def test_a_work_queue_ends_when_the_first_has_found_it_empty_and_the_others_are_done() -> None:
+def test_a_work_queue_completes_after_the_first_success_when_all_pods_ended() -> None:
     with running() as bench:
         bench.create("jobs", job("sleep 30", parallelism=3))
         bench.wait(lambda: ended(bench) == "Complete", within=60)
         assert bench.status("jobs", "j")["succeeded"] == 3
 
 
-def test_indexed_pods_know_their_index() -> None:
+def test_indexed_pods_get_their_index() -> None:
     with running() as bench:
         bench.create("jobs", job("sleep 10", completions=4, parallelism=4, completionMode="Indexed"))
         bench.wait(lambda: len(bench.all("pods")) == 4)
         assert indexes(bench) == ["0", "1", "2", "3"]
-        pod = next(one for one in bench.all("pods") if one["spec"]["hostname"] == "j-2")
+        pod = next(candidate for candidate in bench.all("pods") if candidate["spec"]["hostname"] == "j-2")
         assert pod["metadata"]["name"].startswith("j-2-")
         assert pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "2"
         (env,) = pod["spec"]["containers"][0]["env"]
@@ -84,7 +84,7 @@ def test_indexed_pods_know_their_index() -> None:
         assert bench.status("jobs", "j")["completedIndexes"] == "0-3"
 
 
-def test_failures_are_tried_again_after_growing_pauses_until_the_limit() -> None:
+def test_failures_are_retried_with_backoff_up_to_the_limit() -> None:
     with running() as bench:
         bench.create("jobs", job("exit 1", backoffLimit=2))
         births: list[float] = []
@@ -112,13 +112,13 @@ def test_restarts_in_place_count_against_the_limit() -> None:
         assert condition(bench.get("jobs", "j"), "Failed")["reason"] == "BackoffLimitExceeded"
 
 
-def test_the_deadline_ends_what_runs() -> None:
+def test_the_deadline_stops_running_pods() -> None:
     with running() as bench:
         bench.create("jobs", job("sleep 1000", activeDeadlineSeconds=60))
         bench.wait(lambda: ended(bench) == "Failed", within=200)
         assert 60 <= bench.clock.monotonic() < 100
         assert condition(bench.get("jobs", "j"), "Failed")["reason"] == "DeadlineExceeded"
-        assert not [one for one in bench.all("pods") if one["status"]["phase"] == "Running"]
+        assert not [pod for pod in bench.all("pods") if pod["status"]["phase"] == "Running"]
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_success_policy_ends_it_early() -> None:
         assert bench.status("jobs", "j")["completedIndexes"] == "0-1"
 
 
-def test_suspended_it_has_no_pods_and_its_deadline_waits() -> None:
+def test_a_suspended_job_has_no_pods_and_its_deadline_is_paused() -> None:
     with running() as bench:
         bench.create("jobs", job("sleep 50", suspend=True, activeDeadlineSeconds=100))
         bench.settle(200)
@@ -205,7 +205,7 @@ def test_suspended_it_has_no_pods_and_its_deadline_waits() -> None:
         bench.wait(lambda: ended(bench) == "Complete", within=120)
 
 
-def test_it_goes_some_time_after_its_end_with_its_pods() -> None:
+def test_a_finished_job_is_deleted_with_its_pods_after_its_ttl() -> None:
     with running() as bench:
         bench.create("jobs", job("sleep 5", ttlSecondsAfterFinished=30))
         bench.wait(lambda: ended(bench) == "Complete")
@@ -220,7 +220,7 @@ def test_it_goes_some_time_after_its_end_with_its_pods() -> None:
     ("how", "left"), [pytest.param("Background", 0, id="background"), pytest.param("Foreground", 0, id="foreground"),
                       pytest.param("Orphan", 1, id="orphan")]
 )  # fmt: skip
-def test_deleting_it_leaves_no_pod_held(how: str, left: int) -> None:
+def test_deleting_a_job_releases_its_pods(how: str, left: int) -> None:
     with running() as bench:
         bench.create("jobs", job("sleep 1000"))
         bench.wait(lambda: bench.status("jobs", "j").get("ready") == 1)
@@ -232,7 +232,7 @@ def test_deleting_it_leaves_no_pod_held(how: str, left: int) -> None:
         assert not any(FINALIZER in pod["metadata"].get("finalizers", []) for pod in pods)
 
 
-def test_less_parallelism_ends_pods_and_more_makes_some() -> None:
+def test_changed_parallelism_creates_and_deletes_pods() -> None:
     with running() as bench:
         bench.create("jobs", job("sleep 500", parallelism=4, completions=8))
         bench.wait(lambda: bench.status("jobs", "j").get("ready") == 4)
@@ -243,7 +243,7 @@ def test_less_parallelism_ends_pods_and_more_makes_some() -> None:
         assert bench.status("jobs", "j").get("failed", 0) == 0
 
 
-def test_a_job_managed_by_somebody_else_is_left_alone() -> None:
+def test_a_job_managed_by_another_controller_is_ignored() -> None:
     with running() as bench:
         bench.create("jobs", job("sleep 5", managedBy="example.com/queue"))
         bench.settle(10)
@@ -251,7 +251,7 @@ def test_a_job_managed_by_somebody_else_is_left_alone() -> None:
         assert bench.status("jobs", "j") == {}
 
 
-def test_an_evicted_pod_is_a_disruption_that_a_policy_may_ignore() -> None:
+def test_a_policy_can_ignore_the_disruption_of_an_evicted_pod() -> None:
     with running() as bench:
         rules = [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
         bench.create("jobs", job("sleep 100", backoffLimit=0, podFailurePolicy={"rules": rules}))
@@ -266,7 +266,7 @@ def test_an_evicted_pod_is_a_disruption_that_a_policy_may_ignore() -> None:
         assert bench.status("jobs", "j").get("failed", 0) == 0
 
 
-def test_pods_of_a_lost_node_are_made_again_elsewhere() -> None:
+def test_pods_of_a_lost_node_are_recreated_elsewhere() -> None:
     with running(nodes=2) as bench:
         bench.create("jobs", job("sleep 1000"))
         bench.wait(lambda: bench.status("jobs", "j").get("ready") == 1)

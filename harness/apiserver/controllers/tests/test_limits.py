@@ -1,4 +1,4 @@
-"""LimitRanges: defaults that pods get, and refusals in upstream's words."""
+"""LimitRanges: defaults of pods, and upstream's messages on violations."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def pod(requests: dict[str, Any] | None = None, limits: dict[str, Any] | None = 
     return {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "img", "resources": resources}]}}
 
 
-def test_who_says_nothing_gets_the_defaults_and_is_told() -> None:
+def test_containers_without_resources_get_defaults_and_an_annotation() -> None:
     with running(nodes=0) as bench:
         limit_range(bench, default={"cpu": "1", "memory": "1Gi"}, defaultRequest={"cpu": "500m", "memory": "1Gi"})
         made = bench.create("pods", pod())
@@ -29,7 +29,7 @@ def test_who_says_nothing_gets_the_defaults_and_is_told() -> None:
         )
 
 
-def test_what_is_said_stays() -> None:
+def test_explicit_resources_are_kept() -> None:
     with running(nodes=0) as bench:
         limit_range(bench, default={"cpu": "1"}, defaultRequest={"cpu": "500m"})
         made = bench.create("pods", pod({"cpu": "100m"}, {"cpu": "200m"}))
@@ -61,7 +61,7 @@ def test_refusals(rule: dict[str, Any], requests: dict[str, Any], limits: dict[s
         assert refused["message"] == f'pods "p" is forbidden: {why}'
 
 
-def test_a_pod_as_a_whole() -> None:
+def test_limits_per_pod() -> None:
     with running(nodes=0) as bench:
         limit_range(bench, "Pod", max={"cpu": "1"})
         body = pod({"cpu": "600m"}, {"cpu": "600m"})

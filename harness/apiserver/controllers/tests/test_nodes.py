@@ -1,4 +1,4 @@
-"""Conditions of nodes as taints, and what every namespace has."""
+"""Taints from conditions of nodes, and the default objects of namespaces."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from harness.apiserver.controllers.tests.bench import Bench, running
 
 def taints(bench: Bench) -> set[tuple[str, str]]:
     found: list[dict[str, Any]] = bench.get("nodes", "n0")["spec"].get("taints") or []
-    return {(one["key"].removeprefix("node.kubernetes.io/"), one["effect"]) for one in found}
+    return {(taint["key"].removeprefix("node.kubernetes.io/"), taint["effect"]) for taint in found}
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_node_under_pressure_takes_no_more_pods(kind: str, key: str) -> None:
         assert taints(bench) == set()
 
 
-def test_a_taint_of_somebody_else_stays() -> None:
+def test_foreign_taints_are_kept() -> None:
     with running(nodes=1) as bench:
         bench.patch("nodes", "n0", {"spec": {"taints": [{"key": "mine", "effect": "NoSchedule"}]}})
         bench.patch("nodes", "n0", {"spec": {"unschedulable": True}})
@@ -48,7 +48,7 @@ def test_a_taint_of_somebody_else_stays() -> None:
     ("plural", "name"), [pytest.param("serviceaccounts", "default", id="account"),
                          pytest.param("configmaps", "kube-root-ca.crt", id="root-certificate")]
 )  # fmt: skip
-def test_what_pods_rely_on_comes_back(plural: str, name: str) -> None:
+def test_deleted_default_objects_are_recreated(plural: str, name: str) -> None:
     with running(nodes=0) as bench:
         before = bench.get(plural, name)["metadata"]["uid"]
         bench.delete(plural, name)

@@ -1,4 +1,4 @@
-"""Which pod goes first, and when one counts as available."""
+"""The order of deletion of pods, and their availability."""
 
 from typing import Any
 
@@ -38,12 +38,12 @@ STAYS = pod("stays")
         pytest.param(pod("goes", born=LATE), id="younger"),
     ],
 )
-def test_who_goes_first(first: Item) -> None:
+def test_deletion_order(first: Item) -> None:
     both = [STAYS, first]
-    assert [one.key[1] for one in deletion_order(both, both)] == ["goes", "stays"]
+    assert [pod.key[1] for pod in deletion_order(both, both)] == ["goes", "stays"]
 
 
-def test_the_crowded_node_gives_one_up_first() -> None:
+def test_pods_on_crowded_nodes_are_deleted_first() -> None:
     pods = [pod("alone", node="a"), pod("one", node="b"), pod("two", node="b")]
     assert deletion_order(pods, pods)[-1].key[1] == "alone"
 
@@ -61,9 +61,9 @@ def test_available(ready: bool, wait: int, want: float | None) -> None:
     assert available_in(pod("p", ready=ready).obj, wait, from_rfc3339(EARLY) + 60) == want
 
 
-def test_a_disruption_is_marked_on_a_copy() -> None:
+def test_the_disruption_condition_is_set_on_a_copy() -> None:
     before = pod("p").obj
     after = disrupted(before, "EvictionByEvictionAPI", "Eviction API: evicting", LATE)
-    assert [one["type"] for one in after["status"]["conditions"]] == ["Ready", "DisruptionTarget"]
-    assert [one["type"] for one in before["status"]["conditions"]] == ["Ready"]
+    assert [condition["type"] for condition in after["status"]["conditions"]] == ["Ready", "DisruptionTarget"]
+    assert [condition["type"] for condition in before["status"]["conditions"]] == ["Ready"]
     assert is_active(after)

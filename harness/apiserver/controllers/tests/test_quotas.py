@@ -1,4 +1,4 @@
-"""ResourceQuotas: what is counted, what is refused and how, what the status says."""
+"""ResourceQuotas: usage, enforcement, messages, status."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ def test_several_resources_are_named_together() -> None:
         assert used(bench) == {"requests.cpu": "600m", "requests.memory": "512Mi", "pods": "1"}
 
 
-def test_what_is_counted_must_be_said() -> None:
+def test_counted_resources_must_be_specified() -> None:
     with running(nodes=0) as bench:
         quota(bench, {"limits.cpu": "4", "requests.memory": "4Gi"})
         refused = bench.create("pods", pod("a"), code=403)
@@ -72,7 +72,7 @@ def test_other_resources(resource: str, ask: dict[str, Any]) -> None:
         bench.create("pods", pod("c"))  # one that asks for none is free to come
 
 
-def test_a_pod_that_has_ended_costs_nothing_more_but_still_counts_as_an_object() -> None:
+def test_a_finished_pod_counts_as_an_object_only() -> None:
     with running(nodes=0) as bench:
         quota(bench, {"pods": "1", "count/pods": "3"})
         bench.create("pods", pod("a"))
@@ -127,7 +127,7 @@ def test_counts_of_any_kind() -> None:
         assert used(bench)["configmaps"] == "1"  # kube-root-ca.crt
 
 
-def test_a_new_quota_counts_what_is_there() -> None:
+def test_a_new_quota_counts_existing_objects() -> None:
     with running(nodes=0) as bench:
         bench.create("pods", pod("a"))
         quota(bench, {"pods": "5"})
@@ -145,7 +145,7 @@ def test_a_dry_run_uses_nothing() -> None:
         bench.create("pods", pod("a"))
 
 
-def test_a_replica_set_says_why_it_stays_short_and_goes_on_when_it_may() -> None:
+def test_a_replica_set_reports_quota_errors_and_continues_when_allowed() -> None:
     with running() as bench:
         quota(bench, {"pods": "2"})
         bench.create("replicasets", workload("web", 3))

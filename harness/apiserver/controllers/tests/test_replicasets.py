@@ -1,11 +1,11 @@
-"""ReplicaSets in virtual time: counting up and down, taking and letting go, what is told."""
+"""ReplicaSets in virtual time: scaling, adoption and release, status and events."""
 
 import pytest
 
 from harness.apiserver.controllers.tests.bench import condition, owner, running, workload
 
 
-def test_it_makes_its_pods_and_counts_those_that_are_ready() -> None:
+def test_pods_are_created_and_ready_ones_counted() -> None:
     with running() as bench:
         made = bench.create("replicasets", workload("web", 3))
         bench.wait(lambda: bench.status("replicasets", "web").get("availableReplicas") == 3)
@@ -50,11 +50,11 @@ def test_a_deleted_or_failed_pod_is_replaced() -> None:
         first, second = bench.names("pods")
         bench.delete("pods", first)
         bench.patch("pods", second, {"status": {"phase": "Failed"}}, "status")
-        bench.wait(lambda: len({one["metadata"]["name"] for one in bench.live_pods()} - {first, second}) == 2)
+        bench.wait(lambda: len({pod["metadata"]["name"] for pod in bench.live_pods()} - {first, second}) == 2)
         assert second in bench.names("pods")  # a failed one is left for somebody to look at
 
 
-def test_it_adopts_what_it_selects_and_lets_go_what_it_selects_no_more() -> None:
+def test_matching_pods_are_adopted_and_others_released() -> None:
     with running() as bench:
         bench.create("pods", {"metadata": {"name": "stray", "labels": {"app": "web"}},
                               "spec": {"containers": [{"name": "c", "image": "img"}]}})  # fmt: skip
@@ -74,7 +74,7 @@ def test_it_adopts_what_it_selects_and_lets_go_what_it_selects_no_more() -> None
     ("how", "left"), [pytest.param("Background", 0, id="background"), pytest.param("Foreground", 0, id="foreground"),
                       pytest.param("Orphan", 2, id="orphan")]
 )  # fmt: skip
-def test_deleting_it(how: str, left: int) -> None:
+def test_deletion(how: str, left: int) -> None:
     with running() as bench:
         bench.create("replicasets", workload("web", 2))
         bench.wait(lambda: bench.status("replicasets", "web").get("readyReplicas") == 2)
@@ -86,14 +86,14 @@ def test_deleting_it(how: str, left: int) -> None:
         assert not any("ownerReferences" in pod["metadata"] for pod in pods)
 
 
-def test_the_pods_that_nobody_would_miss_go_first() -> None:
+def test_the_least_useful_pods_are_deleted_first() -> None:
     with running(nodes=1) as bench:
         bench.create("replicasets", workload("web", 2))
         bench.wait(lambda: bench.status("replicasets", "web").get("readyReplicas") == 2)
         cheap, dear = bench.names("pods")
         bench.patch("pods", cheap, {"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-5"}}})
         bench.scale("replicasets", "web", 1)
-        bench.wait(lambda: [one["metadata"]["name"] for one in bench.live_pods()] == [dear])
+        bench.wait(lambda: [pod["metadata"]["name"] for pod in bench.live_pods()] == [dear])
 
 
 def test_pods_count_as_available_only_after_min_ready_seconds() -> None:
@@ -110,18 +110,18 @@ def test_pods_of_a_lost_node_are_replaced_after_five_minutes() -> None:
     with running(nodes=2) as bench:
         bench.create("replicasets", workload("web", 4))
         bench.wait(lambda: bench.status("replicasets", "web").get("readyReplicas") == 4)
-        lost = next(one["spec"]["nodeName"] for one in bench.all("pods"))
-        on_lost = {one["metadata"]["name"] for one in bench.all("pods") if one["spec"]["nodeName"] == lost}
+        lost = next(pod["spec"]["nodeName"] for pod in bench.all("pods"))
+        on_lost = {pod["metadata"]["name"] for pod in bench.all("pods") if pod["spec"]["nodeName"] == lost}
         bench.cluster.inject({"node": lost, "verb": "frozen"})
 
         bench.settle(300)
-        assert {one["metadata"]["name"] for one in bench.live_pods()} >= on_lost  # tolerated so far
+        assert {pod["metadata"]["name"] for pod in bench.live_pods()} >= on_lost  # tolerated so far
         bench.settle(80)  # and the grace period before it was noticed
         assert bench.status("replicasets", "web")["readyReplicas"] == 4
-        assert {one["spec"]["nodeName"] for one in bench.live_pods()} == {"n0", "n1"} - {lost}
+        assert {pod["spec"]["nodeName"] for pod in bench.live_pods()} == {"n0", "n1"} - {lost}
 
 
-def test_what_cannot_be_made_is_told_and_tried_again() -> None:
+def test_failed_creation_is_reported_and_retried() -> None:
     with running() as bench:
         body = workload("web", 1)
         body["spec"]["template"]["spec"]["priorityClassName"] = "later"
@@ -135,10 +135,10 @@ def test_what_cannot_be_made_is_told_and_tried_again() -> None:
         assert condition(bench.get("replicasets", "web"), "ReplicaFailure") == {}
 
 
-def test_a_replication_controller_does_the_same() -> None:
+def test_replication_controllers() -> None:
     with running() as bench:
         body = workload("old", 2)
         body["spec"]["selector"] = {"app": "old"}
         bench.create("replicationcontrollers", body)
         bench.wait(lambda: bench.status("replicationcontrollers", "old").get("readyReplicas") == 2)
-        assert {owner(one)["kind"] for one in bench.all("pods")} == {"ReplicationController"}
+        assert {owner(pod)["kind"] for pod in bench.all("pods")} == {"ReplicationController"}

@@ -77,11 +77,11 @@ def test_old_sets_shrink(
         pytest.param([3, 2], Bounds(0, 0, 0), {"s0": 0, "s1": 0}, id="to-nothing"),
     ],
 )
-def test_scaling_by_shares(rows: list[int], bounds: Bounds, want: dict[str, int]) -> None:
+def test_proportional_scaling(rows: list[int], bounds: Bounds, want: dict[str, int]) -> None:
     total = sum(rows)
     active = [
-        SetSize(one.name, one.replicas, one.available, one.created, max_replicas=total)
-        for one in sets(*((replicas, replicas) for replicas in rows))
+        SetSize(size.name, size.replicas, size.available, size.created, max_replicas=total)
+        for size in sets(*((replicas, replicas) for replicas in rows))
     ]
     assert proportional(active, bounds) == want
     assert sum(want.values()) == (bounds.max_total if bounds.replicas else 0)

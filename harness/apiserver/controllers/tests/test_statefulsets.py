@@ -1,4 +1,4 @@
-"""StatefulSets in virtual time: order, numbers, partitions, revisions, claims."""
+"""StatefulSets in virtual time: order, ordinals, partitions, revisions, claims."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ def ready(bench: Bench, name: str, replicas: int) -> bool:
 
 def images(bench: Bench) -> list[str]:
     """By ordinal."""
-    return [one["spec"]["containers"][0]["image"] for one in bench.all("pods")]
+    return [pod["spec"]["containers"][0]["image"] for pod in bench.all("pods")]
 
 
 def set_image(bench: Bench, image: str) -> None:
@@ -33,13 +33,13 @@ def updated(bench: Bench) -> bool:
     )
 
 
-def test_pods_come_one_after_the_other_with_their_numbers() -> None:
+def test_pods_are_created_in_order_of_their_ordinals() -> None:
     with running() as bench:
         bench.create("statefulsets", workload("db", 3, serviceName="db"))
         seen: list[int] = []
 
         def done() -> bool:
-            seen.append(sum(one["status"]["phase"] == "Pending" for one in bench.all("pods")))
+            seen.append(sum(pod["status"]["phase"] == "Pending" for pod in bench.all("pods")))
             return ready(bench, "db", 3)
 
         bench.wait(done)
@@ -54,14 +54,14 @@ def test_pods_come_one_after_the_other_with_their_numbers() -> None:
         assert owner(pod)["kind"] == "StatefulSet"
 
 
-def test_in_parallel_nobody_waits() -> None:
+def test_parallel_pod_management() -> None:
     with running() as bench:
         bench.create("statefulsets", workload("db", 3, podManagementPolicy="Parallel"))
         bench.settle(0.01)
         assert len(bench.all("pods")) == 3
 
 
-def test_the_highest_number_goes_first() -> None:
+def test_scaling_down_removes_the_highest_ordinal_first() -> None:
     with running() as bench:
         bench.create("statefulsets", workload("db", 3))
         bench.wait(lambda: ready(bench, "db", 3))
@@ -69,7 +69,7 @@ def test_the_highest_number_goes_first() -> None:
         seen: list[list[str]] = []
 
         def done() -> bool:
-            seen.append([one["metadata"]["name"] for one in bench.live_pods()])
+            seen.append([pod["metadata"]["name"] for pod in bench.live_pods()])
             return ready(bench, "db", 1)
 
         bench.wait(done)
@@ -77,7 +77,7 @@ def test_the_highest_number_goes_first() -> None:
         assert ["db-0", "db-1"] in seen
 
 
-def test_a_deleted_pod_comes_back_under_its_name() -> None:
+def test_a_deleted_pod_is_recreated_with_its_name() -> None:
     with running() as bench:
         bench.create("statefulsets", workload("db", 2))
         bench.wait(lambda: ready(bench, "db", 2))
@@ -86,7 +86,7 @@ def test_a_deleted_pod_comes_back_under_its_name() -> None:
         bench.wait(lambda: ready(bench, "db", 2) and bench.get("pods", "db-0")["metadata"]["uid"] != before)
 
 
-def test_an_update_goes_from_the_highest_number_down_one_at_a_time() -> None:
+def test_an_update_goes_from_the_highest_ordinal_down_one_at_a_time() -> None:
     with running() as bench:
         bench.create("statefulsets", workload("db", 3))
         bench.wait(lambda: updated(bench))
@@ -102,11 +102,11 @@ def test_an_update_goes_from_the_highest_number_down_one_at_a_time() -> None:
         old, new = "img:1", "img:2"
         for stage in ([old, old, new], [old, new, new], [new, new, new]):
             assert stage in seen
-        assert not any(one[0] == new and one[2] == old for one in seen)
-        assert [one["revision"] for one in bench.all("controllerrevisions")] in ([1, 2], [2, 1])
+        assert not any(entry[0] == new and entry[2] == old for entry in seen)
+        assert [revision["revision"] for revision in bench.all("controllerrevisions")] in ([1, 2], [2, 1])
 
 
-def test_below_the_partition_nothing_is_updated_not_even_what_comes_back() -> None:
+def test_pods_below_the_partition_keep_the_old_revision_when_recreated() -> None:
     with running() as bench:
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}
         bench.create("statefulsets", workload("db", 3, updateStrategy=strategy))
@@ -120,7 +120,7 @@ def test_below_the_partition_nothing_is_updated_not_even_what_comes_back() -> No
         bench.wait(lambda: updated(bench) and images(bench) == ["img:2"] * 3)
 
 
-def test_going_back_uses_the_old_revision_under_a_new_number() -> None:
+def test_a_rollback_renumbers_the_old_revision() -> None:
     with running() as bench:
         bench.create("statefulsets", workload("db", 1))
         bench.wait(lambda: updated(bench))
@@ -131,7 +131,7 @@ def test_going_back_uses_the_old_revision_under_a_new_number() -> None:
                               "application/strategic-merge-patch+json")  # fmt: skip
         assert response.code == 200, response.body
         bench.wait(lambda: updated(bench) and images(bench) == ["img:1"])
-        numbers = {one["metadata"]["name"]: one["revision"] for one in bench.all("controllerrevisions")}
+        numbers = {revision["metadata"]["name"]: revision["revision"] for revision in bench.all("controllerrevisions")}
         assert numbers.pop(first["metadata"]["name"]) == 3
         assert list(numbers.values()) == [2]
 
@@ -163,8 +163,8 @@ def test_claims_follow_the_retention_policy(policy: dict[str, Any], after_scale:
         assert len(bench.all("persistentvolumeclaims")) == after_delete
 
 
-def test_a_pod_of_a_lost_node_is_not_made_twice() -> None:
-    """Two pods of one number would be two owners of one identity; somebody has to say that the node is gone."""
+def test_a_pod_of_a_lost_node_is_not_recreated() -> None:
+    """A second pod would duplicate the identity of the first, so the controller waits until the node is removed."""
     with running(nodes=2) as bench:
         bench.create("statefulsets", workload("db", 1))
         bench.wait(lambda: ready(bench, "db", 1))
@@ -177,7 +177,7 @@ def test_a_pod_of_a_lost_node_is_not_made_twice() -> None:
         bench.wait(lambda: ready(bench, "db", 1) and bench.get("pods", "db-0")["spec"]["nodeName"] != home, within=120)
 
 
-def test_numbers_may_start_elsewhere() -> None:
+def test_ordinals_can_start_above_zero() -> None:
     with running() as bench:
         bench.create("statefulsets", workload("db", 2, ordinals={"start": 5}))
         bench.wait(lambda: ready(bench, "db", 2))
@@ -186,7 +186,7 @@ def test_numbers_may_start_elsewhere() -> None:
         bench.wait(lambda: bench.names("pods") == ["db-6", "db-7"] and ready(bench, "db", 2))
 
 
-def test_on_delete_waits_for_somebody_to_delete() -> None:
+def test_on_delete_updates_only_deleted_pods() -> None:
     with running() as bench:
         bench.create("statefulsets", workload("db", 2, updateStrategy={"type": "OnDelete"}))
         bench.wait(lambda: ready(bench, "db", 2))
@@ -197,7 +197,7 @@ def test_on_delete_waits_for_somebody_to_delete() -> None:
         bench.wait(lambda: ready(bench, "db", 2) and images(bench) == ["img:1", "img:2"])
 
 
-def test_the_next_one_waits_until_the_last_has_been_ready_for_long_enough() -> None:
+def test_the_next_pod_waits_for_min_ready_seconds_of_the_previous_one() -> None:
     with running() as bench:
         bench.create("statefulsets", workload("db", 2, minReadySeconds=30))
         bench.settle(25)
@@ -207,7 +207,7 @@ def test_the_next_one_waits_until_the_last_has_been_ready_for_long_enough() -> N
         bench.wait(lambda: bench.status("statefulsets", "db").get("availableReplicas") == 2)
 
 
-def test_several_at_once_where_the_strategy_allows_it() -> None:
+def test_max_unavailable_updates_several_pods_at_once() -> None:
     with running() as bench:
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}}
         bench.create("statefulsets", workload("db", 4, updateStrategy=strategy, podManagementPolicy="Parallel"))
@@ -217,10 +217,10 @@ def test_several_at_once_where_the_strategy_allows_it() -> None:
 
         def done() -> bool:
             serving = [
-                one
-                for one in bench.live_pods()
+                pod
+                for pod in bench.live_pods()
                 if any(
-                    each["type"] == "Ready" and each["status"] == "True" for each in one["status"].get("conditions", ())
+                    each["type"] == "Ready" and each["status"] == "True" for each in pod["status"].get("conditions", ())
                 )
             ]
             fewest.append(len(serving))
@@ -230,7 +230,7 @@ def test_several_at_once_where_the_strategy_allows_it() -> None:
         assert min(fewest) == 2
 
 
-def test_failed_pods_are_made_anew() -> None:
+def test_failed_pods_are_replaced() -> None:
     with running() as bench:
         bench.create("statefulsets", workload("db", 1))
         bench.wait(lambda: ready(bench, "db", 1))

@@ -1,4 +1,4 @@
-"""Work in the clock's turns."""
+"""The work queue of the controllers."""
 
 import pytest
 
@@ -11,7 +11,7 @@ def turns() -> tuple[SimClock, Turns[str], list[tuple[str, float]]]:
     return clock, Turns(clock, lambda key: done.append((key, clock.monotonic()))), done
 
 
-def test_what_is_asked_for_often_is_done_once_and_not_from_within() -> None:
+def test_a_key_added_several_times_is_processed_once_and_later() -> None:
     clock, work, done = turns()
     for key in ("a", "b", "a"):
         work.add(key)
@@ -20,7 +20,7 @@ def test_what_is_asked_for_often_is_done_once_and_not_from_within() -> None:
     assert done == [("a", 0.0), ("b", 0.0)]
 
 
-def test_gathered_work_is_done_once_at_the_end_of_the_first_delay() -> None:
+def test_delayed_keys_are_processed_once_after_the_first_delay() -> None:
     clock, work, done = turns()
     work.add_after(1.0, "a")
     clock.advance(0.5)
@@ -37,7 +37,7 @@ def test_a_short_delay_does_not_wait_for_a_long_one() -> None:
     assert done == [("a", 1.0)]
 
 
-def test_failures_are_tried_again_later_and_later_until_one_succeeds() -> None:
+def test_retry_delays_grow_until_success() -> None:
     clock, work, done = turns()
     for _ in range(12):
         work.add_rate_limited("a")

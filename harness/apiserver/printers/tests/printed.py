@@ -1,4 +1,4 @@
-"""One object as `kubectl get -o wide` would print it."""
+"""Prints one object as `kubectl get -o wide` does."""
 
 from typing import Any
 

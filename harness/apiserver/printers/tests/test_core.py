@@ -1,4 +1,4 @@
-"""Rows of nodes, events and the core group's smaller kinds."""
+"""Printers of nodes, events and smaller core kinds."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def node(*, ready: str | None = "True", labels: dict[str, str] | None = None, **
         ),
     ],
 )
-def test_a_node_says_how_it_is_and_what_for(given: dict[str, Any], status: str, roles: str) -> None:
+def test_status_and_roles_of_a_node(given: dict[str, Any], status: str, roles: str) -> None:
     assert printed("", "nodes", given) == [
         ("Name", "n1"),
         ("Status", status),

@@ -1,4 +1,4 @@
-"""Rows of custom resources."""
+"""Printers of custom resources."""
 
 from typing import Any
 
@@ -68,7 +68,7 @@ def test_without_columns_there_is_the_age(given: list[dict[str, Any]] | None) ->
     assert how.cells(OBJ, NOW) == ["x", "60s"]
 
 
-def test_a_column_that_cannot_be_understood_ends_the_list() -> None:
+def test_an_invalid_column_ends_the_list() -> None:
     good, bad = ({"name": name, "type": "string", "jsonPath": path} for name, path in (("A", ".spec.s"), ("B", "][")))
     how = custom_printer([good, bad, good])
     assert how.cells(OBJ, NOW) == ["x", "text"]

@@ -1,4 +1,4 @@
-"""Ages as people read them."""
+"""Ages in kubectl's format."""
 
 import pytest
 

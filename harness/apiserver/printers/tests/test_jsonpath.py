@@ -48,7 +48,7 @@ def test_a_path_finds(path: str, want: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("path", ["spec.a", ".spec[", ".spec[?(@.a=)]", ".spec..a", ".spec[?a]"])
-def test_a_path_that_cannot_be_understood_is_refused_by_name(path: str) -> None:
+def test_an_invalid_path_is_rejected_with_its_text(path: str) -> None:
     with pytest.raises(PathError, match="cannot be understood from character") as refused:
         compiled(path)
     assert repr(path) in str(refused.value)

@@ -1,4 +1,4 @@
-"""Rows of services and what leads to them."""
+"""Printers of services and network kinds."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Rows of pods: each case is what `kubectl get pods -o wide` shows of one pod."""
+"""The printer of pods: each case is the output of `kubectl get pods -o wide` for one pod."""
 
 from typing import Any
 
@@ -30,10 +30,10 @@ def pod(
     phase: str, main: list[dict[str, Any]], *, init: list[dict[str, Any]] | None = None, **more: Any
 ) -> dict[str, Any]:
     """A pod whose spec has as many containers as it has statuses; `more` are further fields of the status."""
-    spec: dict[str, Any] = {"containers": [{"name": one["name"]} for one in main]}
+    spec: dict[str, Any] = {"containers": [{"name": container["name"]} for container in main]}
     status: dict[str, Any] = {"phase": phase, "containerStatuses": main, **more}
     if init is not None:
-        spec["initContainers"] = [{"name": one["name"], **one.pop("spec", {})} for one in init]
+        spec["initContainers"] = [{"name": container["name"], **container.pop("spec", {})} for container in init]
         status["initContainerStatuses"] = init
     return {"metadata": {"name": "p", "creationTimestamp": CREATED}, "spec": spec, "status": status}
 

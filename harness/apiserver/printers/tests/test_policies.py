@@ -1,4 +1,4 @@
-"""Rows of who may do what, and who is asked."""
+"""Printers of RBAC, certificates and admission kinds."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Rows of what a scheduler reads beside pods and nodes."""
+"""Printers of scheduling kinds."""
 
 from typing import Any
 

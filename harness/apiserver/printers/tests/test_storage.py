@@ -1,4 +1,4 @@
-"""Rows of volumes and their classes."""
+"""Printers of volumes and storage kinds."""
 
 from typing import Any
 

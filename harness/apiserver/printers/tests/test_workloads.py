@@ -1,4 +1,4 @@
-"""Rows of what makes pods and scales them."""
+"""Printers of workloads."""
 
 from typing import Any
 

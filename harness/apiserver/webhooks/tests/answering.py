@@ -1,4 +1,4 @@
-"""Webhooks to register in tests, and what they answer."""
+"""Webhooks for tests, and their responses."""
 
 import base64
 from typing import Any
@@ -13,7 +13,7 @@ PODS_CREATED = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1
 
 
 def reviewed(review: Object, *patch: Object, allowed: bool = True, **response: Any) -> Object:
-    """The answer to a review."""
+    """The response to a review."""
     said: Object = {"uid": review["request"]["uid"], "allowed": allowed, **response}
     if patch:
         said |= {"patchType": "JSONPatch", "patch": base64.b64encode(orjson.dumps(patch)).decode()}
@@ -21,7 +21,7 @@ def reviewed(review: Object, *patch: Object, allowed: bool = True, **response: A
 
 
 def labelled(name: str, value: str) -> Handler:
-    """Adds a label, whether there are labels or not."""
+    """A patch that adds a label, with or without existing labels."""
 
     def handle(review: Object) -> Object:
         labels = review["request"]["object"]["metadata"].get("labels") or {}
@@ -43,7 +43,7 @@ def webhook(name: str, **more: Any) -> Object:
 
 
 def register(api: Api, name: str, handler: Handler | None, *, validating: bool = False, **more: Any) -> None:
-    """A configuration `name` with one webhook, answered in this process by `handler`."""
+    """A configuration `name` with one webhook, handled in this process by `handler`."""
     kind = "Validating" if validating else "Mutating"
     body = {"metadata": {"name": name}, "webhooks": [webhook(name, **more)]}
     api.do("POST", f"{CONFIGURATIONS}/{kind.lower()}webhookconfigurations", body)
@@ -52,7 +52,7 @@ def register(api: Api, name: str, handler: Handler | None, *, validating: bool =
 
 
 class Witness:
-    """Allows everything and remembers what it was asked."""
+    """Allows everything and records the requests."""
 
     def __init__(self) -> None:
         self.requests: list[Object] = []

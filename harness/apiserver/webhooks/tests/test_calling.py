@@ -25,7 +25,7 @@ MUTATING = f"{CONFIGURATIONS}/mutatingwebhookconfigurations"
 
 
 class Door:
-    """A webhook that listens."""
+    """A webhook server."""
 
     def __init__(self, port: int, bundle: str) -> None:
         self.port, self.bundle = port, bundle
@@ -83,7 +83,7 @@ def door(answer: Callable[[Object], Object], folder: Path) -> Iterator[Door]:
 
 @contextmanager
 def calling() -> Iterator[Served]:
-    """A server that asks webhooks over the network."""
+    """An API server that calls webhooks over the network."""
     with served() as found:
         found.api.admission.webhooks.caller = caller = HttpsCaller()
         yield found
@@ -102,7 +102,7 @@ def register(wire: Wire, name: str, client: Object, **more: object) -> None:
     assert code == 201, found
 
 
-def test_the_answer_of_a_webhook_is_in_the_object(api: Served, tmp_path: Path) -> None:
+def test_a_webhooks_patch_is_applied(api: Served, tmp_path: Path) -> None:
     with door(labelled("by", "a"), tmp_path) as found, api.connect() as wire:
         register(wire, "a", found.client)
 
@@ -112,7 +112,7 @@ def test_the_answer_of_a_webhook_is_in_the_object(api: Served, tmp_path: Path) -
         assert found.requests == 1
 
 
-def test_one_connection_serves_many_questions(api: Served, tmp_path: Path) -> None:
+def test_connections_are_reused(api: Served, tmp_path: Path) -> None:
     with door(labelled("by", "a"), tmp_path) as found, api.connect() as wire:
         register(wire, "a", found.client)
 
@@ -122,7 +122,7 @@ def test_one_connection_serves_many_questions(api: Served, tmp_path: Path) -> No
         assert (found.connections, found.requests) == (1, 5)
 
 
-def test_a_certificate_of_somebody_else_is_not_trusted(api: Served, tmp_path: Path) -> None:
+def test_a_foreign_certificate_is_not_trusted(api: Served, tmp_path: Path) -> None:
     with door(labelled("by", "a"), tmp_path) as found, api.connect() as wire:
         stranger = base64.b64encode(make_credentials(["x"], WallClock().now()).authority).decode()
         register(wire, "a", {**found.client, "caBundle": stranger})
@@ -136,7 +136,7 @@ def test_a_certificate_of_somebody_else_is_not_trusted(api: Served, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("policy", "expected"), [("Fail", 500), ("Ignore", 201)])
-def test_nobody_at_home(api: Served, policy: str, expected: int) -> None:
+def test_connection_refused(api: Served, policy: str, expected: int) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with api.connect() as wire:
@@ -153,7 +153,7 @@ def test_nobody_at_home(api: Served, policy: str, expected: int) -> None:
             )
 
 
-def test_only_who_asked_waits_and_not_longer_than_he_must(api: Served, tmp_path: Path) -> None:
+def test_only_the_calling_request_waits_and_at_most_its_timeout(api: Served, tmp_path: Path) -> None:
     asked, enough = threading.Event(), threading.Event()
 
     def slow(review: Object) -> Object:
@@ -206,8 +206,8 @@ def test_a_service_with_an_endpoint_on_this_machine(api: Served, tmp_path: Path)
         pytest.param("batch/v1/namespaces/default/jobs", {"parallelism": 5, "completions": 5}, id="job"),
     ],
 )
-def test_pods_of_a_workload_go_through_it_too(api: Served, tmp_path: Path, path: str, spec: Object) -> None:
-    """Controllers cannot wait; what they create goes on by itself, and nothing is made twice."""
+def test_webhooks_are_called_for_pods_of_a_workload(api: Served, tmp_path: Path, path: str, spec: Object) -> None:
+    """Controllers cannot wait: their creates continue in the background, and nothing is created twice."""
     with door(labelled("by", "a"), tmp_path) as found, api.connect() as wire:
         register(wire, "a", found.client)
         template = {"metadata": {"labels": {"app": "w"}}, "spec": {**pod("x")["spec"]}}
@@ -229,7 +229,7 @@ def test_pods_of_a_workload_go_through_it_too(api: Served, tmp_path: Path, path:
         assert len(wire.ask("GET", PODS)[1]["items"]) == 5
 
 
-def test_a_refusal_is_told_to_the_owner_of_the_pods(api: Served, tmp_path: Path) -> None:
+def test_a_denied_pod_is_recorded_on_its_owner(api: Served, tmp_path: Path) -> None:
     def no(review: Object) -> Object:
         return reviewed(review, allowed=False, status={"message": "not here"})
 
@@ -244,12 +244,12 @@ def test_a_refusal_is_told_to_the_owner_of_the_pods(api: Served, tmp_path: Path)
         said: list[str] = []
         while not said and time.monotonic() < deadline:
             events = wire.ask("GET", "/api/v1/namespaces/default/events")[1]["items"]
-            said = [one["message"] for one in events if one["reason"] == "FailedCreate"]
+            said = [event["message"] for event in events if event["reason"] == "FailedCreate"]
 
         assert said == ['Error creating: admission webhook "a.seatrial.dev" denied the request: not here']
 
 
-def test_all_of_a_collection_are_asked_for_before_the_first_goes(api: Served, tmp_path: Path) -> None:
+def test_delete_collection_calls_webhooks_for_all_objects_first(api: Served, tmp_path: Path) -> None:
     kept = "c7"
 
     def keeps(review: Object) -> Object:
@@ -270,7 +270,7 @@ def test_all_of_a_collection_are_asked_for_before_the_first_goes(api: Served, tm
         assert wire.ask("GET", f"{path}?labelSelector=mine%3Dyes")[1]["items"] == []
 
 
-def test_nothing_is_stored_for_a_client_that_has_gone(api: Served, tmp_path: Path) -> None:
+def test_nothing_is_stored_for_a_disconnected_client(api: Served, tmp_path: Path) -> None:
     asked, enough, answered = threading.Event(), threading.Event(), threading.Event()
 
     def slow(review: Object) -> Object:

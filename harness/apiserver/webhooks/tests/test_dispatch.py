@@ -1,4 +1,4 @@
-"""Webhooks that answer in this process: who is asked, in which order, and what the answers do."""
+"""Webhooks in this process: matching, order, and the effect of responses."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def api() -> Api:
     return Api(bare=True)
 
 
-def test_a_patch_is_in_what_is_stored(api: Api) -> None:
+def test_a_patch_is_stored(api: Api) -> None:
     register(api, "a", labelled("by", "a"))
 
     made = api.do("POST", PODS, pod("p"))
@@ -32,14 +32,14 @@ def test_a_patch_is_in_what_is_stored(api: Api) -> None:
     assert api.do("GET", f"{PODS}/p")["metadata"]["labels"] == {"by": "a"}
 
 
-def test_mutating_webhooks_follow_each_other_by_the_names_of_their_configurations(api: Api) -> None:
+def test_mutating_webhooks_are_ordered_by_configuration_name(api: Api) -> None:
     register(api, "b", labelled("last", "b"))
     register(api, "a", labelled("last", "a"))
 
     assert api.do("POST", PODS, pod("p"))["metadata"]["labels"] == {"last": "b"}
 
 
-def test_what_a_webhook_adds_gets_its_defaults_and_decides_the_quality_of_service(api: Api) -> None:
+def test_fields_added_by_a_webhook_are_defaulted_and_count_for_qos(api: Api) -> None:
     def handle(review: Object) -> Object:
         resources = {"limits": {"cpu": "1", "memory": "1Gi"}}
         return reviewed(review, {"op": "add", "path": "/spec/containers/0/resources", "value": resources})
@@ -52,7 +52,7 @@ def test_what_a_webhook_adds_gets_its_defaults_and_decides_the_quality_of_servic
     assert made["status"]["qosClass"] == "Guaranteed"
 
 
-def test_validating_webhooks_see_what_mutating_ones_made(api: Api) -> None:
+def test_validating_webhooks_see_the_mutated_object(api: Api) -> None:
     seen = Witness()
     register(api, "a", labelled("by", "a"))
     register(api, "z", seen, validating=True)
@@ -64,8 +64,8 @@ def test_validating_webhooks_see_what_mutating_ones_made(api: Api) -> None:
     assert seen.requests[0]["name"] == made["metadata"]["name"]
 
 
-def test_mutating_webhooks_see_no_identity(api: Api) -> None:
-    """Upstream draws names and uids only after them."""
+def test_mutating_webhooks_see_no_generated_identity(api: Api) -> None:
+    """Upstream generates names and UIDs after mutating webhooks."""
     seen = Witness()
     register(api, "a", seen)
 
@@ -77,7 +77,7 @@ def test_mutating_webhooks_see_no_identity(api: Api) -> None:
     assert request["oldObject"] is None
 
 
-def test_what_a_request_says_of_itself(api: Api) -> None:
+def test_fields_of_a_review_request(api: Api) -> None:
     seen = Witness()
     register(api, "a", seen, validating=True)
 
@@ -104,7 +104,7 @@ def test_what_a_request_says_of_itself(api: Api) -> None:
     ],
 )
 @pytest.mark.parametrize("validating", [False, True])
-def test_a_refusal(api: Api, status: Object, expected: tuple[int, str], validating: bool) -> None:
+def test_a_denied_request(api: Api, status: Object, expected: tuple[int, str], validating: bool) -> None:
     register(api, "a", lambda review: reviewed(review, allowed=False, status=status), validating=validating)
 
     code, found = api.ask("POST", PODS, pod("p"))
@@ -139,7 +139,7 @@ def rule(**more: Any) -> Object:
         pytest.param({"objectSelector": {"matchLabels": {"app": "y"}}}, False, id="pods-with-another-label"),
     ],
 )  # fmt: skip
-def test_who_is_asked(api: Api, more: Object, asked: bool) -> None:
+def test_which_webhooks_are_called(api: Api, more: Object, asked: bool) -> None:
     seen = Witness()
     register(api, "a", seen, validating=True, **more)
 
@@ -168,7 +168,7 @@ def test_who_is_asked(api: Api, more: Object, asked: bool) -> None:
         ),
     ],
 )
-def test_an_answer_that_is_none(api: Api, answer: Any, why: str, policy: str, code: int) -> None:
+def test_invalid_responses(api: Api, answer: Any, why: str, policy: str, code: int) -> None:
     register(api, "a", answer, failurePolicy=policy)
 
     found_code, found = api.ask("POST", PODS, pod("p"))
@@ -179,7 +179,7 @@ def test_an_answer_that_is_none(api: Api, answer: Any, why: str, policy: str, co
         assert found["message"] == prefix + why
 
 
-def test_nobody_calls_out_of_a_cluster_without_network(api: Api) -> None:
+def test_a_cluster_without_network_makes_no_calls(api: Api) -> None:
     register(api, "a", None)
 
     code, found = api.ask("POST", PODS, pod("p"))
@@ -191,7 +191,7 @@ def test_nobody_calls_out_of_a_cluster_without_network(api: Api) -> None:
     )
 
 
-def test_a_webhook_is_asked_again_if_a_later_one_changed_the_object(api: Api) -> None:
+def test_reinvocation_after_a_later_webhooks_change(api: Api) -> None:
     seen = Witness()
     register(api, "a", seen, reinvocationPolicy="IfNeeded")
     register(api, "b", labelled("by", "b"))
@@ -199,10 +199,10 @@ def test_a_webhook_is_asked_again_if_a_later_one_changed_the_object(api: Api) ->
 
     api.do("POST", PODS, pod("p"))
 
-    assert [one["object"]["metadata"].get("labels") for one in seen.requests] == [None, {"by": "b"}]
+    assert [request["object"]["metadata"].get("labels") for request in seen.requests] == [None, {"by": "b"}]
 
 
-def test_a_webhook_is_not_asked_again_for_what_it_did_itself(api: Api) -> None:
+def test_no_reinvocation_for_a_webhooks_own_change(api: Api) -> None:
     count = Witness()
 
     def handle(review: Object) -> Object:
@@ -223,7 +223,7 @@ def test_warnings_reach_the_client(api: Api) -> None:
     assert answer.headers["warning"] == '299 - "mind the gap"'  # type: ignore[union-attr]
 
 
-def test_updates_and_deletes_show_what_was(api: Api) -> None:
+def test_updates_and_deletes_include_the_old_object(api: Api) -> None:
     seen = Witness()
     register(
         api, "a", seen, validating=True,
@@ -235,13 +235,13 @@ def test_updates_and_deletes_show_what_was(api: Api) -> None:
     api.do("DELETE", f"{CONFIGS}/c")
 
     shown = [
-        (one["operation"], (one["oldObject"] or {}).get("data"), (one["object"] or {}).get("data"))
-        for one in seen.requests
+        (request["operation"], (request["oldObject"] or {}).get("data"), (request["object"] or {}).get("data"))
+        for request in seen.requests
     ]
     assert shown == [("UPDATE", {"a": "1"}, {"a": "2"}), ("DELETE", {"a": "2"}, None)]
 
 
-def test_a_delete_can_be_refused(api: Api) -> None:
+def test_a_delete_can_be_denied(api: Api) -> None:
     register(
         api, "a", lambda review: reviewed(review, allowed=False, status={"message": "keep it"}), validating=True,
         rules=[{**PODS_CREATED, "operations": ["DELETE"], "resources": ["configmaps"]}],
@@ -267,22 +267,22 @@ def test_subresources_that_are_created(api: Api, subresource: str, path: str, bo
 
     api.do("POST", f"{PODS}/{path}", body)
 
-    assert [(one["subResource"], one["kind"]["kind"]) for one in seen.requests] == [
+    assert [(request["subResource"], request["kind"]["kind"]) for request in seen.requests] == [
         (subresource, subresource.capitalize())
     ]
 
 
-def test_status_is_shown_to_those_who_want_it(api: Api) -> None:
+def test_status_updates_reach_webhooks_with_a_status_rule(api: Api) -> None:
     seen = Witness()
     register(api, "a", seen, validating=True, **rule(operations=["UPDATE"], resources=["pods/status"]))
     api.do("POST", PODS, pod("p"))
 
     api.do("PATCH", f"{PODS}/p/status", {"status": {"phase": "Running"}}, MERGE_PATCH)
 
-    assert [one["object"]["status"]["phase"] for one in seen.requests] == ["Running"]
+    assert [request["object"]["status"]["phase"] for request in seen.requests] == ["Running"]
 
 
-def test_webhooks_have_no_word_in_their_own_configuration(api: Api) -> None:
+def test_webhooks_are_not_called_for_webhook_configurations(api: Api) -> None:
     register(
         api, "a", lambda review: reviewed(review, allowed=False), validating=True,
         **rule(apiGroups=["*"], resources=["*"], operations=["*"], apiVersions=["*"]),
@@ -293,7 +293,7 @@ def test_webhooks_have_no_word_in_their_own_configuration(api: Api) -> None:
     api.do("POST", PODS, pod("p"))
 
 
-def test_a_webhook_with_side_effects_is_not_called_for_show(api: Api) -> None:
+def test_a_webhook_with_side_effects_rejects_dry_runs(api: Api) -> None:
     seen = Witness()
     body = {"metadata": {"name": "a"}, "webhooks": [webhook("a", sideEffects="None")]}
     made = api.do("POST", f"{CONFIGURATIONS}/validatingwebhookconfigurations", body)
@@ -309,7 +309,7 @@ def test_a_webhook_with_side_effects_is_not_called_for_show(api: Api) -> None:
 
 
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
-def test_nobody_owns_what_a_webhook_adds(operation: str) -> None:
+def test_fields_added_by_a_webhook_have_no_manager(operation: str) -> None:
     api = Api()
     if operation == "UPDATE":
         api.do("POST", f"{PODS}?fieldManager=first", pod("p"))
@@ -321,9 +321,9 @@ def test_nobody_owns_what_a_webhook_adds(operation: str) -> None:
     metadata = api.do("GET", f"{PODS}/p")["metadata"]
     assert metadata["labels"] == {"mine": "x", "by": "a"}
     owned = {
-        one["manager"]: one["fieldsV1"]["f:metadata"]
-        for one in metadata["managedFields"]
-        if "f:metadata" in one["fieldsV1"]
+        field["manager"]: field["fieldsV1"]["f:metadata"]
+        for field in metadata["managedFields"]
+        if "f:metadata" in field["fieldsV1"]
     }
     assert owned["me"]["f:labels"] == {".": {}, "f:mine": {}}
 
@@ -339,7 +339,7 @@ def deployment(replicas: int) -> Object:
     return {"metadata": {"name": "d"}, "spec": spec}
 
 
-def test_a_scale_is_shown_as_one(api: Api) -> None:
+def test_a_scale_update_is_reviewed_as_a_scale(api: Api) -> None:
     parent, scale = Witness(), Witness()
     api.do("POST", DEPLOYMENTS, deployment(1))
     register(api, "a", parent, rules=[{**SCALED, "resources": ["deployments"]}])
@@ -354,7 +354,7 @@ def test_a_scale_is_shown_as_one(api: Api) -> None:
     assert (request["oldObject"]["spec"], request["object"]["spec"]) == ({"replicas": 1}, {"replicas": 3})
 
 
-def test_a_webhook_may_have_another_number_in_mind(api: Api) -> None:
+def test_a_webhook_can_change_the_replicas_of_a_scale(api: Api) -> None:
     def fewer(review: Object) -> Object:
         return reviewed(review, {"op": "replace", "path": "/spec/replicas", "value": 2})
 
@@ -369,7 +369,7 @@ def test_a_webhook_may_have_another_number_in_mind(api: Api) -> None:
     assert api.do("GET", f"{DEPLOYMENTS}/d")["spec"]["replicas"] == 2
 
 
-def test_an_update_that_changes_nothing_is_shown_too(api: Api) -> None:
+def test_updates_without_changes_are_reviewed(api: Api) -> None:
     witness = Witness()
     made = api.do("POST", CONFIGS, config("c"))
     rule = {"operations": ["UPDATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
