@@ -104,8 +104,8 @@ class Authority:
         """
         moment = _moment(now)
         start = moment - _LEEWAY
-        asked = VALID_FOR if seconds is None else timedelta(seconds=seconds)
-        span = min(max(asked, _MIN_VALIDITY), VALID_FOR)
+        requested = VALID_FOR if seconds is None else timedelta(seconds=seconds)
+        span = min(max(requested, _MIN_VALIDITY), VALID_FOR)
         end = min((moment if span < _SHORT_LIVED else start) + span, self._certificate.not_valid_after_utc)
         builder = self._builder(request.subject, start, end).public_key(request.public_key())
         uses = [usage for usage in usages if usage in _KEY_USES]

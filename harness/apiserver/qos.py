@@ -19,15 +19,15 @@ def qos_class(spec: dict[str, Any]) -> str:
     else:
         containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
         parts = [container.get("resources") or {} for container in containers]
-    asked, guaranteed = False, True
+    requested, guaranteed = False, True
     for part in parts:
         requests, limits = part.get("requests") or {}, part.get("limits") or {}
         for resource in _COMPUTE:
             limit = _positive(limits.get(resource))
             request = _positive(requests.get(resource)) if resource in requests else limit
-            asked = asked or bool(request or limit)
+            requested = requested or bool(request or limit)
             guaranteed = guaranteed and bool(limit) and request == limit
-    if not asked:
+    if not requested:
         return BEST_EFFORT
     return GUARANTEED if guaranteed else BURSTABLE
 

@@ -24,8 +24,8 @@ def review(kind: str, body: Object, identity: Identity, access: Access, tokens: 
         case "SelfSubjectAccessReview":
             status = _verdict(identity, spec, access)
         case "SubjectAccessReview" | "LocalSubjectAccessReview":
-            asked = Identity(spec.get("user") or "", tuple(spec.get("groups") or ()))
-            status = _verdict(asked, spec, access)
+            subject = Identity(spec.get("user") or "", tuple(spec.get("groups") or ()))
+            status = _verdict(subject, spec, access)
         case "SelfSubjectRulesReview":
             status = _rules(identity, spec.get("namespace") or "", access)
         case "TokenReview":

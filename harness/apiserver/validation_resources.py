@@ -93,12 +93,12 @@ def check_requirements(resources: Object, path: str, causes: Causes) -> None:
             continue
         if limit == value:
             continue
-        asked, most = milli(value), milli(limit)
-        if asked is None or most is None or asked == most:
+        requested, maximum = milli(value), milli(limit)
+        if requested is None or maximum is None or requested == maximum:
             continue
         if not _may_be_overcommitted(resource):
             causes.append(invalid(f"{path}.requests", str(value), f"must be equal to {resource} limit of {limit}"))
-        elif asked > most:
+        elif requested > maximum:
             problem = f"must be less than or equal to {resource} limit of {limit}"
             causes.append(invalid(f"{path}.requests", str(value), problem))
     names = limits.keys() | requests.keys()

@@ -154,14 +154,16 @@ def _check_selector(kind: str, selector: Object | None, causes: Causes) -> None:
 def _check_strategy(kind: str, spec: Object, causes: Causes) -> None:
     field, types = _STRATEGIES[kind]
     strategy = spec.get(field) or {}
-    path, chosen = f"spec.{field}", strategy.get("type")
-    if chosen not in types:
-        causes.append(unsupported(f"{path}.type", chosen, types) if chosen else required(f"{path}.type"))
+    path, kind_of_strategy = f"spec.{field}", strategy.get("type")
+    if kind_of_strategy not in types:
+        causes.append(
+            unsupported(f"{path}.type", kind_of_strategy, types) if kind_of_strategy else required(f"{path}.type")
+        )
         return
     rolling = strategy.get("rollingUpdate")
-    if chosen != "RollingUpdate":
+    if kind_of_strategy != "RollingUpdate":
         if rolling is not None and kind != "DaemonSet":
-            problem = f"may not be specified when strategy `type` is '{chosen}'"
+            problem = f"may not be specified when strategy `type` is '{kind_of_strategy}'"
             if kind == "StatefulSet":
                 problem = "only allowed for updateStrategy 'RollingUpdate'"
             causes.append(forbidden(f"{path}.rollingUpdate", problem))

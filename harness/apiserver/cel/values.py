@@ -193,8 +193,8 @@ class Semver:
 
     def _rank(self) -> tuple[Any, ...]:
         """Sort key: a release sorts after its pre-releases, numeric identifiers before alphanumeric ones."""
-        marks = tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in self.pre)
-        return self.numbers, not self.pre, marks
+        identifiers = tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in self.pre)
+        return self.numbers, not self.pre, identifiers
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Semver) and self._rank() == other._rank()
@@ -208,7 +208,7 @@ class Semver:
 
 def _normalized(text: str) -> str:
     """The version without a `v` prefix and leading zeros, padded to three numbers."""
-    head, mark, rest = re.sub(r"^[vV]", "", text).partition("-") if "-" in text else (text.lstrip("vV"), "", "")
+    head, separator, rest = re.sub(r"^[vV]", "", text).partition("-") if "-" in text else (text.lstrip("vV"), "", "")
     core, plus, build = head.partition("+")
     numbers = [re.sub(r"^0+(?=\d)", "", number) for number in core.split(".")]
-    return ".".join([*numbers, *["0"] * (3 - len(numbers))]) + plus + build + mark + rest
+    return ".".join([*numbers, *["0"] * (3 - len(numbers))]) + plus + build + separator + rest

@@ -52,8 +52,8 @@ def _failure(job: Object, tally: Tally, now: float) -> Verdict | None:
     left = deadline_left(job, now)
     if left is not None and left <= 0:
         return Verdict(False, "DeadlineExceeded", "Job was active longer than specified deadline")
-    most = spec.get("maxFailedIndexes")
-    if most is not None and len(tally.failed_indexes) > most:
+    limit = spec.get("maxFailedIndexes")
+    if limit is not None and len(tally.failed_indexes) > limit:
         return Verdict(
             False, "MaxFailedIndexesExceeded", "Job has exceeded the specified maximal number of failed indexes"
         )

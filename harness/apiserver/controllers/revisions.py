@@ -51,12 +51,12 @@ class Revisions:
         collisions: int | None = None
         template = owner.obj["spec"]["template"]
         while True:
-            mark = template_hash(template, collisions)
+            hash_ = template_hash(template, collisions)
             labels = dict((template.get("metadata") or {}).get("labels") or {})
             body: Object = {
                 "metadata": {
-                    "name": f"{owner.key[1]}-{mark}",
-                    "labels": {**labels, HASH_LABEL: mark},
+                    "name": f"{owner.key[1]}-{hash_}",
+                    "labels": {**labels, HASH_LABEL: hash_},
                     "ownerReferences": [reference_to(self._owners, owner.obj)],
                 },
                 "data": self._control.copied(data),

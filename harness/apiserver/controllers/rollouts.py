@@ -30,13 +30,13 @@ def inherited(annotations: dict[str, str]) -> dict[str, str]:
 def annotated(deployment: Object, replica_set: Object, number: int) -> dict[str, str | None]:
     """The annotations of the newest set; earlier revision numbers of a reused set are kept as history."""
     have = replica_set["metadata"].get("annotations") or {}
-    marks: dict[str, str | None] = dict(inherited(deployment["metadata"].get("annotations") or {}))
+    annotations: dict[str, str | None] = dict(inherited(deployment["metadata"].get("annotations") or {}))
     before = revision(replica_set)
     if number > before:
-        marks[REVISION] = str(number)
+        annotations[REVISION] = str(number)
         if before:
-            marks[HISTORY] = ",".join([*filter(None, have.get(HISTORY, "").split(",")), str(before)])
-    return marks
+            annotations[HISTORY] = ",".join([*filter(None, have.get(HISTORY, "").split(",")), str(before)])
+    return annotations
 
 
 def totals(deployment: Object, sets: list[Object], new: Object | None) -> Object:

@@ -165,23 +165,23 @@ class _Sync:
     def _roll(self) -> None:
         rolling = self._strategy.get("rollingUpdate") or {}
         first = self._start + int(rolling.get("partition") or 0)
-        most = max(1, scaled(rolling.get("maxUnavailable", 1), self._replicas, up=True))
+        max_unavailable = max(1, scaled(rolling.get("maxUnavailable", 1), self._replicas, up=True))
         down = sum(1 for number in self._wanted if (pod := self._pods.get(number)) is None or not self._is_up(pod))
         for number in reversed(self._wanted):
             if number < first:
                 return
             pod = self._pods.get(number)
             if pod is None or is_terminating(pod.obj):
-                if most == 1:
+                if max_unavailable == 1:
                     return
                 continue
             if not _has(pod.obj, self.update):
-                if down < most or not self._is_up(pod):
+                if down < max_unavailable or not self._is_up(pod):
                     self._control.delete_pod(COMPONENT, self._resource, self._item, pod)
                     down += 1
-                if most == 1:
+                if max_unavailable == 1:
                     return
-            elif not self._is_up(pod) and most == 1:
+            elif not self._is_up(pod) and max_unavailable == 1:
                 return  # wait until the updated pod is available
 
     def _is_up(self, pod: Item) -> bool:

@@ -78,7 +78,7 @@ CERTIFICATE_SIGNING_REQUESTS = Printer(
         NAME,
         AGE,
         text("SignerName", "The name of the signer."),
-        text("Requestor", "Who asked."),
+        text("Requestor", "The user who created the request."),
         text("RequestedDuration", "The requested validity of the certificate."),
         text("Condition", "The state of the request."),
     ),

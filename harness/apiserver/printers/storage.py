@@ -192,7 +192,7 @@ CSI_DRIVERS = Printer(
     (
         NAME,
         flag("AttachRequired", "Whether volumes are attached before they are mounted."),
-        flag("PodInfoOnMount", "Whether the driver is told about the pod."),
+        flag("PodInfoOnMount", "Whether the driver gets information about the pod."),
         flag("StorageCapacity", "Whether the driver reports how much room is left."),
         text("TokenRequests", "The audiences of the tokens that the driver asks for."),
         flag("RequiresRepublish", "Whether volumes are republished periodically."),

@@ -36,7 +36,7 @@ _POD_COLUMNS = (CONTAINERS, IMAGES, SELECTOR)
 
 def _deployment(obj: Object, now: float) -> Cells:
     spec, status = part(obj, "spec"), part(obj, "status")
-    chosen = selector_text(spec.get("selector"))
+    selector_cell = selector_text(spec.get("selector"))
     return [
         name_of(obj),
         f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 1)}",
@@ -44,7 +44,7 @@ def _deployment(obj: Object, now: float) -> Cells:
         status.get("availableReplicas", 0),
         age_of(obj, now),
         *containers_and_images(part(spec, "template")),
-        "<invalid>" if chosen is None else chosen,
+        "<invalid>" if selector_cell is None else selector_cell,
     ]
 
 
@@ -61,7 +61,7 @@ DEPLOYMENTS = Printer(
 )
 
 
-def _replicas(obj: Object, now: float, chosen: str) -> Cells:
+def _replicas(obj: Object, now: float, selector_cell: str) -> Cells:
     spec, status = part(obj, "spec"), part(obj, "status")
     return [
         name_of(obj),
@@ -70,7 +70,7 @@ def _replicas(obj: Object, now: float, chosen: str) -> Cells:
         status.get("readyReplicas", 0),
         age_of(obj, now),
         *containers_and_images(part(spec, "template")),
-        chosen,
+        selector_cell,
     ]
 
 

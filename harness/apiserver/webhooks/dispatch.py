@@ -259,15 +259,15 @@ class Webhooks:
         missing: dict[tuple[str, bytes], Call] = {}
         for webhook, version in calls:
             request = self._request(write, version, body, old)
-            mark = (f"{webhook.configuration}/{webhook.name}", orjson.dumps(request))
+            key = (f"{webhook.configuration}/{webhook.name}", orjson.dumps(request))
             try:
-                call = _call(webhook, mark, request)
-                answer = write.attempt.answers.get(mark) if write.attempt is not None else None
+                call = _call(webhook, key, request)
+                answer = write.attempt.answers.get(key) if write.attempt is not None else None
                 answer = answer or self.answer_now(webhook.client, call)
                 if answer is None:
-                    missing[mark] = self.addressed(webhook.client, call)
+                    missing[key] = self.addressed(webhook.client, call)
                 else:
-                    found.append(read_verdict(answer, _uid(mark), call.url, mutating=mutating))
+                    found.append(read_verdict(answer, _uid(key), call.url, mutating=mutating))
             except WebhookFailure as why:
                 found.append(why)
         if missing:
@@ -310,18 +310,18 @@ class Webhooks:
         left = len(pending.calls)
         pending.attempt.tries += 1
 
-        def answered(mark: tuple[str, bytes], answer: Answer) -> None:
+        def answered(key: tuple[str, bytes], answer: Answer) -> None:
             nonlocal left
-            pending.attempt.answers[mark] = answer
+            pending.attempt.answers[key] = answer
             left -= 1
             if not left:
                 then()
 
-        for mark, call in pending.calls.items():
-            self.caller.call(call, partial(answered, mark))
+        for key, call in pending.calls.items():
+            self.caller.call(call, partial(answered, key))
 
 
-def _call(webhook: Webhook, mark: tuple[str, bytes], request: Object) -> Call:
+def _call(webhook: Webhook, key: tuple[str, bytes], request: Object) -> Call:
     """The call for one review.
 
     Raises:
@@ -331,7 +331,7 @@ def _call(webhook: Webhook, mark: tuple[str, bytes], request: Object) -> Call:
         raise WebhookFailure("failed to call webhook: expected v1 among its admissionReviewVersions, found others only")
     url = url_of(webhook.client)
     review = {
-        "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": {"uid": _uid(mark), **request},
+        "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": {"uid": _uid(key), **request},
     }  # fmt: skip
     return Call(
         webhook.name,
@@ -342,9 +342,9 @@ def _call(webhook: Webhook, mark: tuple[str, bytes], request: Object) -> Call:
     )
 
 
-def _uid(mark: tuple[str, bytes]) -> str:
+def _uid(key: tuple[str, bytes]) -> str:
     """The UID of a review, derived from its content, so that a response also fits when the review is repeated."""
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{mark[0]} {mark[1].decode()}"))
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{key[0]} {key[1].decode()}"))
 
 
 def _without_identity(body: Object, *, generated: bool) -> Object:

@@ -23,36 +23,36 @@ class PendingWrites:
         self._running: dict[bytes, Pending] = {}
         self._refusals: dict[bytes, Refused] = {}  # errors of background writes, raised at the next retry
 
-    def carry_out(self, mark: bytes, work: Callable[[Attempt], T]) -> T:
-        """The result of `work`, if no webhook response is missing. `mark` identifies the write.
+    def carry_out(self, key: bytes, work: Callable[[Attempt], T]) -> T:
+        """The result of `work`, if no webhook response is missing. `key` identifies the write.
 
         Raises:
             Pending: the write continues in the background.
             Refused: it was refused, now or in the background.
         """
-        refused = self._refusals.pop(mark, None)
+        refused = self._refusals.pop(key, None)
         if refused is not None:
             raise refused
-        running = self._running.get(mark)
+        running = self._running.get(key)
         if running is not None:
             raise running
         try:
             return work(FIRST)
         except Pending as pending:
-            self._continue(mark, pending, work)
+            self._continue(key, pending, work)
             raise
 
-    def _continue(self, mark: bytes, pending: Pending, work: Callable[[Attempt], T]) -> None:
+    def _continue(self, key: bytes, pending: Pending, work: Callable[[Attempt], T]) -> None:
         def again() -> None:
-            self._running.pop(mark, None)
+            self._running.pop(key, None)
             try:
                 work(pending.attempt)
             except Pending as further:
-                self._continue(mark, further, work)
+                self._continue(key, further, work)
             except Refused as refused:
                 if len(self._refusals) >= _MAX_OUTCOMES:
                     self._refusals.clear()
-                self._refusals[mark] = refused
+                self._refusals[key] = refused
 
-        self._running[mark] = pending
+        self._running[key] = pending
         self._webhooks.fetch(pending, again)
