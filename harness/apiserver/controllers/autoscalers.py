@@ -24,7 +24,7 @@ from harness.apiserver.controllers.control import PODS, Control, is_new_spec, wi
 from harness.apiserver.controllers.podstate import is_active
 from harness.apiserver.controllers.podusage import pod_usage
 from harness.apiserver.controllers.recording import NORMAL, WARNING
-from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.controllers.turns import WorkQueue
 from harness.apiserver.errors import Refused
 from harness.apiserver.objects import Options
 from harness.apiserver.resources import Registry, Resource
@@ -60,7 +60,7 @@ class Autoscalers:
         self._control, self._registry = control, registry
         self._resource = control.resource(AUTOSCALERS)
         self._histories: dict[str, _History] = {}  # by uid
-        self._queue: Turns[Key] = Turns(control.clock, self._sync)
+        self._queue: WorkQueue[Key] = WorkQueue(control.clock, self._sync)
         control.objects.collection(self._resource).listen(self._changed)
 
     def _changed(self, change: Change) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.controllers.turns import WorkQueue
 from harness.apiserver.objects import Objects
 from harness.apiserver.store import Change, CollectionKey, Item, Object
 from harness.apiserver.subresources import BUDGETS
@@ -23,7 +23,7 @@ class Budgets:
 
     def __init__(self, objects: Objects) -> None:
         self._objects, self._budgets = objects, objects.store.collection(BUDGETS)
-        self._queue: Turns[str] = Turns(objects.clock, self._recount)
+        self._queue: WorkQueue[str] = WorkQueue(objects.clock, self._recount)
         self._budgets.listen(self._budget_changed)
         objects.store.collection(PODS).listen(self._pod_changed)
 

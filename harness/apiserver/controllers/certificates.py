@@ -9,7 +9,7 @@ from typing import Final
 
 from harness.apiserver.authority import Authority
 from harness.apiserver.controllers.control import Control
-from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.controllers.turns import WorkQueue
 from harness.apiserver.signing import API_CLIENT, KUBELET_CLIENT, KUBELET_SERVING, NotSigned, check_signer, read_request
 from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
 from scheduler.api.clock import from_rfc3339
@@ -25,7 +25,7 @@ class Certificates:
     def __init__(self, control: Control, authority: Authority) -> None:
         self._control, self._authority = control, authority
         self._resource = control.resource(REQUESTS)
-        self._queue: Turns[Key] = Turns(control.clock, self._sync)
+        self._queue: WorkQueue[Key] = WorkQueue(control.clock, self._sync)
         control.objects.collection(self._resource).listen(self._changed)
 
     def _changed(self, change: Change) -> None:

@@ -7,7 +7,7 @@ import orjson
 
 from harness.apiserver.controllers.owners import Dependents, reference_to
 from harness.apiserver.controllers.recording import NORMAL, WARNING, Recorder
-from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.controllers.turns import WorkQueue
 from harness.apiserver.errors import Refused
 from harness.apiserver.objects import DeleteOptions, Objects, Options
 from harness.apiserver.resources import Registry, Resource
@@ -38,7 +38,7 @@ class Control:
         """The stored object; None if there is none."""
         return self.objects.collection(resource).get(key)
 
-    def follow_workload(self, resource: Resource, queue: Turns[Key]) -> None:
+    def follow_workload(self, resource: Resource, queue: WorkQueue[Key]) -> None:
         """Queue an object of `resource` when its spec changes or a pod of it is removed or (batched) changes."""
 
         def changed(change: Change) -> None:

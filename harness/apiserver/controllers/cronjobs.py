@@ -12,7 +12,7 @@ from harness.apiserver.controllers.jobs import JOBS
 from harness.apiserver.controllers.owners import Dependents, reference_to
 from harness.apiserver.controllers.podstate import condition
 from harness.apiserver.controllers.recording import NORMAL, WARNING
-from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.controllers.turns import WorkQueue
 from harness.apiserver.errors import Refused
 from harness.apiserver.objects import Options
 from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
@@ -33,7 +33,7 @@ class CronJobs:
         self._jobs = control.resource(JOBS)
         self._owned = Dependents(control.objects, JOBS)
         self._planned: dict[Key, float] = {}  # Unix seconds for which a timer is set
-        self._queue: Turns[Key] = Turns(control.clock, self._sync)
+        self._queue: WorkQueue[Key] = WorkQueue(control.clock, self._sync)
         control.objects.collection(self._resource).listen(self._changed)
         self._owned.follow(self._resource, self._job_changed)
 

@@ -9,7 +9,7 @@ from harness.apiserver.controllers.daemonplaces import Fit, node_of, pin, tolera
 from harness.apiserver.controllers.podstate import available_in, is_finished, is_ready, is_terminating, phase
 from harness.apiserver.controllers.recording import WARNING
 from harness.apiserver.controllers.revisions import HASH_LABEL, Revisions, hash_of
-from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.controllers.turns import WorkQueue
 from harness.apiserver.errors import Refused
 from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
 
@@ -30,7 +30,7 @@ class DaemonSets:
         self._control = control
         self._resource = control.resource(DAEMON_SETS)
         self._revisions = Revisions(control, self._resource)
-        self._queue: Turns[Key] = Turns(control.clock, self._sync)
+        self._queue: WorkQueue[Key] = WorkQueue(control.clock, self._sync)
         # (DaemonSet UID, node) → (failures, monotonic time of the next try)
         self._failures: dict[tuple[str, str], tuple[int, float]] = {}
         self._sets = control.objects.collection(self._resource)

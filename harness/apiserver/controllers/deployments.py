@@ -30,7 +30,7 @@ from harness.apiserver.controllers.rollouts import (
     totals,
 )
 from harness.apiserver.controllers.templates import HASH_LABEL, same_template, template_hash
-from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.controllers.turns import WorkQueue
 from harness.apiserver.errors import Refused
 from harness.apiserver.objects import Options
 from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
@@ -47,7 +47,7 @@ class Deployments:
         self._resource = control.resource(DEPLOYMENTS)
         self._sets = control.resource(REPLICA_SETS)
         self._owned = Dependents(control.objects, REPLICA_SETS)
-        self._queue: Turns[Key] = Turns(control.clock, self._sync)
+        self._queue: WorkQueue[Key] = WorkQueue(control.clock, self._sync)
         control.objects.collection(self._resource).listen(self._changed)
         self._owned.follow(self._resource, self._set_changed)
         control.owned_pods.follow(self._sets, self._pod_changed)

@@ -8,7 +8,7 @@ from typing import Any
 from harness.apiserver.controllers.control import BATCH_PERIOD, PODS, Control
 from harness.apiserver.controllers.owners import Dependents, reference_to
 from harness.apiserver.controllers.podstate import is_finished, is_ready, is_terminating
-from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.controllers.turns import WorkQueue
 from harness.apiserver.errors import Refused
 from harness.apiserver.objects import Options
 from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
@@ -35,7 +35,7 @@ class Endpoints:
         self._slices = control.resource(SLICES)
         self._owned = Dependents(control.objects, SLICES)
         self._selectors: dict[str, dict[str, dict[str, str]]] = {}  # namespace → Service → labels
-        self._queue: Turns[Key] = Turns(control.clock, self._sync)
+        self._queue: WorkQueue[Key] = WorkQueue(control.clock, self._sync)
         control.objects.store.collection(SERVICES).listen(self._service_changed)
         control.objects.store.collection(PODS).listen(self._pod_changed)
         self._owned.follow(self._services, self._slice_changed)

@@ -4,7 +4,7 @@ A dependent is deleted when its last owner is gone. An owner deleted in the fore
 that block it are gone. An owner with the `orphan` finalizer is first removed from its dependents' references.
 """
 
-from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.controllers.turns import WorkQueue
 from harness.apiserver.errors import Refused
 from harness.apiserver.objects import DeleteOptions, Objects
 from harness.apiserver.resources import Registry
@@ -21,8 +21,8 @@ class GarbageCollector:
         self._objects, self._registry = objects, registry
         self._places: dict[str, Place] = {}  # UID → collection and key
         self._dependents: dict[str, dict[Place, None]] = {}  # owner's UID → objects that reference it
-        self._queue: Turns[Place] = Turns(objects.clock, self._collect)
-        self._orphaned: Turns[str] = Turns(objects.clock, self._owner_gone)
+        self._queue: WorkQueue[Place] = WorkQueue(objects.clock, self._collect)
+        self._orphaned: WorkQueue[str] = WorkQueue(objects.clock, self._owner_gone)
         objects.store.listeners.append(self._changed)
 
     def _changed(self, collection: CollectionKey, change: Change) -> None:

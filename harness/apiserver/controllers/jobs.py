@@ -38,7 +38,7 @@ from harness.apiserver.controllers.podstate import (
     restarts,
 )
 from harness.apiserver.controllers.recording import NORMAL, WARNING
-from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.controllers.turns import WorkQueue
 from harness.apiserver.errors import Refused
 from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
 from scheduler.api.clock import from_rfc3339
@@ -77,9 +77,9 @@ class Jobs:
     def __init__(self, control: Control) -> None:
         self._control = control
         self._resource = control.resource(JOBS)
-        self._queue: Turns[Key] = Turns(control.clock, self._sync)
-        self._stray: Turns[Key] = Turns(control.clock, self._release_stray)
-        self._expired: Turns[tuple[Key, str]] = Turns(control.clock, self._remove)
+        self._queue: WorkQueue[Key] = WorkQueue(control.clock, self._sync)
+        self._stray: WorkQueue[Key] = WorkQueue(control.clock, self._release_stray)
+        self._expired: WorkQueue[tuple[Key, str]] = WorkQueue(control.clock, self._remove)
         self._backoffs: dict[str, _Backoff] = {}  # by uid
         control.objects.collection(self._resource).listen(self._changed)
         control.owned_pods.follow(self._resource, self._pod_changed)

@@ -1,6 +1,6 @@
 """The namespace controller: creates default objects, and empties a terminating namespace before removing it."""
 
-from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.controllers.turns import WorkQueue
 from harness.apiserver.errors import Refused
 from harness.apiserver.objects import DeleteOptions, Objects, Options
 from harness.apiserver.resources import Registry
@@ -20,8 +20,8 @@ class Namespaces:
     def __init__(self, objects: Objects, registry: Registry, root_ca: str = "") -> None:
         self._objects, self._registry, self._root_ca = objects, registry, root_ca
         self._going: set[str] = set()
-        self._emptied: Turns[str] = Turns(objects.clock, self._empty)
-        self._new: Turns[str] = Turns(objects.clock, self._create_default_objects)
+        self._emptied: WorkQueue[str] = WorkQueue(objects.clock, self._empty)
+        self._new: WorkQueue[str] = WorkQueue(objects.clock, self._create_default_objects)
         objects.store.listeners.append(self._changed)
 
     def create_first(self) -> None:

@@ -6,7 +6,7 @@ Follows kube-controller-manager's node-lifecycle, taint-eviction and pod-garbage
 from typing import Any
 
 from harness.apiserver.controllers.podstate import disrupted
-from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.controllers.turns import WorkQueue
 from harness.apiserver.errors import Refused
 from harness.apiserver.objects import DeleteOptions, Objects
 from harness.apiserver.resources import Registry
@@ -37,9 +37,9 @@ class Nodes:
     def __init__(self, objects: Objects, registry: Registry) -> None:
         self._objects, self._registry = objects, registry
         self._clock = objects.clock
-        self._queue: Turns[str] = Turns(self._clock, self._sync)
-        self._removed_nodes: Turns[str] = Turns(self._clock, self._remove_pods)
-        self._evictions: Turns[tuple[str, str, str]] = Turns(self._clock, self._evict)  # namespace, name, uid
+        self._queue: WorkQueue[str] = WorkQueue(self._clock, self._sync)
+        self._removed_nodes: WorkQueue[str] = WorkQueue(self._clock, self._remove_pods)
+        self._evictions: WorkQueue[tuple[str, str, str]] = WorkQueue(self._clock, self._evict)  # namespace, name, uid
         self._watched = False
         # By node: renewTime of its lease, and the monotonic time at which that was first seen. Only the latter is
         # compared, as upstream does, because clocks of nodes may differ from the server's.

@@ -7,7 +7,7 @@ correction. In a namespace without quotas a change costs one dict lookup. Follow
 
 from harness.apiserver import errors
 from harness.apiserver.controllers.quotausage import PODS, Usage, as_quantity, in_scope, missing_resources, usage_of
-from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.controllers.turns import WorkQueue
 from harness.apiserver.objects import Objects
 from harness.apiserver.resources import Resource
 from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
@@ -41,7 +41,7 @@ class Quotas:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._accounts: dict[str, dict[str, _Account]] = {}  # namespace → name → account
-        self._queue: Turns[Key] = Turns(objects.clock, self._write_status)
+        self._queue: WorkQueue[Key] = WorkQueue(objects.clock, self._write_status)
         objects.store.listeners.append(self._changed)
 
     def __call__(self, resource: Resource, body: Object, old: Object | None, subresource: str) -> None:

@@ -6,7 +6,7 @@ Follows `pkg/controller/replicaset`. The controller reads the store itself, so u
 from harness.apiserver.controllers.control import Control, with_condition, without_condition
 from harness.apiserver.controllers.owners import controller_of
 from harness.apiserver.controllers.podstate import available_in, deletion_order, is_active
-from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.controllers.turns import WorkQueue
 from harness.apiserver.errors import Refused
 from harness.apiserver.resources import Resource
 from harness.apiserver.store import CollectionKey, Item, Key, Object
@@ -26,7 +26,7 @@ class ReplicaSets:
         self._control = control
         self._resource: Resource = control.resource(kind)
         self._component = _COMPONENTS[self._resource.kind]
-        self._queue: Turns[Key] = Turns(control.clock, self._sync)
+        self._queue: WorkQueue[Key] = WorkQueue(control.clock, self._sync)
         control.follow_workload(self._resource, self._queue)
 
     def _sync(self, key: Key) -> None:

@@ -9,7 +9,7 @@ from harness.apiserver.controllers.control import Control
 from harness.apiserver.controllers.counts import scaled
 from harness.apiserver.controllers.podstate import available_in, is_active, is_finished, is_ready, is_terminating
 from harness.apiserver.controllers.revisions import HASH_LABEL, Revisions, number_of, template_of
-from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.controllers.turns import WorkQueue
 from harness.apiserver.controllers.volumeclaims import Claims
 from harness.apiserver.errors import Refused
 from harness.apiserver.store import CollectionKey, Item, Key, Object
@@ -27,7 +27,7 @@ class StatefulSets:
         self._resource = control.resource(STATEFUL_SETS)
         self._revisions = Revisions(control, self._resource)
         self._claims = Claims(control, self._resource)
-        self._queue: Turns[Key] = Turns(control.clock, self._sync)
+        self._queue: WorkQueue[Key] = WorkQueue(control.clock, self._sync)
         control.follow_workload(self._resource, self._queue)
 
     def _sync(self, key: Key) -> None:

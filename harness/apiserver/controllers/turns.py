@@ -10,7 +10,7 @@ T = TypeVar("T", bound=Hashable)
 INITIAL_BACKOFF, MAX_BACKOFF = 0.005, 1000.0  # seconds; upstream's per-key rate limiter
 
 
-class Turns(Generic[T]):
+class WorkQueue(Generic[T]):
     """Calls `work` with each queued key, in order of arrival, in add_later iterations of the event loop."""
 
     MAX_PER_ITERATION = 256  # keys per loop iteration, so that requests are served in between

@@ -2,17 +2,17 @@
 
 import pytest
 
-from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.controllers.turns import WorkQueue
 from scheduler.api.clock import SimClock
 
 
-def turns() -> tuple[SimClock, Turns[str], list[tuple[str, float]]]:
+def queue() -> tuple[SimClock, WorkQueue[str], list[tuple[str, float]]]:
     clock, done = SimClock(), list[tuple[str, float]]()
-    return clock, Turns(clock, lambda key: done.append((key, clock.monotonic()))), done
+    return clock, WorkQueue(clock, lambda key: done.append((key, clock.monotonic()))), done
 
 
 def test_a_key_added_several_times_is_processed_once_and_later() -> None:
-    clock, work, done = turns()
+    clock, work, done = queue()
     for key in ("a", "b", "a"):
         work.add(key)
     assert done == []
@@ -21,7 +21,7 @@ def test_a_key_added_several_times_is_processed_once_and_later() -> None:
 
 
 def test_delayed_keys_are_processed_once_after_the_first_delay() -> None:
-    clock, work, done = turns()
+    clock, work, done = queue()
     work.add_after(1.0, "a")
     clock.advance(0.5)
     work.add_after(1.0, "a")
@@ -30,7 +30,7 @@ def test_delayed_keys_are_processed_once_after_the_first_delay() -> None:
 
 
 def test_a_short_delay_does_not_wait_for_a_long_one() -> None:
-    clock, work, done = turns()
+    clock, work, done = queue()
     work.add_after(100.0, "a")
     work.add_after(1.0, "a")
     clock.advance(2)
@@ -38,7 +38,7 @@ def test_a_short_delay_does_not_wait_for_a_long_one() -> None:
 
 
 def test_retry_delays_grow_until_success() -> None:
-    clock, work, done = turns()
+    clock, work, done = queue()
     for _ in range(12):
         work.add_rate_limited("a")
         clock.advance(1000)
