@@ -12,7 +12,7 @@ from harness.apiserver import errors
 from harness.apiserver.causes import Cause, message
 from harness.apiserver.customs import Custom
 from harness.apiserver.defaults import default
-from harness.apiserver.podspecs import Completed, PodSpecs, Priority
+from harness.apiserver.podspecs import Completed, PodSpecCache, Priority
 from harness.apiserver.qos import qos_class
 from harness.apiserver.resources import Registry, Resource
 from harness.apiserver.shapes import conform
@@ -33,7 +33,7 @@ Hook = Callable[[Resource, Object, Object | None, str], None]
 Concerns = Callable[[Resource, str], bool]  # (resource, namespace) → whether the hook applies
 
 
-def tell_unknown(kind: str, version: str, paths: Sequence[str], strictness: str, warnings: list[str]) -> None:
+def report_unknown_fields(kind: str, version: str, paths: Sequence[str], strictness: str, warnings: list[str]) -> None:
     """Report dropped fields according to `fieldValidation` (`strictness`).
 
     Raises:
@@ -56,7 +56,7 @@ class Admission:
     def __init__(self, store: Store, registry: Registry, clock: Clock) -> None:
         self._store, self._registry, self._clock = store, registry, clock
         self._customs: dict[int, Custom] = {}
-        self._specs = PodSpecs()
+        self._specs = PodSpecCache()
         # store revision, priority of pods without a class
         self._default_revision, self._default = -1, Priority(0, "", "")
         self.webhooks = Webhooks(store, registry)
@@ -195,7 +195,7 @@ class Admission:
         if resource.custom is not None:
             unknown = self._custom(resource).complete(body)
             if unknown:
-                tell_unknown(resource.kind, resource.version, unknown, strictness, warnings)
+                report_unknown_fields(resource.kind, resource.version, unknown, strictness, warnings)
         else:
             default(resource.group, resource.kind, body)
 

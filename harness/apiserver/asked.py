@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from harness.apiserver import errors
-from harness.apiserver.admission import tell_unknown
+from harness.apiserver.admission import report_unknown_fields
 from harness.apiserver.bodies import decode
 from harness.apiserver.identity import Identity
 from harness.apiserver.negotiation import Format
@@ -139,7 +139,7 @@ class Asked:
         )
         if unknown:
             strictness = self.options().field_validation
-            tell_unknown(kind or resource.kind, resource.version, unknown, strictness, self.warnings)
+            report_unknown_fields(kind or resource.kind, resource.version, unknown, strictness, self.warnings)
         checked: Object = body
         return checked
 

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from harness.apiserver import errors, owners
-from harness.apiserver.admission import Admission, tell_unknown
+from harness.apiserver.admission import Admission, report_unknown_fields
 from harness.apiserver.apply import ApplyConflict, apply
 from harness.apiserver.books import Book, about_managers
 from harness.apiserver.conversions import Conversions
@@ -267,7 +267,7 @@ class Objects:
             resource.api_version, resource.kind, body, custom=resource.custom is not None, trusted=old
         )
         if unknown:
-            tell_unknown(resource.kind, resource.version, unknown, options.field_validation, options.warnings)
+            report_unknown_fields(resource.kind, resource.version, unknown, options.field_validation, options.warnings)
         return body
 
     def _apply(

@@ -32,7 +32,7 @@ class Completed(NamedTuple):
     quality: str
 
 
-class PodSpecs:
+class PodSpecCache:
     """Cache from (spec as sent, priority) to the completed spec."""
 
     def __init__(self) -> None:
