@@ -24,12 +24,12 @@ from harness.apiserver.controllers.control import PODS, Control, is_new_spec, wi
 from harness.apiserver.controllers.podstate import is_active
 from harness.apiserver.controllers.podusage import pod_usage
 from harness.apiserver.controllers.recording import NORMAL, WARNING
-from harness.apiserver.controllers.turns import WorkQueue
-from harness.apiserver.errors import Refused
-from harness.apiserver.objects import Options
-from harness.apiserver.resources import Registry, Resource
-from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
-from harness.apiserver.subresources import rescaled, scale_of
+from harness.apiserver.controllers.work_queue import WorkQueue
+from harness.apiserver.discovery.resources import Registry, Resource
+from harness.apiserver.errors import ApiStatusError
+from harness.apiserver.request.options import Options
+from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.verbs.subresources import rescaled, scale_of
 from scheduler.api.quantity import canonical, milli
 from scheduler.api.wire import LabelSelector
 
@@ -253,7 +253,7 @@ class Autoscalers:
         body = rescaled(resource, target, {"spec": {"replicas": wanted}})
         try:
             self._control.objects.update(resource, target.key, body, Options())
-        except Refused as refused:
+        except ApiStatusError as refused:
             why = f"the HPA controller was unable to update the target scale: {refused.message}"
             self._set_condition(status, "AbleToScale", "False", "FailedUpdateScale", why)
             return

@@ -7,11 +7,12 @@ import orjson
 
 from harness.apiserver.controllers.owners import Dependents, reference_to
 from harness.apiserver.controllers.recording import NORMAL, WARNING, Recorder
-from harness.apiserver.controllers.turns import WorkQueue
-from harness.apiserver.errors import Refused
-from harness.apiserver.objects import DeleteOptions, Objects, Options
-from harness.apiserver.resources import Registry, Resource
-from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.controllers.work_queue import WorkQueue
+from harness.apiserver.discovery.resources import Registry, Resource
+from harness.apiserver.errors import ApiStatusError
+from harness.apiserver.request.options import DeleteOptions, Options
+from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.verbs.objects import Objects
 from harness.apiserver.webhooks.attempts import Pending
 
 PODS: CollectionKey = ("", "pods")
@@ -76,13 +77,13 @@ class Control:
         """Create a pod and record an event on its owner.
 
         Raises:
-            Refused: the pod was rejected; the reason is recorded in an event on the owner.
+            ApiStatusError: the pod was rejected; the reason is recorded in an event on the owner.
         """
         try:
             made = self.objects.create(self.pods, owner.key[0], pod, Options())
         except Pending:
             raise  # a webhook is being called; the request continues by itself
-        except Refused as refused:
+        except ApiStatusError as refused:
             name = pod["metadata"].get("name", "")
             if refused.reason != "AlreadyExists" and not _namespace_terminates(refused):
                 subject = f'pod "{name}"' if name and not pod["metadata"].get("generateName") else "pod"
@@ -107,7 +108,7 @@ class Control:
         options = DeleteOptions(propagation=propagation, uid=item.obj["metadata"]["uid"])
         try:
             self.objects.delete(resource, item.key, options)
-        except Refused:
+        except ApiStatusError:
             return False
         return True
 
@@ -197,5 +198,5 @@ def is_new_spec(change: Change) -> bool:
     )
 
 
-def _namespace_terminates(refused: Refused) -> bool:
+def _namespace_terminates(refused: ApiStatusError) -> bool:
     return any(cause.get("reason") == "NamespaceTerminating" for cause in refused.details.get("causes") or ())

@@ -9,9 +9,9 @@ from harness.apiserver.controllers.daemonplaces import Fit, node_of, pin, tolera
 from harness.apiserver.controllers.podstate import available_in, is_finished, is_ready, is_terminating, phase
 from harness.apiserver.controllers.recording import WARNING
 from harness.apiserver.controllers.revisions import HASH_LABEL, Revisions, hash_of
-from harness.apiserver.controllers.turns import WorkQueue
-from harness.apiserver.errors import Refused
-from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.controllers.work_queue import WorkQueue
+from harness.apiserver.errors import ApiStatusError
+from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 
 DAEMON_SETS: CollectionKey = ("apps", "daemonsets")
 NODES: CollectionKey = ("", "nodes")
@@ -63,7 +63,7 @@ class DaemonSets:
             if item.obj["spec"]["updateStrategy"]["type"] == "RollingUpdate":
                 self._roll(item, update, fits)
             self._queue.forget(key)
-        except Refused as refused:
+        except ApiStatusError as refused:
             if refused.code != 404:
                 self._queue.add_rate_limited(key)
             known = self._revisions.claim(item)
@@ -83,7 +83,7 @@ class DaemonSets:
         """Create missing pods and delete pods from nodes that no longer fit.
 
         Raises:
-            Refused: a pod could not be created.
+            ApiStatusError: a pod could not be created.
         """
         here: dict[str, list[Item]] = {}
         for pod in pods:
@@ -155,7 +155,7 @@ class DaemonSets:
         """Replace pods of older templates within the limits of the update strategy.
 
         Raises:
-            Refused: a pod could not be created.
+            ApiStatusError: a pod could not be created.
         """
         rolling = item.obj["spec"]["updateStrategy"].get("rollingUpdate") or {}
         nodes = [name for name, (should_run, _) in fits.items() if should_run]

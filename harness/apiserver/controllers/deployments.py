@@ -30,10 +30,10 @@ from harness.apiserver.controllers.rollouts import (
     totals,
 )
 from harness.apiserver.controllers.templates import HASH_LABEL, same_template, template_hash
-from harness.apiserver.controllers.turns import WorkQueue
-from harness.apiserver.errors import Refused
-from harness.apiserver.objects import Options
-from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.controllers.work_queue import WorkQueue
+from harness.apiserver.errors import ApiStatusError
+from harness.apiserver.request.options import Options
+from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 
 DEPLOYMENTS: CollectionKey = ("apps", "deployments")
 COMPONENT = "deployment-controller"
@@ -81,13 +81,13 @@ class Deployments:
             return
         try:
             self._reconcile(item, sets)
-        except Refused as refused:
+        except ApiStatusError as refused:
             if refused.code != 404:  # 404: the namespace was removed
                 self._failed(key, refused)
             return
         self._queue.forget(key)
 
-    def _failed(self, key: Key, refused: Refused) -> None:
+    def _failed(self, key: Key, refused: ApiStatusError) -> None:
         item = self._control.get(self._resource, key)
         if item is None:
             return
@@ -209,7 +209,7 @@ class Deployments:
         """The ReplicaSet of the current template, with the highest revision; created with `replicas` if there is none.
 
         Raises:
-            Refused: it cannot be created.
+            ApiStatusError: it cannot be created.
         """
         new = self._newest(item, sets)
         newest = (
@@ -259,7 +259,7 @@ class Deployments:
         }  # fmt: skip
         try:
             made = self._control.objects.create(self._sets, item.key[0], body, Options())
-        except Refused as refused:
+        except ApiStatusError as refused:
             if refused.reason == "AlreadyExists":  # hash collision: the next try includes collisionCount in the hash
                 status = {**(item.obj.get("status") or {}), "collisionCount": (collisions or 0) + 1}
                 self._control.put_status(self._resource, self._fresh(item), status)

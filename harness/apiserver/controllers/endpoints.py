@@ -8,10 +8,10 @@ from typing import Any
 from harness.apiserver.controllers.control import BATCH_PERIOD, PODS, Control
 from harness.apiserver.controllers.owners import Dependents, reference_to
 from harness.apiserver.controllers.podstate import is_finished, is_ready, is_terminating
-from harness.apiserver.controllers.turns import WorkQueue
-from harness.apiserver.errors import Refused
-from harness.apiserver.objects import Options
-from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.controllers.work_queue import WorkQueue
+from harness.apiserver.errors import ApiStatusError
+from harness.apiserver.request.options import Options
+from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 
 SERVICES: CollectionKey = ("", "services")
 ENDPOINTS: CollectionKey = ("", "endpoints")
@@ -88,7 +88,7 @@ class Endpoints:
             self._write_endpoints(service, pods)
             self._write_slices(service, pods)
             self._queue.forget(key)
-        except Refused as refused:
+        except ApiStatusError as refused:
             if refused.code != 404:
                 self._queue.add_rate_limited(key)
 

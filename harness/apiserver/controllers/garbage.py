@@ -4,11 +4,12 @@ A dependent is deleted when its last owner is gone. An owner deleted in the fore
 that block it are gone. An owner with the `orphan` finalizer is first removed from its dependents' references.
 """
 
-from harness.apiserver.controllers.turns import WorkQueue
-from harness.apiserver.errors import Refused
-from harness.apiserver.objects import DeleteOptions, Objects
-from harness.apiserver.resources import Registry
-from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.controllers.work_queue import WorkQueue
+from harness.apiserver.discovery.resources import Registry
+from harness.apiserver.errors import ApiStatusError
+from harness.apiserver.request.options import DeleteOptions
+from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.verbs.objects import Objects
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 Place = tuple[CollectionKey, Key]
@@ -130,5 +131,5 @@ class GarbageCollector:
         options = DeleteOptions(propagation=propagation, uid=item.obj["metadata"]["uid"])
         try:
             self._objects.delete(resource, item.key, options)
-        except Refused:
+        except ApiStatusError:
             return  # already removed or replaced

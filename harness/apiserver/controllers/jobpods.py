@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.apiserver.controllers.podstate import condition, is_terminating, phase
-from harness.apiserver.store import Item, Object
+from harness.apiserver.storage.store import Item, Object
 
 TRACKING = "batch.kubernetes.io/job-tracking"  # finalizer of pods not yet counted in the Job's status
 INDEX = "batch.kubernetes.io/job-completion-index"

@@ -38,9 +38,9 @@ from harness.apiserver.controllers.podstate import (
     restarts,
 )
 from harness.apiserver.controllers.recording import NORMAL, WARNING
-from harness.apiserver.controllers.turns import WorkQueue
-from harness.apiserver.errors import Refused
-from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.controllers.work_queue import WorkQueue
+from harness.apiserver.errors import ApiStatusError
+from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 from scheduler.api.clock import from_rfc3339
 
 JOBS: CollectionKey = ("batch", "jobs")
@@ -134,7 +134,7 @@ class Jobs:
         tally, by_policy, counted = self._count(item, status, pods)
         viewed: Object = {**item.obj, "status": status}
         target = _pending_failure(item.obj) or by_policy or verdict(viewed, tally, now)
-        problem: Refused | None = None
+        problem: ApiStatusError | None = None
         if target is not None:
             self._stop_active(item, tally)
         elif "deletionTimestamp" not in item.obj["metadata"]:
@@ -223,7 +223,7 @@ class Jobs:
 
     # -- pods ----------------------------------------------------------------------------------------------------------
 
-    def _scale(self, item: Item, job: Object, tally: Tally) -> Refused | None:
+    def _scale(self, item: Item, job: Object, tally: Tally) -> ApiStatusError | None:
         """Create or delete pods and update the tally."""
         active = [pod for pod in self._pods(item) if is_active(pod.obj)]
         if job["spec"].get("suspend"):
@@ -261,7 +261,9 @@ class Jobs:
                 seen.add(index)
         return found
 
-    def _create_pods(self, item: Item, job: Object, tally: Tally, active: list[Item], count: int) -> Refused | None:
+    def _create_pods(
+        self, item: Item, job: Object, tally: Tally, active: list[Item], count: int
+    ) -> ApiStatusError | None:
         now = self._control.clock.now()
         backoff = self._backoffs[item.obj["metadata"]["uid"]]
         wait = backoff.wait(_WHOLE_JOB, now)
@@ -282,7 +284,7 @@ class Jobs:
                 set_index(item, pod, index, backoff.count(index) if per_index else None)
             try:
                 self._control.create_pod(COMPONENT, self._resource, item, pod)
-            except Refused as refused:
+            except ApiStatusError as refused:
                 return refused
         return None
 

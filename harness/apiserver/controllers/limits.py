@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from harness.apiserver import errors
-from harness.apiserver.qos import qos_class
-from harness.apiserver.resources import Resource
-from harness.apiserver.store import CollectionKey, Object, Store
+from harness.apiserver.defaults.qos import qos_class
+from harness.apiserver.discovery.resources import Resource
+from harness.apiserver.storage.store import CollectionKey, Object, Store
 from scheduler.api.quantity import canonical, milli
 
 LIMIT_RANGES: CollectionKey = ("", "limitranges")
@@ -28,7 +28,7 @@ class LimitRanger:
         """Set defaults and check limits on `body`, which is modified in place.
 
         Raises:
-            Refused: 403, a LimitRange is violated.
+            ApiStatusError: 403, a LimitRange is violated.
         """
         if old is not None or subresource or resource.key not in {_PODS, _CLAIMS} or not len(self._ranges):
             return

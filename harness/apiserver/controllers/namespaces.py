@@ -1,10 +1,11 @@
 """The namespace controller: creates default objects, and empties a terminating namespace before removing it."""
 
-from harness.apiserver.controllers.turns import WorkQueue
-from harness.apiserver.errors import Refused
-from harness.apiserver.objects import DeleteOptions, Objects, Options
-from harness.apiserver.resources import Registry
-from harness.apiserver.store import Change, CollectionKey
+from harness.apiserver.controllers.work_queue import WorkQueue
+from harness.apiserver.discovery.resources import Registry
+from harness.apiserver.errors import ApiStatusError
+from harness.apiserver.request.options import DeleteOptions, Options
+from harness.apiserver.storage.store import Change, CollectionKey
+from harness.apiserver.verbs.objects import Objects
 
 NAMESPACES: CollectionKey = ("", "namespaces")
 INITIAL_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -62,7 +63,7 @@ class Namespaces:
             ):
                 try:
                     self._objects.create(resource, name, body, Options())
-                except Refused:
+                except ApiStatusError:
                     return  # the namespace has been removed meanwhile
 
     def _empty(self, name: str) -> None:

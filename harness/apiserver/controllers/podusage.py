@@ -1,6 +1,6 @@
 """Current resource usage of pods, from the NodeMetric objects that node agents report."""
 
-from harness.apiserver.store import CollectionKey, Store
+from harness.apiserver.storage.store import CollectionKey, Store
 from scheduler.api.quantity import milli
 
 NODE_METRICS: CollectionKey = ("slo.koordinator.sh", "nodemetrics")

@@ -7,10 +7,10 @@ correction. In a namespace without quotas a change costs one dict lookup. Follow
 
 from harness.apiserver import errors
 from harness.apiserver.controllers.quotausage import PODS, Usage, as_quantity, in_scope, missing_resources, usage_of
-from harness.apiserver.controllers.turns import WorkQueue
-from harness.apiserver.objects import Objects
-from harness.apiserver.resources import Resource
-from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.controllers.work_queue import WorkQueue
+from harness.apiserver.discovery.resources import Resource
+from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.verbs.objects import Objects
 from scheduler.api.quantity import canonical, milli
 
 QUOTAS: CollectionKey = ("", "resourcequotas")
@@ -48,7 +48,7 @@ class Quotas:
         """Check `body` against the quotas of its namespace.
 
         Raises:
-            Refused: 403, a quota would be exceeded, or a quota counts a resource that the pod does not specify.
+            ApiStatusError: 403, a quota would be exceeded, or a quota counts a resource that the pod does not specify.
         """
         accounts = self._accounts.get(body["metadata"].get("namespace", ""))
         if not accounts or subresource not in {"", "resize"}:

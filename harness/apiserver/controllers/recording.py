@@ -1,9 +1,10 @@
 """The event recorder of the controllers; a repeated event increments the count of the stored one."""
 
-from harness.apiserver.errors import Refused
-from harness.apiserver.objects import Objects, Options
-from harness.apiserver.resources import Resource
-from harness.apiserver.store import Item, Object
+from harness.apiserver.discovery.resources import Resource
+from harness.apiserver.errors import ApiStatusError
+from harness.apiserver.request.options import Options
+from harness.apiserver.storage.store import Item, Object
+from harness.apiserver.verbs.objects import Objects
 
 NORMAL, WARNING = "Normal", "Warning"
 MAX_REMEMBERED = 4096  # events whose count can still be incremented
@@ -62,7 +63,7 @@ class Recorder:
         }
         try:
             written = self._objects.create(self._events, namespace, event, Options())
-        except Refused:
+        except ApiStatusError:
             return  # the namespace is terminating
         if len(self._known) >= MAX_REMEMBERED:
             self._known.pop(next(iter(self._known)))

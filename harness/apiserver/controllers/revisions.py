@@ -6,10 +6,10 @@ Follows `pkg/controller/history`. `data` is the patch that `kubectl rollout undo
 from harness.apiserver.controllers.control import Control
 from harness.apiserver.controllers.owners import Dependents, reference_to
 from harness.apiserver.controllers.templates import template_hash
-from harness.apiserver.errors import Refused
-from harness.apiserver.objects import Options
-from harness.apiserver.resources import Resource
-from harness.apiserver.store import CollectionKey, Item, Object
+from harness.apiserver.discovery.resources import Resource
+from harness.apiserver.errors import ApiStatusError
+from harness.apiserver.request.options import Options
+from harness.apiserver.storage.store import CollectionKey, Item, Object
 
 REVISIONS: CollectionKey = ("apps", "controllerrevisions")
 HASH_LABEL = "controller-revision-hash"
@@ -34,7 +34,7 @@ class Revisions:
         """The revision of the current template, created or renumbered so that it has the highest number.
 
         Raises:
-            Refused: it cannot be created.
+            ApiStatusError: it cannot be created.
         """
         data = _data(owner.obj)
         newest = number_of(known[-1]) if known else 0
@@ -67,7 +67,7 @@ class Revisions:
                 body["metadata"]["annotations"] = dict(annotations)
             try:
                 return self._control.objects.create(self._resource, owner.key[0], body, Options())
-            except Refused as refused:
+            except ApiStatusError as refused:
                 if refused.reason != "AlreadyExists":
                     raise
                 collisions = (collisions or 0) + 1

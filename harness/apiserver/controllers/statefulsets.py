@@ -9,10 +9,10 @@ from harness.apiserver.controllers.control import Control
 from harness.apiserver.controllers.counts import scaled
 from harness.apiserver.controllers.podstate import available_in, is_active, is_finished, is_ready, is_terminating
 from harness.apiserver.controllers.revisions import HASH_LABEL, Revisions, number_of, template_of
-from harness.apiserver.controllers.turns import WorkQueue
 from harness.apiserver.controllers.volumeclaims import Claims
-from harness.apiserver.errors import Refused
-from harness.apiserver.store import CollectionKey, Item, Key, Object
+from harness.apiserver.controllers.work_queue import WorkQueue
+from harness.apiserver.errors import ApiStatusError
+from harness.apiserver.storage.store import CollectionKey, Item, Key, Object
 
 STATEFUL_SETS: CollectionKey = ("apps", "statefulsets")
 COMPONENT = "statefulset-controller"
@@ -45,7 +45,7 @@ class StatefulSets:
         }
         try:
             update = self._revisions.current(item, known)
-        except Refused as refused:
+        except ApiStatusError as refused:
             if refused.code != 404:
                 self._queue.add_rate_limited(key)
             return
@@ -54,7 +54,7 @@ class StatefulSets:
         try:
             sync.run()
             self._queue.forget(key)
-        except Refused as refused:
+        except ApiStatusError as refused:
             if refused.code != 404:
                 self._queue.add_rate_limited(key)
         if sync.requeue_after is not None:
@@ -122,7 +122,7 @@ class _Sync:
         """Create, delete or update pods.
 
         Raises:
-            Refused: a pod could not be created.
+            ApiStatusError: a pod could not be created.
         """
         self._claims.apply_retention_policy(self._item, self._pods, self._wanted)
         if self._fill():

@@ -8,7 +8,7 @@ from harness.apiserver.streams import spdy
 
 log = logging.getLogger(__name__)
 
-MOST_STREAMS = 1024  # open at a time; one that is open in one direction counts half
+MAX_STREAMS = 1024  # open at a time; one that is open in one direction counts half
 _PIECE = 64 * 1024  # bytes of one DATA frame of ours
 
 
@@ -100,7 +100,7 @@ class Streams:
         if stream % 2 == 0 or stream <= self._last:
             raise spdy.Fault(f"stream {stream}: expected an odd number above {self._last}")
         self._last = stream
-        if len(self._heard_from) + len(self._speaking) >= 2 * MOST_STREAMS:
+        if len(self._heard_from) + len(self._speaking) >= 2 * MAX_STREAMS:
             self._write(spdy.reset(stream, spdy.REFUSED_STREAM))
             return
         self._heard_from.add(stream)

@@ -8,7 +8,7 @@ object has changed meanwhile, the webhook is called again. Generated names, UIDs
 from dataclasses import dataclass, field
 from typing import Final
 
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 
 MAX_TRIES: Final = 64  # per request; beyond that, its object changes faster than its webhooks respond
 
@@ -56,7 +56,7 @@ class Attempt:
 FIRST: Final = Attempt()  # for a request that can wait, in its first try; never modified
 
 
-class Pending(Refused):
+class Pending(ApiStatusError):
     """Webhook responses are missing: the caller fetches them and executes the request again with the attempt.
 
     For callers that cannot wait it is an error response (504).

@@ -13,18 +13,17 @@ from typing import Any, Final, Protocol
 import orjson
 
 from harness.apiserver import errors
-from harness.apiserver.identity import Identity
-from harness.apiserver.patch import PatchError, json_patch
-from harness.apiserver.policies import BINDINGS, POLICIES, Policies
-from harness.apiserver.resources import Registry, Resource
-from harness.apiserver.store import Change, Object, Store
+from harness.apiserver.access.identity import Identity
+from harness.apiserver.discovery.resources import Registry, Resource
+from harness.apiserver.patching.patch import PatchError, json_patch
+from harness.apiserver.storage.store import Change, Object, Store
 from harness.apiserver.webhooks.addresses import authorities, find_address, url_of
 from harness.apiserver.webhooks.attempts import FIRST, MAX_TRIES, Answer, Attempt, Call, Pending
 from harness.apiserver.webhooks.conditions import Undecided, conditions_hold
+from harness.apiserver.webhooks.policies import BINDINGS, POLICIES, Policies
 from harness.apiserver.webhooks.rules import GROUP, MUTATING, VALIDATING, Webhook, read_webhooks
 from harness.apiserver.webhooks.verdicts import Verdict, WebhookFailure, denied, failed, read_verdict
 
-CONTROLLERS: Final = Identity("system:kube-controller-manager", ("system:authenticated",))
 _NEW: Final = ("uid", "creationTimestamp", "generation")  # metadata that upstream sets after the mutating webhooks
 Handler = Callable[[Object], Object]  # an AdmissionReview in, one out
 Convert = Callable[[Object, Resource, "Attempt | None"], Object]  # an object, in the version of the resource
@@ -100,7 +99,7 @@ class Webhooks:
         """The object after all mutating webhooks; the same object if they change nothing.
 
         Raises:
-            Refused: a webhook denied the write, or its call failed.
+            ApiStatusError: a webhook denied the write, or its call failed.
             Pending: a response is missing.
         """
         if write.resource.group == GROUP:
@@ -162,7 +161,7 @@ class Webhooks:
         """Check the write against policies and validating webhooks.
 
         Raises:
-            Refused: a policy or webhook denied the write, or a webhook call failed.
+            ApiStatusError: a policy or webhook denied the write, or a webhook call failed.
             Pending: responses are missing.
         """
         if write.resource.group == GROUP:
@@ -232,7 +231,7 @@ class Webhooks:
         """The object converted to the `version` that a webhook's rule names.
 
         Raises:
-            Refused: it cannot be converted.
+            ApiStatusError: it cannot be converted.
             Pending: a conversion webhook has to be called first.
         """
         if version.custom is None or write.kind is not None or obj.get("apiVersion") == version.api_version:
@@ -296,7 +295,7 @@ class Webhooks:
         """The Pending error for missing responses.
 
         Raises:
-            Refused: the maximum number of tries is exceeded.
+            ApiStatusError: the maximum number of tries is exceeded.
         """
         if attempt is None or attempt is FIRST:
             attempt = Attempt()

@@ -7,7 +7,7 @@ not started again until the running one has finished.
 from collections.abc import Callable
 from typing import TypeVar
 
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.webhooks.attempts import FIRST, Attempt, Pending
 from harness.apiserver.webhooks.dispatch import Webhooks
 
@@ -21,14 +21,14 @@ class PendingWrites:
     def __init__(self, webhooks: Webhooks) -> None:
         self._webhooks = webhooks
         self._running: dict[bytes, Pending] = {}
-        self._refusals: dict[bytes, Refused] = {}  # errors of background writes, raised at the next retry
+        self._refusals: dict[bytes, ApiStatusError] = {}  # errors of background writes, raised at the next retry
 
     def carry_out(self, key: bytes, work: Callable[[Attempt], T]) -> T:
         """The result of `work`, if no webhook response is missing. `key` identifies the write.
 
         Raises:
             Pending: the write continues in the background.
-            Refused: it was refused, now or in the background.
+            ApiStatusError: it was refused, now or in the background.
         """
         refused = self._refusals.pop(key, None)
         if refused is not None:
@@ -49,7 +49,7 @@ class PendingWrites:
                 work(pending.attempt)
             except Pending as further:
                 self._continue(key, further, work)
-            except Refused as refused:
+            except ApiStatusError as refused:
                 if len(self._refusals) >= _MAX_OUTCOMES:
                     self._refusals.clear()
                 self._refusals[key] = refused

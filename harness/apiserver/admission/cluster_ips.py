@@ -1,0 +1,174 @@
+"""Allocation of cluster IPs and node ports to Services, from creation until deletion.
+
+Follows `pkg/registry/core/service`, but allocates in ascending order, not at random, so that runs are reproducible.
+"""
+
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv4Network, ip_address
+from typing import Any
+
+from harness.apiserver.discovery.resources import Resource
+from harness.apiserver.errors import ApiStatusError
+from harness.apiserver.errors import invalid as invalid_object
+from harness.apiserver.field_errors import Cause, invalid, message
+from harness.apiserver.storage.store import Change, CollectionKey, Object, Store
+
+SERVICES: CollectionKey = ("", "services")
+RANGE = IPv4Network("10.96.0.0/12")
+NODE_PORTS = range(30000, 32768)
+_FIRST_DYNAMIC_ADDRESS = 256  # offset; lower addresses are for explicit requests
+_FIRST_DYNAMIC_PORT = 30086  # lower ports are for explicit requests
+_WITH_PORTS = frozenset({"NodePort", "LoadBalancer"})
+HEADLESS = "None"
+
+
+class ClusterIps:
+    """Admission hook for Services; follows the store to know allocated addresses and ports."""
+
+    def __init__(self, store: Store) -> None:
+        self._addresses: dict[str, tuple[str, str]] = {}  # address → Service
+        self._ports: dict[tuple[int, str], tuple[str, str]] = {}  # (node port, protocol) → Service
+        self._next = _FIRST_DYNAMIC_ADDRESS
+        store.collection(SERVICES).listen(self._changed)
+
+    def __call__(self, resource: Resource, body: Object, old: Object | None, subresource: str) -> None:
+        """Allocate addresses and ports for `body`, in place.
+
+        Raises:
+            ApiStatusError: a requested address or port is not available, or the range is full.
+        """
+        if resource.key != SERVICES or subresource or not isinstance(body.get("spec"), dict):
+            return
+        spec, before = body["spec"], (old or {}).get("spec") or {}
+        if spec.get("type") == "ExternalName":
+            for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+                if not spec.get(field) or spec[field] == before.get(field):
+                    spec.pop(field, None)
+            return
+        causes: list[Cause] = []
+        self._address(body, before, causes)
+        spec.setdefault("ipFamilies", ["IPv4"])
+        spec.setdefault("ipFamilyPolicy", "SingleStack")
+        if spec.get("type") in _WITH_PORTS and spec.get("allocateLoadBalancerNodePorts") is not False:
+            self._node_ports(body, before, causes)
+        elif before.get("type") in _WITH_PORTS:
+            _drop_ports(spec, before)
+        if causes:
+            name = str(body["metadata"].get("name", ""))
+            details = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
+            raise invalid_object("Service", "", name, message("Service", name, causes), details)
+
+    # -- addresses -----------------------------------------------------------------------------------------------------
+
+    def _address(self, body: Object, before: Object, causes: list[Cause]) -> None:
+        spec = body["spec"]
+        requested = spec.get("clusterIP") or next(iter(spec.get("clusterIPs") or ()), "")
+        if not requested and before.get("clusterIP") and before.get("type") != "ExternalName":
+            requested = before["clusterIP"]  # an update without clusterIP keeps it
+        if not requested:
+            requested = self._free_address()
+        elif requested not in {HEADLESS, before.get("clusterIP")}:
+            problem = self._address_problem(
+                requested, (body["metadata"].get("namespace", ""), body["metadata"].get("name", ""))
+            )
+            if problem:
+                causes.append(invalid("spec.clusterIPs", [requested], f"failed to allocate IP {requested}: {problem}"))
+        spec["clusterIP"], spec["clusterIPs"] = requested, [requested]
+
+    def _address_problem(self, address: str, service: tuple[str, str]) -> str:
+        try:
+            parsed = ip_address(address)
+        except ValueError:
+            return "not a valid IP"
+        if not isinstance(parsed, IPv4Address) or parsed not in RANGE:
+            return f"the provided IP ({address}) is not in the valid range. The range of valid IPs is {RANGE}"
+        holder = self._addresses.get(address)
+        return "provided IP is already allocated" if holder is not None and holder != service else ""
+
+    def _free_address(self) -> str:
+        """The lowest free address of the dynamic range, else of the rest.
+
+        Raises:
+            ApiStatusError: the range is full.
+        """
+        size = RANGE.num_addresses - 1
+        for step in range(size):
+            offset = _FIRST_DYNAMIC_ADDRESS + (self._next - _FIRST_DYNAMIC_ADDRESS + step) % (
+                size - _FIRST_DYNAMIC_ADDRESS
+            )
+            address = str(RANGE[offset])
+            if address not in self._addresses:
+                self._next = offset
+                return address
+        raise ApiStatusError(500, "InternalError", "failed to allocate a serviceIP: range is full")
+
+    # -- ports ---------------------------------------------------------------------------------------------------------
+
+    def _node_ports(self, body: Object, before: Object, causes: list[Cause]) -> None:
+        service = (body["metadata"].get("namespace", ""), body["metadata"].get("name", ""))
+        kept = {_port_key(entry): entry.get("nodePort") for entry in before.get("ports") or ()}
+        mine: set[tuple[int, str]] = set()
+        for number, port in enumerate(body["spec"].get("ports") or ()):
+            protocol = port.get("protocol", "TCP")
+            requested = port.get("nodePort") or kept.get(_port_key(port))
+            if not requested:
+                requested = self._free_port(protocol, mine)
+            else:
+                problem = self._port_problem(requested, protocol, service)
+                if problem:
+                    causes.append(invalid(f"spec.ports[{number}].nodePort", requested, problem))
+            port["nodePort"] = requested
+            mine.add((requested, protocol))
+
+    def _port_problem(self, port: Any, protocol: str, service: tuple[str, str]) -> str:
+        if port not in NODE_PORTS:
+            return (
+                f"provided port is not in the valid range. The range of valid ports is {NODE_PORTS[0]}-{NODE_PORTS[-1]}"
+            )
+        holder = self._ports.get((port, protocol))
+        return "provided port is already allocated" if holder is not None and holder != service else ""
+
+    def _free_port(self, protocol: str, mine: set[tuple[int, str]]) -> int:
+        """A free port; `mine` are the ports already chosen for this Service.
+
+        Raises:
+            ApiStatusError: the range is full.
+        """
+        for port in (*range(_FIRST_DYNAMIC_PORT, NODE_PORTS.stop), *range(NODE_PORTS.start, _FIRST_DYNAMIC_PORT)):
+            if (port, protocol) not in self._ports and (port, protocol) not in mine:
+                return port
+        raise ApiStatusError(500, "InternalError", "failed to allocate a nodePort: range is full")
+
+    # -- what is taken -------------------------------------------------------------------------------------------------
+
+    def _changed(self, change: Change) -> None:
+        if change.old is not None:
+            for address in _addresses_of(change.old.obj):
+                self._addresses.pop(address, None)
+            for port in _ports_of(change.old.obj):
+                self._ports.pop(port, None)
+        if change.new is not None:
+            self._addresses.update(dict.fromkeys(_addresses_of(change.new.obj), change.key))
+            self._ports.update(dict.fromkeys(_ports_of(change.new.obj), change.key))
+
+
+def _addresses_of(service: Object) -> Iterable[str]:
+    address = service["spec"].get("clusterIP")
+    return (address,) if address and address != HEADLESS else ()
+
+
+def _ports_of(service: Object) -> list[tuple[int, str]]:
+    ports = service["spec"].get("ports") or ()
+    return [(port["nodePort"], port.get("protocol", "TCP")) for port in ports if port.get("nodePort")]
+
+
+def _port_key(port: Object) -> tuple[Any, str]:
+    return port.get("port"), port.get("protocol", "TCP")
+
+
+def _drop_ports(spec: Object, before: Object) -> None:
+    """Remove node ports that were kept from before, when the type no longer has node ports."""
+    former = {_port_key(entry): entry.get("nodePort") for entry in before.get("ports") or ()}
+    for port in spec.get("ports") or ():
+        if port.get("nodePort") == former.get(_port_key(port)):
+            port.pop("nodePort", None)

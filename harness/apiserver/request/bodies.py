@@ -1,0 +1,150 @@
+"""Bodies of requests as data: JSON or YAML in, plain objects out, within limits of size, depth and expansion.
+
+What comes out can always be encoded again: orjson refuses what is nested deeper than 254 levels or has integers beyond
+64 bits, so nothing near that may get into the store.
+"""
+
+import functools
+from collections.abc import Hashable
+from typing import Any
+
+import orjson
+import yaml
+
+from harness.apiserver import errors
+from harness.apiserver.protobuf import decoding as protobuf
+from harness.apiserver.protobuf import wire as protobuf_wire
+from harness.apiserver.protobuf.decoding import CONTENT_TYPE as PROTOBUF
+
+BODY_LIMIT = 3 * 1024 * 1024  # bytes, upstream's
+DEPTH_LIMIT = 200  # levels of objects and lists
+EXPANSION_LIMIT = 100_000  # values by which a YAML document may grow when its aliases are expanded
+_JSON_LEAST, _JSON_MOST = -(2**63), 2**64  # integers that orjson writes
+
+
+def decode(body: bytes, content_type: str, *, yaml_too: bool = False, any_type: bool = False) -> Any:
+    """The body of a request; `yaml_too` where a type ending in +yaml is one of those accepted.
+
+    Raises:
+        ApiStatusError: 413 too large, 415 no such media type, 400 malformed, too deep, or (unless `any_type`) no object.
+    """
+    if len(body) > BODY_LIMIT:
+        raise errors.too_large(BODY_LIMIT)
+    kind = content_type.partition(";")[0].strip().lower() or "application/json"
+    if kind.endswith(("/json", "+json")):
+        found = _json(body)
+    elif kind == "application/yaml" or (yaml_too and kind.endswith("+yaml")):
+        found = _yaml(body)
+    elif kind == PROTOBUF:
+        found = _protobuf(body)
+    else:
+        raise errors.unsupported_media(["application/json", "application/yaml", PROTOBUF])
+    if not any_type and type(found) is not dict:
+        raise errors.bad_request(f"expected an object in the body of the request, found {_type_name(found)}")
+    return found
+
+
+def _json(body: bytes) -> Any:
+    try:
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
+    if body.count(b"{") + body.count(b"[") > DEPTH_LIMIT:  # else it cannot be too deep
+        _check_depth(found, 0)
+    return found
+
+
+def _protobuf(body: bytes) -> Any:
+    try:
+        found = protobuf.decode(body)
+    except (protobuf_wire.Malformed, UnicodeDecodeError, RecursionError) as error:
+        raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
+    _check_depth(found, 0)
+    return found
+
+
+def _check_depth(value: Any, depth: int) -> None:
+    if depth > DEPTH_LIMIT:
+        raise errors.bad_request(f"the body of the request is nested too deep: the limit is {DEPTH_LIMIT} levels")
+    for below in value.values() if type(value) is dict else value:
+        if type(below) is dict or type(below) is list:
+            _check_depth(below, depth + 1)
+
+
+# -- YAML --------------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _loader() -> Any:
+    """A safe loader that leaves dates as text, as the YAML of Kubernetes does; in C where there is one."""
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    resolvers = {
+        first: [(tag, pattern) for tag, pattern in rows if tag != "tag:yaml.org,2002:timestamp"]
+        for first, rows in base.yaml_implicit_resolvers.items()
+    }
+    return type("Loader", (base,), {"yaml_implicit_resolvers": resolvers})
+
+
+def _yaml(body: bytes) -> Any:
+    _check_yaml_depth(body)
+    try:
+        found = yaml.load(body, Loader=_loader())  # noqa: S506 it is a safe loader
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
+    return _as_json(found, [len(body) + EXPANSION_LIMIT], 0)
+
+
+def _check_yaml_depth(body: bytes) -> None:
+    """Before anything is built: the parser's own stack is C's, and ends the process when it runs out."""
+    depth = 0
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        for event in yaml.parse(body, Loader=base):
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+                if depth > DEPTH_LIMIT:
+                    raise errors.bad_request(
+                        f"the body of the request is nested too deep: the limit is {DEPTH_LIMIT} levels"
+                    )
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
+
+
+def _as_json(value: Any, left: list[int], depth: int) -> Any:
+    """What JSON can say, each alias with a copy of its own; keys become text. `left` counts down values."""
+    left[0] -= 1
+    if left[0] < 0:
+        raise errors.bad_request("the body of the request expands too far: expected fewer or smaller YAML aliases")
+    if depth > DEPTH_LIMIT:
+        raise errors.bad_request(f"the body of the request is nested too deep: the limit is {DEPTH_LIMIT} levels")
+    if isinstance(value, dict):
+        return {_key(name): _as_json(below, left, depth + 1) for name, below in value.items()}
+    if isinstance(value, (list, tuple, set)):
+        return [_as_json(below, left, depth + 1) for below in value]
+    if value is None or isinstance(value, (str, bool)):
+        return value
+    if isinstance(value, int):
+        try:
+            return value if _JSON_LEAST <= value < _JSON_MOST else float(value)
+        except OverflowError as error:
+            raise errors.bad_request("the body of the request cannot be read: a number is too large") from error
+    if isinstance(value, float) and value - value == 0.0:
+        return value
+    raise errors.bad_request(f"the body of the request cannot be read: {value!r:.40} has no place in JSON")
+
+
+def _key(name: Hashable) -> str:
+    if isinstance(name, str):
+        return name
+    if isinstance(name, bool):
+        return "true" if name else "false"
+    if name is None:
+        return "null"
+    return str(name)
+
+
+def _type_name(value: Any) -> str:
+    names = {list: "a list", str: "a string", int: "a number", float: "a number", bool: "a boolean"}
+    return "null" if value is None else names.get(type(value), "something else")

@@ -1,0 +1,64 @@
+"""Restriction of updates: a subresource can change only its part of an object, and the rest of the body is ignored."""
+
+from typing import Any
+
+from harness.apiserver.discovery.resources import Resource
+from harness.apiserver.storage.store import Object
+
+
+def restricted(resource: Resource, old: Object, body: Object, metadata: dict[str, Any], subresource: str) -> Object:
+    """The stored object with the part of `body` that `subresource` can change; `metadata` is the body's, cleaned."""
+    before = old["metadata"]
+    match subresource:
+        case "status":
+            changed = {**old, "status": body.get("status"), "metadata": _status_metadata(before, metadata)}
+            if changed["status"] is None:
+                changed.pop("status")
+        case "approval":
+            conditions = (body.get("status") or {}).get("conditions") or []
+            changed = {
+                **old,
+                "metadata": dict(before),
+                "status": {**(old.get("status") or {}), "conditions": conditions},
+            }
+        case "ephemeralcontainers":
+            added = (body.get("spec") or {}).get("ephemeralContainers")
+            spec = {**old["spec"], "ephemeralContainers": added}
+            if not added:
+                spec.pop("ephemeralContainers")
+            changed = {**old, "metadata": dict(before), "spec": spec}
+        case "resize":
+            changed = {**old, "metadata": dict(before), "spec": _resized(old["spec"], body.get("spec") or {})}
+        case _:
+            changed = {**body, "metadata": metadata, "apiVersion": resource.api_version, "kind": resource.kind}
+            if resource.has_status:
+                changed.pop("status", None)
+                if "status" in old:
+                    changed["status"] = old["status"]
+    return changed
+
+
+def _status_metadata(before: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """The stored metadata with the new labels and annotations, the only metadata that a status update can change."""
+    metadata = dict(before)
+    for name in ("labels", "annotations"):
+        if name in new:
+            metadata[name] = new[name]
+        else:
+            metadata.pop(name, None)
+    return metadata
+
+
+def _resized(spec: Object, new: Object) -> Object:
+    """A pod's spec with the resources of containers of the same names in `new`."""
+    changed = dict(spec)
+    for part in ("containers", "initContainers"):
+        wanted = {container.get("name"): container for container in new.get(part) or ()}
+        if part in spec:
+            changed[part] = [
+                {**container, "resources": wanted[container["name"]].get("resources") or {}}
+                if container["name"] in wanted
+                else container
+                for container in spec[part]
+            ]
+    return changed

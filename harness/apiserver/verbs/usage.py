@@ -1,0 +1,102 @@
+"""metrics.k8s.io: usage of nodes and pods, computed from the requests of running containers.
+
+A simulated pod has no measurable usage, so its usage equals its requests. A pod that is not running and a node that is
+not ready have no metrics, as with a real metrics server.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from harness.apiserver import errors
+from harness.apiserver.discovery.resources import Registry, Resource
+from harness.apiserver.storage.store import Item, Object, Store
+from harness.apiserver.verbs.reads import Reads
+from scheduler.api.clock import Clock
+from scheduler.api.quantity import binary, milli, units
+
+GROUP: Final = "metrics.k8s.io"
+_WINDOW: Final = "10s"
+_RESOURCES: Final = ("cpu", "memory")
+
+
+class Usage:
+    """The metrics of one store's nodes and pods, computed on request."""
+
+    def __init__(self, store: Store, registry: Registry, reads: Reads, clock: Clock) -> None:
+        self._store, self._registry, self._reads, self._clock = store, registry, reads, clock
+
+    def list(self, resource: Resource, namespace: str | None, query: Mapping[str, str]) -> list[Item]:
+        """The metrics of the nodes or pods that match the query's selectors."""
+        found = self._reads.select(self._source(resource), namespace, query)
+        loads = {} if resource.namespaced else self._loads()
+        return [self._metrics(resource, item.obj, loads) for item in found if _has_metrics(item.obj)]
+
+    def find(self, resource: Resource, key: tuple[str, str]) -> Item:
+        """The metrics of one node or pod.
+
+        Raises:
+            ApiStatusError: 404, it does not exist or has no metrics.
+        """
+        found = self._store.collection(self._source(resource).key).get(key)
+        if found is None or not _has_metrics(found.obj):
+            raise errors.not_found(resource.plural, GROUP, key[1])
+        return self._metrics(resource, found.obj, {} if resource.namespaced else self._loads())
+
+    def _source(self, resource: Resource) -> Resource:
+        source = self._registry.find("", "v1", resource.plural)
+        assert source is not None  # noqa: S101
+        return source
+
+    def _metrics(self, resource: Resource, obj: Object, loads: Mapping[str, tuple[int, int]]) -> Item:
+        given = obj["metadata"]
+        metadata = {name: given[name] for name in ("name", "namespace", "labels") if name in given}
+        metadata["creationTimestamp"] = now = self._clock.timestamp()
+        body: Object = {
+            "kind": resource.kind,
+            "apiVersion": resource.api_version,
+            "metadata": metadata,
+            "timestamp": now,
+            "window": _WINDOW,
+        }
+        if resource.namespaced:
+            body["containers"] = [
+                {"name": container["name"], "usage": _written(_requested(container))}
+                for container in obj["spec"]["containers"]
+            ]
+        else:
+            body["usage"] = _written(loads.get(given["name"], (0, 0)))
+        return Item((metadata.get("namespace", ""), metadata["name"]), body, self._store.version)
+
+    def _loads(self) -> dict[str, tuple[int, int]]:
+        """Node → usage of its running pods."""
+        loads: dict[str, tuple[int, int]] = {}
+        for item in self._store.collection(("", "pods")).each():
+            if _has_metrics(item.obj):
+                node = item.obj["spec"].get("nodeName", "")
+                cpu, memory = loads.get(node, (0, 0))
+                for container in item.obj["spec"]["containers"]:
+                    more = _requested(container)
+                    cpu, memory = cpu + more[0], memory + more[1]
+                loads[node] = (cpu, memory)
+        return loads
+
+
+def _has_metrics(obj: Object) -> bool:
+    """Whether an object has metrics: a running pod or a ready node."""
+    status = obj.get("status", {})
+    if obj["kind"] == "Pod":
+        return bool(status.get("phase") == "Running")
+    return any(
+        condition.get("type") == "Ready" and condition.get("status") == "True"
+        for condition in status.get("conditions") or ()
+    )
+
+
+def _requested(container: Mapping[str, Any]) -> tuple[int, int]:
+    """CPU in thousandths of a core, memory in bytes."""
+    requests = (container.get("resources") or {}).get("requests") or {}
+    return milli(requests.get("cpu", "0")), units(requests.get("memory", "0"))
+
+
+def _written(usage: tuple[int, int]) -> dict[str, str]:
+    return dict(zip(_RESOURCES, (f"{usage[0]}m", binary(usage[1])), strict=True))

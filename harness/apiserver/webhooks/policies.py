@@ -1,0 +1,268 @@
+"""ValidatingAdmissionPolicies and their bindings: admission checks written as CEL expressions.
+
+A policy defines the matched writes and the expressions. A binding activates it and defines whether a failure denies the
+write or adds a warning. Follows `apiserver/pkg/admission/plugin/policy/validating`.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from harness.apiserver import errors
+from harness.apiserver.cel.checking import check
+from harness.apiserver.cel.expressions import ExpressionError, holds, value_of
+from harness.apiserver.discovery.resources import Registry, Resource
+from harness.apiserver.errors import ApiStatusError
+from harness.apiserver.field_errors import Causes, invalid, required
+from harness.apiserver.storage.store import Change, Item, Object, Store
+from harness.apiserver.webhooks.rules import GROUP, Rule, read_rule, selectors_match
+from scheduler.api.wire import LabelSelector
+
+POLICIES: Final = (GROUP, "validatingadmissionpolicies")
+BINDINGS: Final = (GROUP, "validatingadmissionpolicybindings")
+_NAMESPACES: Final = ("", "namespaces")
+_CODES: Final = {"Unauthorized": 401, "Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413}
+_NAMES: Final = ("object", "oldObject", "request", "params", "namespaceObject", "variables")
+
+
+class PolicyRequest(Protocol):
+    """The attributes of a write that policies use."""
+
+    @property
+    def operation(self) -> str: ...
+    @property
+    def resource(self) -> Resource: ...
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def subresource(self) -> str: ...
+    @property
+    def warnings(self) -> list[str]: ...
+
+
+class _Match:
+    """`matchConstraints` of a policy or `matchResources` of a binding; None matches all writes."""
+
+    def __init__(self, given: Mapping[str, Any] | None) -> None:
+        given = given or {}
+        self._rules = [
+            (read_rule(rule), frozenset(rule.get("resourceNames") or ())) for rule in given.get("resourceRules") or ()
+        ]
+        self._except = [
+            (read_rule(rule), frozenset(rule.get("resourceNames") or ()))
+            for rule in given.get("excludeResourceRules") or ()
+        ]
+        self._namespaces = msgspec.convert(given.get("namespaceSelector") or {}, LabelSelector)
+        self._objects = msgspec.convert(given.get("objectSelector") or {}, LabelSelector)
+
+    def concerns(self, operation: str, resource: Resource, subresource: str) -> bool:
+        return not self._rules or any(rule.matches(operation, resource, subresource) for rule, _ in self._rules)
+
+    def holds(self, write: PolicyRequest, objects: tuple[Object | None, ...], store: Store) -> bool:
+        def named(rows: list[tuple[Rule, frozenset[str]]]) -> bool:
+            return any(
+                rule.matches(write.operation, write.resource, write.subresource) and (not names or write.name in names)
+                for rule, names in rows
+            )
+
+        if (self._rules and not named(self._rules)) or named(self._except):
+            return False
+        return selectors_match(self._namespaces, self._objects, write.resource, write.namespace, objects, store)
+
+
+class _Policy(NamedTuple):
+    name: str
+    spec: Object
+    match: _Match
+
+
+class _Binding(NamedTuple):
+    name: str
+    spec: Object
+    match: _Match
+
+
+class Policies:
+    """The bound policies of one server."""
+
+    def __init__(self, store: Store, registry: Registry) -> None:
+        self._store, self._registry = store, registry
+        self._bound: list[tuple[_Policy, _Binding]] = []
+        for key in (POLICIES, BINDINGS):
+            store.collection(key).listen(self._changed)
+
+    @property
+    def active(self) -> bool:
+        """Whether any policy is bound."""
+        return bool(self._bound)
+
+    def _changed(self, _: Change) -> None:
+        policies = {}
+        for item in self._store.collection(POLICIES).items():
+            spec = item.obj.get("spec") or {}
+            policies[item.key[1]] = _Policy(item.key[1], spec, _Match(spec.get("matchConstraints")))
+        self._bound = []
+        for item in self._store.collection(BINDINGS).items():
+            spec = item.obj.get("spec") or {}
+            policy = policies.get(str(spec.get("policyName")))
+            if policy is not None:
+                self._bound.append((policy, _Binding(item.key[1], spec, _Match(spec.get("matchResources")))))
+
+    def applies_to(self, operation: str, resource: Resource, subresource: str) -> bool:
+        """Whether the rules of a policy match; selectors and conditions are not evaluated."""
+        return any(policy.match.concerns(operation, resource, subresource) for policy, _ in self._bound)
+
+    def check(self, write: PolicyRequest, request: Object, body: Object | None, old: Object | None) -> None:
+        """Check a write; `request` is the AdmissionReview's request for it.
+
+        Raises:
+            ApiStatusError: a policy denies it.
+        """
+        if write.resource.group == GROUP:
+            return
+        for policy, binding in self._bound:
+            if not policy.match.holds(write, (body, old), self._store):
+                continue
+            if not binding.match.holds(write, (body, old), self._store):
+                continue
+            for problem, reason in self._problems(policy, binding, write, request):
+                _apply(policy, binding, write, problem, reason)
+
+    def _problems(
+        self, policy: _Policy, binding: _Binding, write: PolicyRequest, request: Object
+    ) -> Iterator[tuple[str, str]]:
+        """Messages and reasons of the validations that fail."""
+        spec = policy.spec
+        fatal = spec.get("failurePolicy", "Fail") == "Fail"
+        namespace = (
+            self._store.collection(_NAMESPACES).get(("", write.namespace)) if write.resource.namespaced else None
+        )
+        objects: Object = {
+            "object": request["object"],
+            "oldObject": request["oldObject"],
+            "request": request,
+            "namespaceObject": namespace.obj if namespace is not None else None,
+            "variables": {},
+        }
+        try:
+            if not all(holds(condition["expression"], objects) for condition in spec.get("matchConditions") or ()):
+                return
+        except ExpressionError as error:
+            if fatal:
+                yield f"failed to evaluate match conditions: {error}", "Invalid"
+            return
+        found = list(self._params(policy, binding, write)) if spec.get("paramKind") else [None]
+        if not found and (binding.spec.get("paramRef") or {}).get("parameterNotFoundAction") != "Allow":
+            if fatal:
+                yield (
+                    (
+                        "failed to configure binding: no params found for policy binding with `Deny`"
+                        " parameterNotFoundAction"
+                    ),
+                    "Invalid",
+                )
+            return
+        for params in found:
+            given = {**objects, "params": params}
+            variables: Object = {}
+            for variable in spec.get("variables") or ():
+                try:
+                    variables[variable["name"]] = value_of(variable["expression"], {**given, "variables": variables})
+                except ExpressionError:
+                    continue  # an error is reported by the expression that uses it
+            given["variables"] = variables
+            for rule in spec.get("validations") or ():
+                try:
+                    if not holds(rule["expression"], given):
+                        yield _message(rule, given), rule.get("reason") or "Invalid"
+                except ExpressionError as error:
+                    if fatal:
+                        yield f"expression '{rule['expression']}' resulted in error: {error}", "Invalid"
+
+    def _params(self, policy: _Policy, binding: _Binding, write: PolicyRequest) -> Iterator[Object]:
+        kind, ref = policy.spec["paramKind"], binding.spec.get("paramRef") or {}
+        resource = self._registry.by_kind(str(kind.get("apiVersion", "")), str(kind.get("kind", "")))
+        if resource is None:
+            return
+        namespace = (ref.get("namespace") or write.namespace) if resource.namespaced else ""
+        collection = self._store.collection(resource.key)
+        if ref.get("name"):
+            found: list[Item | None] = [collection.get((namespace, ref["name"]))]
+        else:
+            selector = msgspec.convert(ref.get("selector") or {}, LabelSelector)
+            found = [
+                item
+                for item in collection.items(namespace if resource.namespaced else None)
+                if selector.matches(item.obj["metadata"].get("labels") or {})
+            ]
+        yield from (item.obj for item in found if item is not None)
+
+
+def _message(rule: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    if rule.get("messageExpression"):
+        try:
+            found = value_of(rule["messageExpression"], given)
+        except ExpressionError:
+            found = ""
+        if isinstance(found, str) and found.strip() and "\n" not in found:
+            return found
+    return str(rule.get("message") or f"failed expression: {rule['expression']}")
+
+
+def _apply(policy: _Policy, binding: _Binding, write: PolicyRequest, problem: str, reason: str) -> None:
+    actions = binding.spec.get("validationActions") or ()
+    who = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}'"
+    if "Warn" in actions:
+        write.warnings.append(f"Validation failed for {who}: {problem}")
+    if "Deny" not in actions:
+        return
+    resource = write.resource
+    error = errors.forbidden(resource.plural, resource.group, write.name, f"{who} denied request: {problem}")
+    details = {**error.details, "causes": [{"message": problem}]}
+    raise ApiStatusError(_CODES.get(reason, 422), reason, error.message, details=details)
+
+
+# -- when one is stored ------------------------------------------------------------------------------------------------
+
+
+def check_policy(obj: Object, causes: Causes) -> None:
+    """Check a policy's required fields, and that its expressions compile."""
+    spec = obj.get("spec") or {}
+    if not spec.get("validations") and not spec.get("auditAnnotations"):
+        causes.append(required("spec.validations", "validations or auditAnnotations must contain at least one item"))
+    if not (spec.get("matchConstraints") or {}).get("resourceRules"):
+        causes.append(required("spec.matchConstraints.resourceRules"))
+    names = {name: None for name in _NAMES if name != "params" or spec.get("paramKind")}
+    for part in ("matchConditions", "variables", "validations"):
+        for number, one in enumerate(spec.get(part) or ()):
+            for field in ("expression", "messageExpression"):
+                if one.get(field) or field == "expression":
+                    check_expression(one.get(field), f"spec.{part}[{number}].{field}", names, causes)
+
+
+def check_binding(obj: Object, causes: Causes) -> None:
+    """Check a binding's required fields."""
+    spec = obj.get("spec") or {}
+    if not spec.get("policyName"):
+        causes.append(required("spec.policyName"))
+    actions = spec.get("validationActions") or []
+    if not actions:
+        causes.append(required("spec.validationActions"))
+    if {"Deny", "Warn"} <= set(actions):
+        why = "must not contain both Deny and Warn (repeating the same validation failure information in the API"
+        causes.append(invalid("spec.validationActions", actions, f"{why} response and headers serves no purpose)"))
+
+
+def check_expression(expression: Any, path: str, names: Mapping[str, None], causes: Causes) -> None:
+    """Check that an expression compiles; one that uses `authorizer`, which is not supported here, is not checked."""
+    text = str(expression or "")
+    if not text.strip():
+        causes.append(required(path))
+    elif "authorizer" not in text:
+        try:
+            check(text, names)
+        except ExpressionError as error:
+            causes.append(invalid(path, text, str(error)))
