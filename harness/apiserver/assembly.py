@@ -1,14 +1,16 @@
 """A whole API server: the store with its rules, the controllers, and what every cluster has from the start."""
 
-from harness.apiserver.admission import SYSTEM_CLASSES
-from harness.apiserver.authority import Authority
-from harness.apiserver.clusterips import SERVICES, ClusterIps
+from harness.apiserver.access.authority import Authority
+from harness.apiserver.access.rbac import first_roles
+from harness.apiserver.admission.chain import SYSTEM_CLASSES
+from harness.apiserver.admission.cluster_ips import SERVICES, ClusterIps
 from harness.apiserver.controllers.autoscalers import Autoscalers
 from harness.apiserver.controllers.budgets import Budgets
 from harness.apiserver.controllers.certificates import Certificates
 from harness.apiserver.controllers.control import Control
 from harness.apiserver.controllers.cronjobs import CronJobs
 from harness.apiserver.controllers.daemonsets import DaemonSets
+from harness.apiserver.controllers.definitions import DEFINITIONS
 from harness.apiserver.controllers.deployments import Deployments
 from harness.apiserver.controllers.endpoints import Endpoints
 from harness.apiserver.controllers.garbage import GarbageCollector
@@ -19,12 +21,11 @@ from harness.apiserver.controllers.nodes import Nodes
 from harness.apiserver.controllers.quotas import Quotas
 from harness.apiserver.controllers.replicasets import REPLICATION_CONTROLLERS, ReplicaSets
 from harness.apiserver.controllers.statefulsets import StatefulSets
-from harness.apiserver.definitions import DEFINITIONS, shipped
-from harness.apiserver.objects import Options
-from harness.apiserver.rbac import first_roles
-from harness.apiserver.resources import Resource
+from harness.apiserver.discovery.resources import Resource
+from harness.apiserver.request.options import Options
+from harness.apiserver.schemas.shipped import shipped
 from harness.apiserver.server import ApiServer
-from harness.apiserver.store import Object
+from harness.apiserver.storage.store import Object
 from scheduler.api.clock import Clock
 
 KOORDINATOR = "koordinator-system"  # where Koordinator's programs keep their own, as the shipped CRDs are there

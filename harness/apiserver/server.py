@@ -13,27 +13,28 @@ from urllib.parse import parse_qs, unquote
 
 import orjson
 
-from harness.apiserver import errors, faces, usage
-from harness.apiserver.admission import Admission
-from harness.apiserver.asked import Asked, Target
-from harness.apiserver.definitions import Definitions
-from harness.apiserver.discovery import Discovery, version
+from harness.apiserver import errors
+from harness.apiserver.access.identity import ADMIN, Identity
+from harness.apiserver.access.rbac import MASTERS, Access, Act
+from harness.apiserver.access.reviews import review
+from harness.apiserver.access.tokens import Tokens
+from harness.apiserver.admission.chain import Admission
+from harness.apiserver.controllers.definitions import Definitions
+from harness.apiserver.discovery.documents import Discovery, version
+from harness.apiserver.discovery.openapi import OpenApi
+from harness.apiserver.discovery.resources import Registry, Resource
 from harness.apiserver.errors import Refused
-from harness.apiserver.identity import ADMIN, Identity
-from harness.apiserver.logs import Source, read_log
-from harness.apiserver.negotiation import PLAIN, negotiate
-from harness.apiserver.objects import PATCHES, DeleteOptions, Objects
-from harness.apiserver.openapi import OpenApi
-from harness.apiserver.options import write_of
-from harness.apiserver.paging import flag
-from harness.apiserver.rbac import MASTERS, Access, Act
-from harness.apiserver.reads import Reads
-from harness.apiserver.resources import Registry, Resource
-from harness.apiserver.reviews import review
-from harness.apiserver.store import Item, Key, Object, Store
-from harness.apiserver.streaming import Streaming
-from harness.apiserver.subresources import bind, evict, patched_scale, rescaled, scale_of
-from harness.apiserver.tokens import Tokens
+from harness.apiserver.request.negotiation import PLAIN, negotiate
+from harness.apiserver.request.options import DeleteOptions, write_of
+from harness.apiserver.request.request import Asked, Target
+from harness.apiserver.storage.paging import flag
+from harness.apiserver.storage.store import Item, Key, Object, Store
+from harness.apiserver.streams.responses import Streaming
+from harness.apiserver.verbs import multi_version, usage
+from harness.apiserver.verbs.logs import Source, read_log
+from harness.apiserver.verbs.objects import PATCHES, Objects
+from harness.apiserver.verbs.reads import Reads
+from harness.apiserver.verbs.subresources import bind, evict, patched_scale, rescaled, scale_of
 from harness.apiserver.webhooks.attempts import FIRST, Attempt, Call, Pending
 from harness.conversation import Containers
 from scheduler.api.clock import Clock
@@ -281,16 +282,16 @@ class ApiServer:
                 raise errors.method_not_allowed()
         options = asked.options()
         stored = resource
-        if faces.second(resource):
-            stored, body = self._stored(resource), faces.to_stored(resource, body)
+        if multi_version.second(resource):
+            stored, body = self._stored(resource), multi_version.to_stored(resource, body)
         item = self.objects.create(stored, namespace or "", body, options)
         return self._told(resource, item, asked, code=201)
 
     def _update(self, target: Target, asked: Asked) -> Item:
         resource = target.resource
         body = asked.body(resource)
-        if faces.second(resource):
-            resource, body = self._stored(resource), faces.to_stored(resource, body)
+        if multi_version.second(resource):
+            resource, body = self._stored(resource), multi_version.to_stored(resource, body)
         return self.objects.update(resource, target.key, body, asked.options(), subresource=target.subresource)
 
     def _stored(self, resource: Resource) -> Resource:
@@ -314,8 +315,8 @@ class ApiServer:
             )  # fmt: skip
         patch = asked.decoded(yaml_too=kind == APPLY_PATCH, any_type=kind == JSON_PATCH)
         stored = resource
-        if faces.second(resource) and isinstance(patch, dict):
-            stored, patch = self._stored(resource), faces.patch_to_stored(resource, patch)
+        if multi_version.second(resource) and isinstance(patch, dict):
+            stored, patch = self._stored(resource), multi_version.patch_to_stored(resource, patch)
         item, new = self.objects.patch(stored, target.key, kind, patch, options, target.subresource)
         return self._told(resource, item, asked, code=201 if new else 200)
 
@@ -381,7 +382,7 @@ class ApiServer:
                 return self._log(target, asked)
             case (("exec" | "attach" | "portforward") as verb, ("GET" | "POST")):
                 self.access.check(asked.identity, replace(asked.act(target), verb="create"))  # a WebSocket is a GET
-                from harness.apiserver.commands import OPTIONS, begin, options_of  # who never speaks pays nothing
+                from harness.apiserver.verbs.commands import OPTIONS, begin, options_of  # who never speaks pays nothing
 
                 found = begin(verb, self.objects.find(resource, target.key), asked.request, self.containers)
                 self._tell(target, options_of(verb, asked.request), asked, ("", "v1", OPTIONS[verb]), "CONNECT")

@@ -11,7 +11,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from harness.apiserver.access import write_private
+from harness.apiserver.access.credentials import write_private
 from harness.errors import UsageError
 from harness.processes import started_at
 

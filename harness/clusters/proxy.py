@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httptools
 
-from harness.apiserver.access import identify, kubeconfig, make_credentials, server_context, write_private
+from harness.apiserver.access.credentials import identify, kubeconfig, make_credentials, server_context, write_private
 from harness.clusters.faulty import PICKS, Picks, refusal
 from harness.clusters.kubeconfig import Access, load_access
 from harness.errors import HarnessError

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING
 import orjson
 import uvloop
 
-from harness.apiserver.access import identify, kubeconfig, make_credentials, server_context, write_private
+from harness.apiserver.access.credentials import identify, kubeconfig, make_credentials, server_context, write_private
+from harness.apiserver.access.identity import Identity
 from harness.apiserver.assembly import build_server
-from harness.apiserver.identity import Identity
-from harness.apiserver.inprocess import InProcessTransport
-from harness.apiserver.listening import HttpServer
+from harness.apiserver.transport.inprocess import InProcessTransport
+from harness.apiserver.transport.listener import HttpServer
 from harness.apiserver.webhooks.calling import HttpsCaller
 from harness.clusters.local_node import LocalNode, local_agent
 from harness.errors import ClusterError, HarnessError

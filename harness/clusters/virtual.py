@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from harness.apiserver.assembly import build_server
-from harness.apiserver.inprocess import InProcessTransport
+from harness.apiserver.transport.inprocess import InProcessTransport
 from harness.apiserver.webhooks.calling import ask_and_wait
 from harness.clusters.protocol import Capability, ClusterBackend
 from harness.clusters.simulated import SimulatedNodes

@@ -15,7 +15,7 @@ from celpy.evaluation import CELEvalError, base_functions
 
 from harness.apiserver.cel.formatting import formatted
 from harness.apiserver.cel.values import NONE, Amount, Cidr, Ip, Optional, Semver, Url
-from harness.apiserver.validation_names import dns_1035, dns_label, label_value, qualified, subdomain
+from harness.apiserver.names import dns_1035, dns_label, label_value, qualified, subdomain
 
 Function = Callable[..., Any]
 _TEXT: Final = celtypes.StringType

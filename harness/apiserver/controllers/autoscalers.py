@@ -24,12 +24,12 @@ from harness.apiserver.controllers.control import PODS, Control, is_new_spec, wi
 from harness.apiserver.controllers.podstate import is_active
 from harness.apiserver.controllers.podusage import pod_usage
 from harness.apiserver.controllers.recording import NORMAL, WARNING
-from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.controllers.work_queue import Turns
+from harness.apiserver.discovery.resources import Registry, Resource
 from harness.apiserver.errors import Refused
-from harness.apiserver.objects import Options
-from harness.apiserver.resources import Registry, Resource
-from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
-from harness.apiserver.subresources import rescaled, scale_of
+from harness.apiserver.request.options import Options
+from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.verbs.subresources import rescaled, scale_of
 from scheduler.api.quantity import canonical, milli
 from scheduler.api.wire import LabelSelector
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from harness.apiserver.controllers.turns import Turns
-from harness.apiserver.objects import Objects
-from harness.apiserver.store import Change, CollectionKey, Item, Object
-from harness.apiserver.subresources import BUDGETS
+from harness.apiserver.controllers.work_queue import Turns
+from harness.apiserver.storage.store import Change, CollectionKey, Item, Object
+from harness.apiserver.verbs.objects import Objects
+from harness.apiserver.verbs.subresources import BUDGETS
 from scheduler.api.clock import from_rfc3339
 from scheduler.api.wire import LabelSelector
 

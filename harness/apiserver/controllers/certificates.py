@@ -7,11 +7,18 @@ Nothing is approved here: upstream approves what kubelets ask for, and no kubele
 import base64
 from typing import Final
 
-from harness.apiserver.authority import Authority
+from harness.apiserver.access.authority import Authority
+from harness.apiserver.access.signing import (
+    API_CLIENT,
+    KUBELET_CLIENT,
+    KUBELET_SERVING,
+    NotSigned,
+    check_signer,
+    read_request,
+)
 from harness.apiserver.controllers.control import Control
-from harness.apiserver.controllers.turns import Turns
-from harness.apiserver.signing import API_CLIENT, KUBELET_CLIENT, KUBELET_SERVING, NotSigned, check_signer, read_request
-from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.controllers.work_queue import Turns
+from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 from scheduler.api.clock import from_rfc3339
 
 REQUESTS: CollectionKey = ("certificates.k8s.io", "certificatesigningrequests")

@@ -7,11 +7,12 @@ import orjson
 
 from harness.apiserver.controllers.owners import Dependents, reference_to
 from harness.apiserver.controllers.recording import NORMAL, WARNING, Recorder
-from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.controllers.work_queue import Turns
+from harness.apiserver.discovery.resources import Registry, Resource
 from harness.apiserver.errors import Refused
-from harness.apiserver.objects import DeleteOptions, Objects, Options
-from harness.apiserver.resources import Registry, Resource
-from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.request.options import DeleteOptions, Options
+from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.verbs.objects import Objects
 from harness.apiserver.webhooks.attempts import Pending
 
 PODS: CollectionKey = ("", "pods")

@@ -12,10 +12,10 @@ from harness.apiserver.controllers.jobs import JOBS
 from harness.apiserver.controllers.owners import Dependents, reference_to
 from harness.apiserver.controllers.podstate import condition
 from harness.apiserver.controllers.recording import NORMAL, WARNING
-from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.controllers.work_queue import Turns
 from harness.apiserver.errors import Refused
-from harness.apiserver.objects import Options
-from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.request.options import Options
+from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 from scheduler.api.clock import from_rfc3339, rfc3339
 
 CRON_JOBS: CollectionKey = ("batch", "cronjobs")

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from harness.apiserver.store import Item, Object
+from harness.apiserver.storage.store import Item, Object
 from scheduler.api.core import NodeSelector, NodeSelectorTerm, Taint, Toleration
 from scheduler.api.wire import requirement_holds
 

@@ -9,9 +9,9 @@ from harness.apiserver.controllers.daemonplaces import Fit, home_of, pin, tolera
 from harness.apiserver.controllers.podstate import available_in, is_finished, is_going, is_ready, phase
 from harness.apiserver.controllers.recording import WARNING
 from harness.apiserver.controllers.revisions import HASH_LABEL, Revisions, mark_of
-from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.controllers.work_queue import Turns
 from harness.apiserver.errors import Refused
-from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 
 DAEMON_SETS: CollectionKey = ("apps", "daemonsets")
 NODES: CollectionKey = ("", "nodes")

@@ -30,10 +30,10 @@ from harness.apiserver.controllers.rollouts import (
     totals,
 )
 from harness.apiserver.controllers.templates import HASH_LABEL, same_template, template_hash
-from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.controllers.work_queue import Turns
 from harness.apiserver.errors import Refused
-from harness.apiserver.objects import Options
-from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.request.options import Options
+from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 
 DEPLOYMENTS: CollectionKey = ("apps", "deployments")
 COMPONENT = "deployment-controller"

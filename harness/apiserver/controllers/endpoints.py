@@ -8,10 +8,10 @@ from typing import Any
 from harness.apiserver.controllers.control import GATHER, PODS, Control
 from harness.apiserver.controllers.owners import Dependents, reference_to
 from harness.apiserver.controllers.podstate import is_finished, is_going, is_ready
-from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.controllers.work_queue import Turns
 from harness.apiserver.errors import Refused
-from harness.apiserver.objects import Options
-from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.request.options import Options
+from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 
 SERVICES: CollectionKey = ("", "services")
 ENDPOINTS: CollectionKey = ("", "endpoints")

@@ -4,11 +4,12 @@ A dependent goes when the last of its owners is gone. An owner deleted in the fo
 that block it are gone; one whose dependents are to be orphaned first loses them.
 """
 
-from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.controllers.work_queue import Turns
+from harness.apiserver.discovery.resources import Registry
 from harness.apiserver.errors import Refused
-from harness.apiserver.objects import DeleteOptions, Objects
-from harness.apiserver.resources import Registry
-from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.request.options import DeleteOptions
+from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.verbs.objects import Objects
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 Place = tuple[CollectionKey, Key]

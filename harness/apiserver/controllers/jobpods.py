@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.apiserver.controllers.podstate import condition, is_going, phase
-from harness.apiserver.store import Item, Object
+from harness.apiserver.storage.store import Item, Object
 
 TRACKING = "batch.kubernetes.io/job-tracking"  # finalizer: this pod has not been counted yet
 INDEX = "batch.kubernetes.io/job-completion-index"

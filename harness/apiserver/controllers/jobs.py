@@ -31,9 +31,9 @@ from harness.apiserver.controllers.podstate import (
     restarts,
 )
 from harness.apiserver.controllers.recording import NORMAL, WARNING
-from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.controllers.work_queue import Turns
 from harness.apiserver.errors import Refused
-from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 from scheduler.api.clock import from_rfc3339
 
 JOBS: CollectionKey = ("batch", "jobs")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from harness.apiserver.controllers.jobindexes import parse_indexes
 from harness.apiserver.controllers.jobpods import is_indexed
-from harness.apiserver.store import Object
+from harness.apiserver.storage.store import Object
 from scheduler.api.clock import from_rfc3339
 
 FIRST_PAUSE, LONGEST_PAUSE = 10.0, 600.0  # seconds between a failure and the next pod; doubles with each in a row

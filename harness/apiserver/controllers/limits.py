@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from harness.apiserver import errors
-from harness.apiserver.qos import qos_class
-from harness.apiserver.resources import Resource
-from harness.apiserver.store import CollectionKey, Object, Store
+from harness.apiserver.defaults.qos import qos_class
+from harness.apiserver.discovery.resources import Resource
+from harness.apiserver.storage.store import CollectionKey, Object, Store
 from scheduler.api.quantity import canonical, milli
 
 LIMIT_RANGES: CollectionKey = ("", "limitranges")

@@ -1,10 +1,11 @@
 """Namespaces: what every one has from the start, and how one goes: first all that is in it, then itself."""
 
-from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.controllers.work_queue import Turns
+from harness.apiserver.discovery.resources import Registry
 from harness.apiserver.errors import Refused
-from harness.apiserver.objects import DeleteOptions, Objects, Options
-from harness.apiserver.resources import Registry
-from harness.apiserver.store import Change, CollectionKey
+from harness.apiserver.request.options import DeleteOptions, Options
+from harness.apiserver.storage.store import Change, CollectionKey
+from harness.apiserver.verbs.objects import Objects
 
 NAMESPACES: CollectionKey = ("", "namespaces")
 FROM_THE_START = ("default", "kube-system", "kube-public", "kube-node-lease")

@@ -5,12 +5,13 @@ Follows kube-controller-manager's node-lifecycle, taint-eviction and pod-garbage
 
 from typing import Any
 
-from harness.apiserver.controllers.podstate import disrupted
-from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.controllers.work_queue import Turns
+from harness.apiserver.discovery.resources import Registry
 from harness.apiserver.errors import Refused
-from harness.apiserver.objects import DeleteOptions, Objects
-from harness.apiserver.resources import Registry
-from harness.apiserver.store import Change, CollectionKey, Item, Object
+from harness.apiserver.request.options import DeleteOptions
+from harness.apiserver.storage.store import Change, CollectionKey, Item, Object
+from harness.apiserver.verbs.objects import Objects
+from harness.apiserver.verbs.subresources import disrupted
 from scheduler.api.clock import from_rfc3339
 from scheduler.api.core import UNSCHEDULABLE_TAINT
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from harness.apiserver.objects import Objects
-from harness.apiserver.resources import Resource
-from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.discovery.resources import Resource
+from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.verbs.objects import Objects
 from scheduler.api.wire import LabelSelector
 
 Wake = Callable[[Key, Change], None]

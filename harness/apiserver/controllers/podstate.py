@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from harness.apiserver.store import Item, Object
+from harness.apiserver.storage.store import Item, Object
 from scheduler.api.clock import from_rfc3339
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -35,20 +35,6 @@ def condition(obj: Object, kind: str) -> Object | None:
             found: Object = one
             return found
     return None
-
-
-def disrupted(pod: Object, reason: str, message: str, now: str) -> Object:
-    """A copy of the pod with the condition DisruptionTarget, by which Jobs tell a disruption from a failure.
-
-    `now` is RFC 3339.
-    """
-    status = pod.get("status") or {}
-    conditions = [one for one in status.get("conditions") or () if one.get("type") != "DisruptionTarget"]
-    conditions.append({
-        "type": "DisruptionTarget", "status": "True", "reason": reason, "message": message, "lastProbeTime": None,
-        "lastTransitionTime": now,
-    })  # fmt: skip
-    return {**pod, "metadata": dict(pod["metadata"]), "status": {**status, "conditions": conditions}}
 
 
 def is_ready(pod: Object) -> bool:

@@ -1,6 +1,6 @@
 """What pods use at the moment, as the nodes' agents report it in NodeMetric objects."""
 
-from harness.apiserver.store import CollectionKey, Store
+from harness.apiserver.storage.store import CollectionKey, Store
 from scheduler.api.quantity import milli
 
 NODE_METRICS: CollectionKey = ("slo.koordinator.sh", "nodemetrics")

@@ -7,10 +7,10 @@ a write fails later on. In a namespace without quota a change costs one look-up.
 
 from harness.apiserver import errors
 from harness.apiserver.controllers.quotausage import PODS, Usage, in_scope, shown, unsaid, usage_of
-from harness.apiserver.controllers.turns import Turns
-from harness.apiserver.objects import Objects
-from harness.apiserver.resources import Resource
-from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.controllers.work_queue import Turns
+from harness.apiserver.discovery.resources import Resource
+from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
+from harness.apiserver.verbs.objects import Objects
 from scheduler.api.quantity import canonical, milli
 
 QUOTAS: CollectionKey = ("", "resourcequotas")

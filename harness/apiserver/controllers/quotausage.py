@@ -5,8 +5,8 @@ Amounts are thousandths, so that every resource can be added up in whole numbers
 
 from typing import Any
 
-from harness.apiserver.qos import BEST_EFFORT, qos_class
-from harness.apiserver.store import CollectionKey, Object
+from harness.apiserver.defaults.qos import BEST_EFFORT, qos_class
+from harness.apiserver.storage.store import CollectionKey, Object
 from scheduler.api.quantity import canonical, milli
 
 Usage = dict[str, int]  # quota resource → thousandths

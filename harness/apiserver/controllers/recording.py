@@ -1,9 +1,10 @@
 """Events that controllers leave behind; one that repeats is counted, not stored again."""
 
+from harness.apiserver.discovery.resources import Resource
 from harness.apiserver.errors import Refused
-from harness.apiserver.objects import Objects, Options
-from harness.apiserver.resources import Resource
-from harness.apiserver.store import Item, Object
+from harness.apiserver.request.options import Options
+from harness.apiserver.storage.store import Item, Object
+from harness.apiserver.verbs.objects import Objects
 
 NORMAL, WARNING = "Normal", "Warning"
 REMEMBERED = 4096  # events that may still be counted up

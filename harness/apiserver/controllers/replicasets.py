@@ -6,10 +6,10 @@ Follows `pkg/controller/replicaset`. Everything here sees the store as it is, so
 from harness.apiserver.controllers.control import Control, with_condition, without_condition
 from harness.apiserver.controllers.owners import controller_of
 from harness.apiserver.controllers.podstate import available_in, deletion_order, is_active
-from harness.apiserver.controllers.turns import Turns
+from harness.apiserver.controllers.work_queue import Turns
+from harness.apiserver.discovery.resources import Resource
 from harness.apiserver.errors import Refused
-from harness.apiserver.resources import Resource
-from harness.apiserver.store import CollectionKey, Item, Key, Object
+from harness.apiserver.storage.store import CollectionKey, Item, Key, Object
 from harness.apiserver.webhooks.attempts import Pending
 
 REPLICA_SETS: CollectionKey = ("apps", "replicasets")

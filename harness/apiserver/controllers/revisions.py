@@ -6,10 +6,10 @@ Follows `pkg/controller/history`. `data` is the patch that `kubectl rollout undo
 from harness.apiserver.controllers.control import Control
 from harness.apiserver.controllers.owners import Dependents, reference_to
 from harness.apiserver.controllers.templates import template_hash
+from harness.apiserver.discovery.resources import Resource
 from harness.apiserver.errors import Refused
-from harness.apiserver.objects import Options
-from harness.apiserver.resources import Resource
-from harness.apiserver.store import CollectionKey, Item, Object
+from harness.apiserver.request.options import Options
+from harness.apiserver.storage.store import CollectionKey, Item, Object
 
 REVISIONS: CollectionKey = ("apps", "controllerrevisions")
 HASH_LABEL = "controller-revision-hash"

@@ -6,7 +6,7 @@ Follows `pkg/controller/deployment/{progress,sync}.go` and `util/deployment_util
 from harness.apiserver.controllers.control import Control, with_condition, without_condition
 from harness.apiserver.controllers.podstate import condition
 from harness.apiserver.controllers.rolling import bounds_of
-from harness.apiserver.store import Object
+from harness.apiserver.storage.store import Object
 from scheduler.api.clock import from_rfc3339
 
 REVISION, HISTORY = "deployment.kubernetes.io/revision", "deployment.kubernetes.io/revision-history"

@@ -9,10 +9,10 @@ from harness.apiserver.controllers.control import Control
 from harness.apiserver.controllers.counts import scaled
 from harness.apiserver.controllers.podstate import available_in, is_active, is_finished, is_going, is_ready
 from harness.apiserver.controllers.revisions import HASH_LABEL, Revisions, number_of, template_of
-from harness.apiserver.controllers.turns import Turns
 from harness.apiserver.controllers.volumeclaims import Claims
+from harness.apiserver.controllers.work_queue import Turns
 from harness.apiserver.errors import Refused
-from harness.apiserver.store import CollectionKey, Item, Key, Object
+from harness.apiserver.storage.store import CollectionKey, Item, Key, Object
 
 STATEFUL_SETS: CollectionKey = ("apps", "statefulsets")
 COMPONENT = "statefulset-controller"

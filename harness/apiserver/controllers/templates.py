@@ -2,7 +2,7 @@
 
 import orjson
 
-from harness.apiserver.store import Object
+from harness.apiserver.storage.store import Object
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # upstream's: no vowels, no words
 HASH_LABEL = "pod-template-hash"

@@ -2,10 +2,10 @@
 
 from harness.apiserver.controllers.control import Control
 from harness.apiserver.controllers.owners import reference_to
+from harness.apiserver.discovery.resources import Resource
 from harness.apiserver.errors import Refused
-from harness.apiserver.objects import Options
-from harness.apiserver.resources import Resource
-from harness.apiserver.store import CollectionKey, Item, Object
+from harness.apiserver.request.options import Options
+from harness.apiserver.storage.store import CollectionKey, Item, Object
 
 CLAIMS: CollectionKey = ("", "persistentvolumeclaims")
 

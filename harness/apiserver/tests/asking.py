@@ -8,7 +8,7 @@ import orjson
 from harness.apiserver.assembly import build_server
 from harness.apiserver.errors import Refused
 from harness.apiserver.server import ApiServer
-from harness.apiserver.streaming import Closable, Streaming
+from harness.apiserver.streams.responses import Closable, Streaming
 from scheduler.api.clock import Clock, SimClock
 from scheduler.api.transport import JSON, Request, Response
 

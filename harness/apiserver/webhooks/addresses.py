@@ -5,7 +5,7 @@ import binascii
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from harness.apiserver.store import Object, Store
+from harness.apiserver.storage.store import Object, Store
 from harness.apiserver.webhooks.verdicts import Failed
 
 _SERVICES, _ENDPOINTS = ("", "services"), ("", "endpoints")

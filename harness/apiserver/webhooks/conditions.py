@@ -1,7 +1,7 @@
 """matchConditions: CEL expressions over a request, which must all hold for a webhook to be asked."""
 
 from harness.apiserver.cel.expressions import ExpressionError, holds
-from harness.apiserver.store import Object
+from harness.apiserver.storage.store import Object
 
 
 class Undecided(Exception):

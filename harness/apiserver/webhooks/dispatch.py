@@ -13,18 +13,17 @@ from typing import Any, Final, Protocol
 import orjson
 
 from harness.apiserver import errors
-from harness.apiserver.identity import Identity
-from harness.apiserver.patch import PatchError, json_patch
-from harness.apiserver.policies import BINDINGS, POLICIES, Policies
-from harness.apiserver.resources import Registry, Resource
-from harness.apiserver.store import Change, Object, Store
+from harness.apiserver.access.identity import Identity
+from harness.apiserver.discovery.resources import Registry, Resource
+from harness.apiserver.patching.patch import PatchError, json_patch
+from harness.apiserver.storage.store import Change, Object, Store
 from harness.apiserver.webhooks.addresses import authorities, find_address, url_of
 from harness.apiserver.webhooks.attempts import FIRST, TRIES, Answer, Attempt, Call, Pending
 from harness.apiserver.webhooks.conditions import Undecided, conditions_hold
+from harness.apiserver.webhooks.policies import BINDINGS, POLICIES, Policies
 from harness.apiserver.webhooks.rules import GROUP, MUTATING, VALIDATING, Webhook, read_webhooks
 from harness.apiserver.webhooks.verdicts import Failed, Verdict, denied, failed, read_verdict
 
-CONTROLLERS: Final = Identity("system:kube-controller-manager", ("system:authenticated",))
 _NEW: Final = ("uid", "creationTimestamp", "generation")  # what an object has only once it is about to be stored
 Handler = Callable[[Object], Object]  # an AdmissionReview in, one out
 Convert = Callable[[Object, Resource, "Attempt | None"], Object]  # an object, in the version of the resource

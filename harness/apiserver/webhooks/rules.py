@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.apiserver.resources import Registry, Resource
-from harness.apiserver.store import Item, Object, Store
+from harness.apiserver.discovery.resources import Registry, Resource
+from harness.apiserver.storage.store import Item, Object, Store
 from scheduler.api.wire import LabelSelector
 
 GROUP: Final = "admissionregistration.k8s.io"

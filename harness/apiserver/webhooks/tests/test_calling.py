@@ -14,7 +14,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from harness.apiserver.access import make_credentials, server_context
+from harness.apiserver.access.credentials import make_credentials, server_context
 from harness.apiserver.tests.asking import PODS, Object, pod
 from harness.apiserver.tests.serving import PATIENCE, Served, Wire, served
 from harness.apiserver.webhooks.calling import HttpsCaller

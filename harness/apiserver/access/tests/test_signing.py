@@ -1,0 +1,322 @@
+"""Certificate requests: what is refused, what is signed, and that what was signed opens the door."""
+
+import base64
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from harness.apiserver.access.authority import Authority
+from harness.apiserver.access.identity import ADMIN, Identity
+from harness.apiserver.access.signing import API_CLIENT, KUBELET_CLIENT, KUBELET_SERVING
+from harness.apiserver.assembly import build_server
+from harness.apiserver.tests.asking import Object
+from harness.apiserver.tests.kubectl import Kubectl
+from harness.apiserver.tests.serving import Served, served
+from harness.clusters.embedded import EmbeddedCluster
+from scheduler.api.clock import SimClock
+from scheduler.api.transport import JSON, Request, Response
+
+REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+CLIENT = ["digital signature", "key encipherment", "client auth"]
+SERVER = ["digital signature", "key encipherment", "server auth"]
+KEY = ec.generate_private_key(ec.SECP256R1())
+NODE, NODES = "system:node:n1", ("system:nodes",)
+HOST = x509.DNSName("n1.example.com")
+YEAR, BACKDATED = 365 * 86_400, 300  # seconds
+
+
+def wanted(common: str = "ann", groups: tuple[str, ...] = ("sailors",), *names: x509.GeneralName) -> str:
+    """`spec.request`: PKCS #10 of the key of these tests."""
+    subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, one) for one in groups]
+    builder = x509.CertificateSigningRequestBuilder().subject_name(
+        x509.Name([*subject, x509.NameAttribute(NameOID.COMMON_NAME, common)])
+    )
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    pem = builder.sign(KEY, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    return base64.b64encode(pem).decode()
+
+
+def request(text: str, signer: str = API_CLIENT, usages: list[str] | None = None, **spec: Any) -> Object:
+    body = {"signerName": signer, "request": text, "usages": CLIENT if usages is None else usages, **spec}
+    return {"metadata": {"name": "r"}, "spec": body}
+
+
+class Signing:
+    """A server with an authority, on simulated time."""
+
+    def __init__(self) -> None:
+        self.clock = SimClock()
+        self.server = build_server(self.clock, authority=Authority.fresh(self.clock.now()))
+
+    def ask(self, method: str, path: str, body: Any = None, by: Identity = ADMIN) -> tuple[int, Any]:
+        sent = Request(method, f"{REQUESTS}{path}", orjson.dumps(body) if body else b"", JSON)
+        found = self.server.handle(sent, by)
+        assert isinstance(found, Response)
+        self.clock.settle()
+        return found.code, orjson.loads(found.body)
+
+    def approve(self, kind: str = "Approved", by: Identity = ADMIN) -> tuple[int, Any]:
+        body = self.ask("GET", "/r")[1]
+        body["status"] = {"conditions": [{"type": kind, "status": "True", "reason": "Test", "message": ""}]}
+        return self.ask("PUT", "/r/approval", body, by)
+
+    def certificate(self) -> x509.Certificate | None:
+        text = self.ask("GET", "/r")[1].get("status", {}).get("certificate")
+        return x509.load_pem_x509_certificate(base64.b64decode(text)) if text else None
+
+
+@pytest.fixture
+def signing() -> Signing:
+    return Signing()
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        pytest.param({"request": "bm8="}, "spec.request", id="not-pem"),
+        pytest.param({"request": "%"}, "spec.request", id="not-base64"),
+        pytest.param({"request": wanted()[:-16] + "A" * 16}, "spec.request", id="cut-off"),
+        pytest.param({"usages": []}, "spec.usages", id="no-usage"),
+        pytest.param({"usages": ["sailing"]}, "spec.usages[0]", id="unknown-usage"),
+        pytest.param({"usages": ["client auth", "client auth"]}, "spec.usages[1]", id="the-same-usage-twice"),
+        pytest.param({"signerName": ""}, "spec.signerName", id="no-signer"),
+        pytest.param({"signerName": "anybody"}, "spec.signerName", id="signer-without-a-domain"),
+        pytest.param({"expirationSeconds": 599}, "spec.expirationSeconds", id="too-short"),
+    ],
+)
+def test_a_bad_request_is_refused(signing: Signing, spec: Object, field: str) -> None:
+    body = request(wanted())
+    body["spec"].update(spec)
+    code, found = signing.ask("POST", "", body)
+    assert code in {400, 422}
+    if code == 422:
+        assert [one["field"] for one in found["details"]["causes"]] == [field]
+    assert signing.ask("GET", "/r")[0] == 404
+
+
+def test_who_asks_is_written_down_and_nothing_of_it_can_be_changed(signing: Signing) -> None:
+    sailor = Identity("bob", ("system:authenticated", "system:masters"))
+    code, found = signing.ask("POST", "", request(wanted(), username="eve", groups=["system:nodes"]), sailor)
+    assert code == 201
+    assert (found["spec"]["username"], found["spec"]["groups"]) == ("bob", list(sailor.groups))
+    found["spec"]["username"] = "eve"
+    found["spec"]["expirationSeconds"] = 700
+    found["metadata"]["labels"] = {"seen": "yes"}
+    code, changed = signing.ask("PUT", "/r", found)
+    assert (code, changed["spec"]["username"], changed["metadata"]["labels"]) == (200, "bob", {"seen": "yes"})
+    assert "expirationSeconds" not in changed["spec"]
+
+
+@pytest.mark.parametrize(
+    ("signer", "usages", "text", "why"),
+    [
+        pytest.param(API_CLIENT, CLIENT, wanted(), "", id="client"),
+        pytest.param(API_CLIENT, ["client auth"], wanted(), "", id="client-with-the-least-usages"),
+        pytest.param(API_CLIENT, SERVER, wanted(), "usages did not match", id="client-as-server"),
+        pytest.param(API_CLIENT, CLIENT[:2], wanted(), "usages did not match", id="client-without-client-auth"),
+        pytest.param(KUBELET_SERVING, SERVER, wanted(NODE, NODES, HOST), "", id="kubelet-serving"),
+        pytest.param(
+            KUBELET_SERVING, ["server auth", "digital signature"], wanted(NODE, NODES, HOST), "",
+            id="kubelet-serving-without-rsa",
+        ),
+        pytest.param(
+            KUBELET_SERVING, SERVER, wanted(NODE, NODES), "DNS or IP subjectAltName is required",
+            id="kubelet-serving-nowhere",
+        ),
+        pytest.param(
+            KUBELET_SERVING, SERVER, wanted("n1", NODES, HOST),
+            "subject common name does not begin with system:node:", id="kubelet-serving-under-another-name",
+        ),
+        pytest.param(
+            KUBELET_SERVING, CLIENT, wanted(NODE, NODES, HOST),
+            "usages did not match [digital signature key encipherment server auth]", id="kubelet-serving-as-client",
+        ),
+        pytest.param(KUBELET_CLIENT, CLIENT, wanted(NODE, NODES), "", id="kubelet-client"),
+        pytest.param(
+            KUBELET_CLIENT, CLIENT, wanted(NODE, NODES, HOST), "DNS subjectAltNames are not allowed",
+            id="kubelet-client-with-a-host",
+        ),
+        pytest.param(
+            KUBELET_CLIENT, CLIENT, wanted("system:node:n1", ()), "subject organization is not system:nodes",
+            id="kubelet-client-outside-the-group",
+        ),
+    ],
+)  # fmt: skip
+def test_each_signer_takes_its_own(signing: Signing, signer: str, usages: list[str], text: str, why: str) -> None:
+    assert signing.ask("POST", "", request(text, signer, usages))[0] == 201
+    assert signing.certificate() is None
+    assert signing.approve()[0] == 200
+    found = signing.certificate()
+    failed = [one for one in signing.ask("GET", "/r")[1]["status"]["conditions"] if one["type"] == "Failed"]
+    if why:
+        assert found is None
+        assert [(one["reason"], one["message"]) for one in failed] == [("SignerValidationFailure", why)]
+        return
+    assert found is not None
+    assert not failed
+    purpose = ExtendedKeyUsageOID.SERVER_AUTH if signer == KUBELET_SERVING else ExtendedKeyUsageOID.CLIENT_AUTH
+    assert list(found.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [purpose]
+    assert found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca is False
+    asked = x509.load_pem_x509_csr(base64.b64decode(text))
+    assert (found.subject, found.public_key()) == (asked.subject, KEY.public_key())
+    if signer == KUBELET_SERVING:
+        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert list(names) == [HOST]
+
+
+@pytest.mark.parametrize(
+    ("asked", "want"),
+    [
+        pytest.param(None, YEAR - BACKDATED, id="a-year-unless-asked"),
+        pytest.param(600, 600, id="ten-minutes-from-now"),
+        pytest.param(86_400, 86_400 - BACKDATED, id="longer-ones-from-five-minutes-ago"),
+        pytest.param(10 * YEAR, YEAR - BACKDATED, id="no-more-than-a-year"),
+    ],
+)
+def test_how_long_it_is_valid(signing: Signing, asked: int | None, want: float) -> None:
+    body = request(wanted())
+    body["spec"]["expirationSeconds"] = asked
+    signing.ask("POST", "", body)
+    signing.approve()
+    found = signing.certificate()
+    assert found is not None
+    now = datetime.fromtimestamp(signing.clock.now(), UTC)
+    assert (now - found.not_valid_before_utc).total_seconds() == BACKDATED
+    assert (found.not_valid_after_utc - now).total_seconds() == want
+
+
+def test_nobody_signs_for_other_signers_or_what_was_denied(signing: Signing) -> None:
+    signing.ask("POST", "", request(wanted(), "sea.example.com/harbour"))
+    signing.approve()
+    assert signing.certificate() is None
+    signing.ask("DELETE", "/r")
+    signing.ask("POST", "", request(wanted()))
+    signing.approve("Denied")
+    assert signing.certificate() is None
+    code, found = signing.approve("Approved")
+    assert (code, found["reason"]) == (422, "Invalid")
+    assert 'updates may not remove a condition of type "Denied"' in found["message"]
+
+
+def test_masters_are_not_made_this_way(signing: Signing) -> None:
+    code, found = signing.ask("POST", "", request(wanted("ann", ("system:masters",))))
+    assert code == 403
+    assert f"use of {API_CLIENT} signer with system:masters group is not allowed" in found["message"]
+
+
+def test_to_approve_takes_a_right_of_its_own(signing: Signing) -> None:
+    bob = Identity("bob", ("system:authenticated",))
+    signing.ask("POST", "", request(wanted()))
+    rules = [{"apiGroups": ["certificates.k8s.io"], "resources": ["*"], "verbs": ["get", "update"]}]
+    grant = "/apis/rbac.authorization.k8s.io/v1"
+    for path, body in (
+        ("clusterroles", {"metadata": {"name": "csr"}, "rules": rules}),
+        (
+            "clusterrolebindings",
+            {
+                "metadata": {"name": "csr"},
+                "subjects": [{"kind": "User", "name": "bob", "apiGroup": "rbac.authorization.k8s.io"}],
+                "roleRef": {"kind": "ClusterRole", "name": "csr", "apiGroup": "rbac.authorization.k8s.io"},
+            },
+        ),
+    ):
+        signing.server.handle(Request("POST", f"{grant}/{path}", orjson.dumps(body), JSON))
+    code, found = signing.approve(by=bob)
+    assert code == 403
+    assert f'user not permitted to approve requests with signerName "{API_CLIENT}"' in found["message"]
+    more = [*rules, {"apiGroups": ["certificates.k8s.io"], "resources": ["signers"], "verbs": ["approve"],
+                     "resourceNames": ["kubernetes.io/*"]}]  # fmt: skip
+    body = {"metadata": {"name": "csr"}, "rules": more}
+    signing.server.handle(Request("PUT", f"{grant}/clusterroles/csr", orjson.dumps(body), JSON))
+    assert signing.approve(by=bob)[0] == 200
+    assert signing.certificate() is not None
+
+
+@pytest.mark.parametrize(
+    ("decision", "hours"),
+    [
+        pytest.param("Approved", 1, id="approved"),
+        pytest.param("Denied", 1, id="denied"),
+        pytest.param("", 24, id="nobody-decided"),
+    ],
+)
+def test_requests_go_in_time(signing: Signing, decision: str, hours: int) -> None:
+    signing.ask("POST", "", request(wanted()))
+    if decision:
+        signing.approve(decision)
+    signing.clock.advance(hours * 3600 - 60)
+    assert signing.ask("GET", "/r")[0] == 200
+    signing.clock.advance(120)
+    assert signing.ask("GET", "/r")[0] == 404
+
+
+def test_a_signed_certificate_opens_the_door(tmp_path: Path) -> None:
+    with served() as place:
+        with place.connect() as wire:
+            assert wire.ask("POST", REQUESTS, request(wanted("ann", ("sailors",))))[0] == 201
+            body = wire.ask("GET", f"{REQUESTS}/r")[1]
+            body["status"] = {"conditions": [{"type": "Approved", "status": "True", "reason": "Test"}]}
+            assert wire.ask("PUT", f"{REQUESTS}/r/approval", body)[0] == 200
+            text = wire.ask("GET", f"{REQUESTS}/r")[1]["status"]["certificate"]
+        who = _asked_with(place, base64.b64decode(text), tmp_path)
+    assert who == {"username": "ann", "groups": ["sailors", "system:authenticated"]}
+
+
+def _asked_with(place: Served, certificate: bytes, folder: Path) -> Object:
+    """What the server says to the holder of a certificate about himself."""
+    chain, key = folder / "ann.crt", folder / "ann.key"
+    chain.write_bytes(certificate)
+    key.write_bytes(_private_key())
+    place.context.load_cert_chain(chain, key)
+    with place.connect() as wire:
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+        code, found = wire.ask("POST", path, body, authorization="")
+    assert code == 201, found
+    user: Object = found["status"]["userInfo"]
+    return {name: user[name] for name in ("username", "groups")}
+
+
+def _private_key() -> bytes:
+    return KEY.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def test_kubectl_approves_and_the_certificate_is_who_it_says(
+    kubectl: Kubectl, embedded: EmbeddedCluster, tmp_path: Path
+) -> None:
+    spec = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", **request(wanted("kim", ()))}
+    spec["metadata"] = {"name": "kim"}
+    assert kubectl.run(["create", "-f", "-"], stdin=orjson.dumps(spec).decode())[0] == 0
+    code, output = kubectl.run(["certificate", "approve", "kim"])
+    assert code == 0, output
+    wait = ["wait", "--for=jsonpath={.status.certificate}", "csr/kim", "--timeout=5s"]
+    assert kubectl.run(wait)[0] == 0
+    listed = kubectl.run(["get", "csr", "kim"])[1]
+    assert "Approved,Issued" in listed, listed
+    text = kubectl.run(["get", "csr", "kim", "-o", "jsonpath={.status.certificate}"])[1]
+    chain, key = tmp_path / "kim.crt", tmp_path / "kim.key"
+    chain.write_bytes(base64.b64decode(text))
+    key.write_bytes(_private_key())
+    url = kubectl.run(["config", "view", "-o", "jsonpath={.clusters[0].cluster.server}"])[1]
+    raw = kubectl.run(["config", "view", "--raw", "-o", "jsonpath={.clusters[0].cluster.certificate-authority-data}"])
+    authority = tmp_path / "ca.crt"
+    authority.write_bytes(base64.b64decode(raw[1]))
+    stranger = {"KUBECONFIG": str(tmp_path / "none")}
+    flags = [f"--server={url}", f"--certificate-authority={authority}", f"--client-certificate={chain}",
+             f"--client-key={key}"]  # fmt: skip
+    code, output = kubectl.run([*flags, "auth", "whoami"], env=stranger)
+    assert code == 0, output
+    assert "kim" in output
+    code, output = kubectl.run([*flags, "get", "nodes"], env=stranger)
+    assert code != 0
+    assert 'User "kim" cannot list resource "nodes"' in output

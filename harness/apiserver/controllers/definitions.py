@@ -1,0 +1,85 @@
+"""CustomResourceDefinitions at work: a definition that is stored is served, one that goes takes its objects with it."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from harness.apiserver.discovery.resources import Registry, Resource
+from harness.apiserver.storage.store import Change, Item, Object
+from harness.apiserver.verbs.objects import Objects
+
+DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
+
+
+class Definitions:
+    """Follows the collection of CRDs."""
+
+    def __init__(self, objects: Objects, registry: Registry) -> None:
+        self._objects, self._registry = objects, registry
+        self._collection = objects.store.collection(DEFINITIONS)
+        self._collection.listen(self._changed)
+
+    def _changed(self, change: Change) -> None:
+        if change.new is None:
+            self._gone(change.old)
+            return
+        spec = change.new.obj["spec"]
+        self._registry.set_custom(spec["group"], spec["names"]["plural"], tuple(_rows(spec)))
+        if not _established(change.new.obj):
+            self._objects.clock.call_soon(lambda key=change.key: self._establish(key))  # type: ignore[misc]
+
+    def _establish(self, key: tuple[str, str]) -> None:
+        item = self._collection.get(key)
+        if item is None or _established(item.obj):
+            return
+        spec = item.obj["spec"]
+        now = self._objects.clock.timestamp()
+        status = {
+            "conditions": [
+                {"type": "NamesAccepted", "status": "True", "reason": "NoConflicts",
+                 "message": "no conflicts found", "lastTransitionTime": now},
+                {"type": "Established", "status": "True", "reason": "InitialNamesAccepted",
+                 "message": "the initial names have been accepted", "lastTransitionTime": now},
+            ],
+            "acceptedNames": spec["names"],
+            "storedVersions": [one["name"] for one in spec["versions"] if one.get("storage")],
+        }  # fmt: skip
+        self._collection.put(key, {**item.obj, "metadata": dict(item.obj["metadata"]), "status": status})
+
+    def _gone(self, item: Item | None) -> None:
+        if item is None:
+            return
+        spec = item.obj["spec"]
+        group, plural = spec["group"], spec["names"]["plural"]
+        collection = self._objects.store.collection((group, plural))
+        for each in list(collection.each()):
+            collection.remove(each.key)
+        self._registry.set_custom(group, plural, ())
+
+
+def _established(obj: Object) -> bool:
+    conditions: list[dict[str, Any]] = obj.get("status", {}).get("conditions") or []
+    return any(one.get("type") == "Established" and one.get("status") == "True" for one in conditions)
+
+
+def _rows(spec: Object) -> Iterable[Resource]:
+    names, conversion = spec["names"], spec.get("conversion") or {}
+    stored = next((f"{spec['group']}/{one['name']}" for one in spec["versions"] if one.get("storage")), "")
+    by_webhook = conversion.get("strategy") == "Webhook"
+    for version in spec["versions"]:
+        if not version.get("served", True):
+            continue
+        subresources = version.get("subresources") or {}
+        yield Resource(
+            spec["group"],
+            version["name"],
+            names["plural"],
+            names["kind"],
+            namespaced=spec["scope"] == "Namespaced",
+            singular=names.get("singular") or names["kind"].lower(),
+            short_names=tuple(names.get("shortNames") or ()),
+            categories=tuple(names.get("categories") or ()),
+            subresources=frozenset(name for name in ("status", "scale") if name in subresources),
+            custom=version,
+            stored_as=stored if by_webhook else "",
+            conversion=conversion if by_webhook else None,
+        )

@@ -1,0 +1,195 @@
+"""What clients ask before anything else: versions, groups, resources, in both forms of discovery."""
+
+import hashlib
+from typing import Any
+
+import orjson
+
+from harness.apiserver.discovery.resources import Registry, Resource
+
+VERSION = "v1.35.0"
+Object = dict[str, Any]
+
+
+def version() -> Object:
+    """The answer to /version."""
+    _, major, minor = VERSION.replace("v", "v.").split(".")[:3]
+    return {
+        "major": major,
+        "minor": minor,
+        "gitVersion": f"{VERSION}+seatrial",
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "none",
+        "compiler": "CPython",
+        "platform": "linux/amd64",
+    }
+
+
+class Discovery:
+    """Documents made from the registry, made again when that has changed."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._made: dict[str, tuple[int, bytes, str]] = {}
+
+    def core_versions(self) -> Object:
+        return {
+            "kind": "APIVersions",
+            "versions": ["v1"],
+            "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1"}],
+        }
+
+    def groups(self) -> Object:
+        groups = [self._group(group, versions) for group, versions in self._registry.groups().items() if group]
+        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+
+    def group(self, name: str) -> Object | None:
+        versions = self._registry.groups().get(name)
+        if not versions or not name:
+            return None
+        return {"kind": "APIGroup", "apiVersion": "v1", **self._group(name, versions)}
+
+    @staticmethod
+    def _group(name: str, versions: list[str]) -> Object:
+        rows = [{"groupVersion": f"{name}/{one}", "version": one} for one in _preferred(versions)]
+        return {"name": name, "versions": rows, "preferredVersion": rows[0]}
+
+    def resources(self, group: str, version: str) -> Object | None:
+        """APIResourceList of a group version; None if there is none."""
+        found = [row for row in self._registry if row.group == group and row.version == version]
+        if not found:
+            return None
+        rows: list[Object] = []
+        for row in sorted(found, key=lambda one: one.plural):
+            rows.append(_listed(row))
+            rows += [_listed_subresource(row, name) for name in sorted(row.subresources)]
+        return {
+            "kind": "APIResourceList",
+            "apiVersion": "v1",
+            "groupVersion": f"{group}/{version}" if group else version,
+            "resources": rows,
+        }
+
+    def aggregated(self, *, core: bool) -> tuple[bytes, str]:
+        """APIGroupDiscoveryList v2 and its ETag."""
+        name = "core" if core else "groups"
+        made = self._made.get(name)
+        if made is None or made[0] != self._registry.generation:
+            data = orjson.dumps(self._aggregated(core=core))
+            made = (self._registry.generation, data, f'"{hashlib.sha256(data).hexdigest().upper()}"')
+            self._made[name] = made
+        return made[1], made[2]
+
+    def _aggregated(self, *, core: bool) -> Object:
+        items = []
+        for group, versions in self._registry.groups().items():
+            if bool(group) is core:
+                continue
+            rows = [
+                {
+                    "version": one,
+                    "freshness": "Current",
+                    "resources": [
+                        _aggregated(row)
+                        for row in sorted(self._registry, key=lambda each: each.plural)
+                        if row.group == group and row.version == one
+                    ],
+                }
+                for one in _preferred(versions)
+            ]
+            items.append({"metadata": {"name": group, "creationTimestamp": None}, "versions": rows})
+        return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+
+
+def _preferred(versions: list[str]) -> list[str]:
+    """Stable before beta before alpha, newest first."""
+
+    def rank(version: str) -> tuple[int, int, int]:
+        number, stage, step = version.removeprefix("v"), 2, 0
+        for level, word in ((1, "beta"), (0, "alpha")):
+            if word in number:
+                number, _, rest = number.partition(word)
+                stage, step = level, int(rest or 0)
+        return stage, int(number) if number.isdigit() else 0, step
+
+    return sorted(versions, key=rank, reverse=True)
+
+
+def _listed(row: Resource) -> Object:
+    listed: Object = {
+        "name": row.plural,
+        "singularName": row.singular,
+        "namespaced": row.namespaced,
+        "kind": row.kind,
+        "verbs": list(row.verbs),
+    }
+    if row.short_names:
+        listed["shortNames"] = list(row.short_names)
+    if row.categories:
+        listed["categories"] = list(row.categories)
+    if "list" in row.verbs:
+        listed["storageVersionHash"] = hashlib.sha256(f"{row.group}/{row.plural}".encode()).hexdigest()[:12]
+    return listed
+
+
+_SUBRESOURCES: dict[str, tuple[str, str, str, list[str]]] = {  # name → group, version, kind, verbs
+    "status": ("", "", "", ["get", "patch", "update"]),
+    "scale": ("autoscaling", "v1", "Scale", ["get", "patch", "update"]),
+    "binding": ("", "v1", "Binding", ["create"]),
+    "eviction": ("policy", "v1", "Eviction", ["create"]),
+    "log": ("", "v1", "Pod", ["get"]),
+    "exec": ("", "v1", "PodExecOptions", ["create", "get"]),
+    "attach": ("", "v1", "PodAttachOptions", ["create", "get"]),
+    "portforward": ("", "v1", "PodPortForwardOptions", ["create", "get"]),
+    "ephemeralcontainers": ("", "v1", "Pod", ["get", "patch", "update"]),
+    "resize": ("", "v1", "Pod", ["get", "patch", "update"]),
+    "token": ("authentication.k8s.io", "v1", "TokenRequest", ["create"]),
+    "finalize": ("", "v1", "Namespace", ["update"]),
+    "approval": ("", "", "", ["get", "patch", "update"]),
+}
+
+
+def _listed_subresource(row: Resource, name: str) -> Object:
+    group, version, kind, verbs = _SUBRESOURCES[name]
+    listed: Object = {
+        "name": f"{row.plural}/{name}",
+        "singularName": "",
+        "namespaced": row.namespaced,
+        "kind": kind or row.kind,
+        "verbs": verbs,
+    }
+    if kind and (group, version) != (row.group, row.version):
+        listed["group"], listed["version"] = group, version
+    return listed
+
+
+def _aggregated(row: Resource) -> Object:
+    found: Object = {
+        "resource": row.plural,
+        "responseKind": {"group": row.group, "version": row.version, "kind": row.kind},
+        "scope": "Namespaced" if row.namespaced else "Cluster",
+        "singularResource": row.singular,
+        "verbs": list(row.verbs),
+    }
+    if row.short_names:
+        found["shortNames"] = list(row.short_names)
+    if row.categories:
+        found["categories"] = list(row.categories)
+    if row.subresources:
+        found["subresources"] = [_aggregated_subresource(row, name) for name in sorted(row.subresources)]
+    return found
+
+
+def _aggregated_subresource(row: Resource, name: str) -> Object:
+    group, version, kind, verbs = _SUBRESOURCES[name]
+    return {
+        "subresource": name,
+        "responseKind": {
+            "group": group if kind else row.group,
+            "version": version or row.version,
+            "kind": kind or row.kind,
+        },
+        "verbs": verbs,
+    }

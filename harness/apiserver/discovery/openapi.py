@@ -1,0 +1,220 @@
+"""The OpenAPI documents that kubectl reads for explain, apply and validation, made when somebody asks."""
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from harness.apiserver.discovery.resources import Registry, Resource
+from harness.apiserver.schemas.schema_nodes import builtin
+
+Object = dict[str, Any]
+
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_GVK = "x-kubernetes-group-version-kind"
+_PACKAGED, _SECOND, _THIRD = b'"#/$defs/', b'"#/definitions/', b'"#/components/schemas/'
+_WRITE_PARAMETERS = [
+    {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
+    for name in ("dryRun", "fieldManager", "fieldValidation")
+]
+_FORCE = {"name": "force", "in": "query", "schema": {"type": "boolean", "uniqueItems": True}}
+_VERBS = ("get", "put", "patch", "delete")
+
+
+class OpenApi:
+    """Documents per group version; made again when the registry has changed."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._made: dict[str, bytes] = {}
+        self._generation = -1
+
+    def document(self, parts: list[str]) -> bytes | None:
+        """The document at `/openapi/PARTS`; None if there is none."""
+        if self._generation != self._registry.generation:
+            self._made.clear()
+            self._generation = self._registry.generation
+        path = "/".join(parts)
+        data = self._made.get(path)
+        if data is None:
+            data = self._make(parts)
+            if data is not None:
+                self._made[path] = data
+        return data
+
+    def _make(self, parts: list[str]) -> bytes | None:
+        match parts:
+            case ["v2"]:
+                return self._second()
+            case ["v3"]:
+                return self._index()
+            case ["v3", "api", version]:
+                return self._third("", version)
+            case ["v3", "apis", group, version]:
+                return self._third(group, version)
+            case _:
+                return None
+
+    def _index(self) -> bytes:
+        paths: Object = {}
+        for group, versions in self._registry.groups().items():
+            for version in versions:
+                path = f"apis/{group}/{version}" if group else f"api/{version}"
+                mark = hashlib.sha256(f"{path} {self._generation}".encode()).hexdigest()[:32].upper()
+                paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={mark}"}
+        return orjson.dumps({"paths": paths})
+
+    def _rows(self, group: str, version: str) -> list[Resource]:
+        return [row for row in self._registry if row.group == group and row.version == version]
+
+    def _third(self, group: str, version: str) -> bytes | None:
+        rows = self._rows(group, version)
+        if not rows:
+            return None
+        components = {name: _in_third(schema) for name, schema in self._components(rows)}
+        names = {_kind_of(schema): name for name, schema in components.items() if _kind_of(schema)}
+        paths: Object = {}
+        for row in rows:
+            paths |= _paths(row, names.get((row.group, row.version, row.kind), ""))
+        body = {
+            "openapi": "3.0.0",
+            "info": {"title": "Kubernetes", "version": "v1.35.0"},
+            "paths": paths,
+            "components": {"schemas": components},
+        }
+        return orjson.dumps(body).replace(_PACKAGED, _THIRD)
+
+    def _second(self) -> bytes:
+        found: Object = {}
+        for group, versions in self._registry.groups().items():
+            for version in versions:
+                rows = self._components(self._rows(group, version))
+                found.update((name, _in_second(schema)) for name, schema in rows)
+        info = {"title": "Kubernetes", "version": "v1.35.0"}
+        return orjson.dumps({"swagger": "2.0", "info": info, "paths": {}, "definitions": found}).replace(
+            _PACKAGED, _SECOND
+        )
+
+    def _components(self, rows: list[Resource]) -> Iterator[tuple[str, Object]]:
+        """The schemas of these kinds and all that they refer to."""
+        known = builtin().definitions
+        kinds = {(row.group, row.version, row.kind) for row in rows if row.custom is None}
+        todo = [name for name, schema in known.items() if _kind_of(schema) in kinds]
+        for row in rows:
+            if row.custom is not None:
+                name, schema = _custom(row)
+                yield name, schema
+                todo.append(_META)
+        seen: set[str] = set()
+        while todo:
+            name = todo.pop()
+            if name in seen or name not in known:
+                continue
+            seen.add(name)
+            schema = known[name]
+            yield name, schema
+            todo += _references(schema)
+
+
+def _kind_of(schema: Object) -> tuple[str, str, str] | None:
+    rows = schema.get(_GVK) or []
+    if len(rows) != 1:
+        return None
+    return rows[0]["group"], rows[0]["version"], rows[0]["kind"]
+
+
+def _references(schema: Any) -> Iterator[str]:
+    if isinstance(schema, dict):
+        reference = schema.get("$ref")
+        if isinstance(reference, str):
+            yield reference.rpartition("/")[2]
+        for one in schema.values():
+            yield from _references(one)
+    elif isinstance(schema, list):
+        for one in schema:
+            yield from _references(one)
+
+
+def _in_third(schema: Any) -> Any:
+    """In OpenAPI v3 as kube-apiserver writes it, where a reference has nothing beside it."""
+    if isinstance(schema, list):
+        return [_in_third(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: _in_third(value) for key, value in _plain(schema).items()}
+    if isinstance(found.get("$ref"), str) and len(found) > 1:
+        found = {"allOf": [{"$ref": found.pop("$ref")}], **found}
+    return found
+
+
+def _in_second(schema: Any) -> Any:
+    """In OpenAPI v2, which knows no alternatives: one that is a string or a number is called a string."""
+    if isinstance(schema, list):
+        return [_in_second(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = _plain(schema)
+    if isinstance(found.get("oneOf"), list) and "properties" not in found:
+        kept = {key: value for key, value in found.items() if key != "oneOf"}
+        found = {**kept, "type": "string"}
+    one = found.get("allOf")
+    if isinstance(one, list) and len(one) == 1 and isinstance(one[0], dict) and "$ref" in one[0]:
+        found = {**{key: value for key, value in found.items() if key != "allOf"}, **one[0]}
+    return {key: _in_second(value) for key, value in found.items()}
+
+
+def _plain(schema: Object) -> Object:
+    """Without what the packaged definitions add for validators of JSON schema: null as a type, fixed kinds."""
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        schema = {**schema, "type": next((one for one in kind if one != "null"), "object")}
+    properties = schema.get("properties")
+    if _GVK in schema and isinstance(properties, dict):
+        named = {
+            name: {key: value for key, value in properties[name].items() if key != "enum"}
+            for name in ("apiVersion", "kind")
+            if isinstance(properties.get(name), dict)
+        }
+        schema = {**schema, "properties": {**properties, **named}}
+    alternatives = schema.get("oneOf")
+    if isinstance(alternatives, list) and {"type": ["integer", "null"]} in alternatives:
+        schema = {**schema, "format": "int-or-string"}
+    return schema
+
+
+def _custom(row: Resource) -> tuple[str, Object]:
+    assert row.custom is not None  # noqa: S101
+    schema = dict((row.custom.get("schema") or {}).get("openAPIV3Schema") or {"type": "object"})
+    schema["properties"] = {
+        **(schema.get("properties") or {}),
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "metadata": {"allOf": [{"$ref": f"#/$defs/{_META}"}], "description": "Standard object's metadata."},
+    }
+    schema[_GVK] = [{"group": row.group, "version": row.version, "kind": row.kind}]
+    reverse = ".".join(reversed(row.group.split(".")))
+    return f"{reverse}.{row.version}.{row.kind}", schema
+
+
+def _paths(row: Resource, schema: str) -> Object:
+    root = f"/apis/{row.group}/{row.version}" if row.group else f"/api/{row.version}"
+    base = f"{root}/namespaces/{{namespace}}/{row.plural}" if row.namespaced else f"{root}/{row.plural}"
+    kind = {"group": row.group, "version": row.version, "kind": row.kind}
+    content = {"application/json": {"schema": {"$ref": f"#/$defs/{schema}"}}} if schema else {}
+
+    def operation(verb: str, action: str) -> Object:
+        found: Object = {
+            "responses": {"200": {"description": "OK", "content": content}},
+            "x-kubernetes-action": action,
+            _GVK: kind,
+        }
+        if verb in {"post", "put", "patch"}:
+            found["parameters"] = [*_WRITE_PARAMETERS, *([_FORCE] if verb == "patch" else [])]
+        return found
+
+    paths: Object = {base: {"post": operation("post", "post")}}
+    if "get" in row.verbs:
+        paths[base]["get"] = operation("get", "list")
+        paths[f"{base}/{{name}}"] = {verb: operation(verb, verb) for verb in _VERBS}
+    return paths

@@ -1,0 +1,156 @@
+"""What clients ask before anything else: health, versions, resources in both forms, OpenAPI documents."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+
+from harness.apiserver.assembly import build_server
+from harness.apiserver.discovery.resources import BUILT_IN
+from harness.apiserver.server import ApiServer
+from scheduler.api.clock import SimClock
+from scheduler.api.transport import Request, Response
+
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+
+@pytest.fixture(scope="module")
+def server() -> ApiServer:
+    return build_server(SimClock())
+
+
+def get(server: ApiServer, path: str, **headers: str) -> Response:
+    answer = server.handle(
+        Request("GET", path, b"", "", {name.replace("_", "-"): text for name, text in headers.items()})
+    )
+    assert isinstance(answer, Response)
+    return answer
+
+
+def document(server: ApiServer, path: str, **headers: str) -> dict[str, Any]:
+    answer = get(server, path, **headers)
+    assert answer.code == 200, answer.body
+    found: dict[str, Any] = orjson.loads(answer.body)
+    return found
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
+def test_health(server: ApiServer, path: str) -> None:
+    assert get(server, path).body == b"ok"
+    assert b"check passed" in get(server, f"{path}?verbose").body
+
+
+def test_version_and_metrics(server: ApiServer) -> None:
+    assert document(server, "/version")["gitVersion"].startswith("v1.")
+    assert b"# TYPE apiserver_requests_total counter\n" in get(server, "/metrics").body
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/api/v2", "/apis/none.example.com", "/apis/apps/v9", "/openapi/v9"])
+def test_unknown_paths(server: ApiServer, path: str) -> None:
+    answer = get(server, path)
+    assert answer.code == 404
+    assert orjson.loads(answer.body)["reason"] == "NotFound"
+
+
+def test_both_forms_say_the_same(server: ApiServer) -> None:
+    """Every resource of the lists is in the aggregated documents, with the same verbs and subresources."""
+    lists: dict[tuple[str, str], tuple[str, ...]] = {}
+    groups = ["/api/v1"] + [
+        f"/apis/{row['groupVersion']}" for one in document(server, "/apis")["groups"] for row in one["versions"]
+    ]
+    for path in groups:
+        found = document(server, path)
+        for row in found["resources"]:
+            lists[found["groupVersion"], row["name"]] = tuple(row["verbs"])
+    aggregated: dict[tuple[str, str], tuple[str, ...]] = {}
+    for path in ("/api", "/apis"):
+        for group in document(server, path, accept=AGGREGATED)["items"]:
+            name = group["metadata"]["name"]
+            for version in group["versions"]:
+                where = f"{name}/{version['version']}" if name else version["version"]
+                for row in version["resources"]:
+                    aggregated[where, row["resource"]] = tuple(row["verbs"])
+                    for sub in row.get("subresources", ()):
+                        aggregated[where, f"{row['resource']}/{sub['subresource']}"] = tuple(sub["verbs"])
+    assert lists == aggregated
+    assert len(lists) > len(BUILT_IN)
+
+
+def test_aggregated_discovery_is_not_sent_twice(server: ApiServer) -> None:
+    first = get(server, "/apis", accept=AGGREGATED)
+    again = get(server, "/apis", accept=AGGREGATED, if_none_match=first.headers["etag"])
+    assert (again.code, again.body) == (304, b"")
+    assert get(server, "/apis", accept=AGGREGATED, if_none_match='"old"').code == 200
+
+
+def test_a_definition_changes_the_documents() -> None:
+    server = build_server(SimClock())
+    before = get(server, "/apis", accept=AGGREGATED).headers["etag"]
+    index = document(server, "/openapi/v3")["paths"]
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "description": "What it is."}}}
+    body = {
+        "metadata": {"name": "boats.sea.example.com"},
+        "spec": {
+            "group": "sea.example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "boats", "kind": "Boat"},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    made = server.handle(Request("POST", path, orjson.dumps(body), "application/json", {}))
+    assert isinstance(made, Response)
+    assert made.code == 201, made.body
+    assert get(server, "/apis", accept=AGGREGATED).headers["etag"] != before
+    assert document(server, "/openapi/v3")["paths"].keys() - index.keys() == {"apis/sea.example.com/v1"}
+    found = document(server, "/openapi/v3/apis/sea.example.com/v1")["components"]["schemas"]
+    assert found["com.example.sea.v1.Boat"]["properties"]["spec"]["description"] == "What it is."
+
+
+# -- OpenAPI ----------------------------------------------------------------------------------------------------------
+
+
+def schemas(value: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every schema within a schema, with the way to it."""
+    yield path, value
+    for name, child in value.get("properties", {}).items():
+        yield from schemas(child, f"{path}.{name}")
+    for name in ("items", "additionalProperties"):
+        if isinstance(value.get(name), dict):
+            yield from schemas(value[name], f"{path}.{name}")
+
+
+def problems(components: dict[str, Any], prefix: str) -> list[str]:
+    """What a client of OpenAPI cannot read."""
+    found = []
+    for name, component in components.items():
+        for path, schema in schemas(component, name):
+            if not isinstance(schema.get("type", ""), str):
+                found.append(f"{path}: type {schema['type']}")
+            for one in (schema, *schema.get("allOf", ())):
+                reference = one.get("$ref")
+                if reference and reference.removeprefix(prefix) not in components:
+                    found.append(f"{path}: {reference}")
+    return found
+
+
+def test_documents_of_version_three_hold_what_they_refer_to(server: ApiServer) -> None:
+    for path, place in document(server, "/openapi/v3")["paths"].items():
+        found = document(server, place["serverRelativeURL"])
+        assert problems(found["components"]["schemas"], "#/components/schemas/") == [], path
+        assert found["paths"], path
+
+
+def test_the_document_of_version_two_holds_what_it_refers_to(server: ApiServer) -> None:
+    found = document(server, "/openapi/v2")
+    assert problems(found["definitions"], "#/definitions/") == []
+    quantity = found["definitions"]["io.k8s.apimachinery.pkg.api.resource.Quantity"]
+    assert quantity["type"] == "string"
+
+
+def test_a_malformed_body_in_protocol_buffers_is_the_clients_fault(server: ApiServer) -> None:
+    for body in (b"k8s\x00\x0a\xff", b"nonsense", b"k8s\x00\x0a\x02\x0a\x7f"):
+        answer = server.handle(Request("POST", "/api/v1/namespaces", body, "application/vnd.kubernetes.protobuf", {}))
+        assert isinstance(answer, Response)
+        assert (answer.code, orjson.loads(answer.body)["reason"]) == (400, "BadRequest")

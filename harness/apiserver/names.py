@@ -1,0 +1,278 @@
+"""Names, labels, annotations, owners and finalizers: what every object's metadata must keep to.
+
+Each check of one text is remembered, since a run creates thousands of pods with the same few labels. Follows
+`util/validation/validation.go` and `api/validation/objectmeta.go` of k8s.io/apimachinery.
+"""
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from harness.apiserver.field_errors import Causes, forbidden, invalid, required, too_long
+
+Object = dict[str, Any]
+Rule = Callable[[str], tuple[str, ...]]  # what is wrong with a name, in upstream's sentences; nothing if it is fine
+
+_MOST_ANNOTATIONS = 256 * 1024  # bytes, keys and values together
+_LABEL, _SUBDOMAIN = 63, 253
+
+_DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_DNS_SUBDOMAIN = _DNS_LABEL + r"(\." + _DNS_LABEL + ")*"
+_DNS_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
+_QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_VALUE = f"({_QUALIFIED})?"
+_CONFIG_KEY = "[-._a-zA-Z0-9]+"
+
+_is_dns_label = re.compile(_DNS_LABEL).fullmatch
+_is_subdomain = re.compile(_DNS_SUBDOMAIN).fullmatch
+_is_dns_1035 = re.compile(_DNS_1035).fullmatch
+_is_qualified = re.compile(_QUALIFIED).fullmatch
+_is_value = re.compile(_VALUE).fullmatch
+_is_config_key = re.compile(_CONFIG_KEY).fullmatch
+
+
+def _sentence(rule: str, pattern: str, *examples: str) -> str:
+    shown = " or ".join(f"'{example}', " for example in examples)
+    return f"{rule} (e.g. {shown}regex used for validation is '{pattern}')"
+
+
+_LABEL_RULE = _sentence(
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-',"
+    " and must start and end with an alphanumeric character",
+    _DNS_LABEL,
+    "my-name",
+    "123-abc",
+)
+_SUBDOMAIN_RULE = _sentence(
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.',"
+    " and must start and end with an alphanumeric character",
+    _DNS_SUBDOMAIN,
+    "example.com",
+)
+_1035_RULE = _sentence(
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-',"
+    " start with an alphabetic character, and end with an alphanumeric character",
+    _DNS_1035,
+    "my-name",
+    "abc-123",
+)
+_QUALIFIED_RULE = _sentence(
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
+    _QUALIFIED,
+    "MyName",
+    "my.name",
+    "123-abc",
+)
+_PREFIXED = " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+_VALUE_RULE = _sentence(
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.',"
+    " and must start and end with an alphanumeric character",
+    _VALUE,
+    "MyValue",
+    "my_value",
+    "12345",
+)
+_CONFIG_KEY_RULE = _sentence(
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
+    _CONFIG_KEY,
+    "key.name",
+    "KEY_NAME",
+    "key-name",
+)
+
+
+def _too_long(most: int) -> str:
+    return f"must be no more than {most} bytes"
+
+
+@lru_cache(maxsize=65536)
+def dns_label(name: str) -> tuple[str, ...]:
+    """A DNS-1123 label: one part of a host name."""
+    long = (_too_long(_LABEL),) if len(name) > _LABEL else ()
+    return long if _is_dns_label(name) else (*long, _LABEL_RULE)
+
+
+@lru_cache(maxsize=65536)
+def subdomain(name: str) -> tuple[str, ...]:
+    """A DNS-1123 subdomain: labels joined by dots."""
+    long = (_too_long(_SUBDOMAIN),) if len(name) > _SUBDOMAIN else ()
+    return long if _is_subdomain(name) else (*long, _SUBDOMAIN_RULE)
+
+
+@lru_cache(maxsize=4096)
+def dns_1035(name: str) -> tuple[str, ...]:
+    """A DNS-1035 label: as a DNS-1123 one, but it starts with a letter."""
+    long = (_too_long(_LABEL),) if len(name) > _LABEL else ()
+    return long if _is_dns_1035(name) else (*long, _1035_RULE)
+
+
+@lru_cache(maxsize=4096)
+def path_segment(name: str) -> tuple[str, ...]:
+    """RBAC names: whatever can be one segment of a URL."""
+    if name in {".", ".."}:
+        return (f"may not be '{name}'",)
+    return tuple(f"may not contain '{character}'" for character in "/%" if character in name)
+
+
+@lru_cache(maxsize=65536)
+def qualified(key: str) -> tuple[str, ...]:
+    """A label's key, an annotation's, a finalizer: a name, with a subdomain and a slash before it or not."""
+    prefix, slash, name = key.rpartition("/")
+    if "/" in prefix:
+        return (f"a qualified name {_QUALIFIED_RULE}{_PREFIXED}",)
+    wrong: list[str] = []
+    if slash:
+        if not prefix:
+            wrong.append("prefix part must be non-empty")
+        else:
+            wrong += (f"prefix part {problem}" for problem in subdomain(prefix))
+    if not name:
+        wrong.append("name part must be non-empty")
+    elif len(name) > _LABEL:
+        wrong.append(f"name part {_too_long(_LABEL)}")
+    if not _is_qualified(name):
+        wrong.append(f"name part {_QUALIFIED_RULE}")
+    return tuple(wrong)
+
+
+@lru_cache(maxsize=65536)
+def label_value(value: str) -> tuple[str, ...]:
+    long = (_too_long(_LABEL),) if len(value) > _LABEL else ()
+    return long if _is_value(value) else (*long, _VALUE_RULE)
+
+
+@lru_cache(maxsize=4096)
+def config_key(key: str) -> tuple[str, ...]:
+    """A key of a ConfigMap's or a Secret's data: it becomes a file's name."""
+    wrong = [_too_long(_SUBDOMAIN)] if len(key) > _SUBDOMAIN else []
+    if not _is_config_key(key):
+        wrong.append(_CONFIG_KEY_RULE)
+    if key == ".":
+        wrong.append("must not be '.'")
+    elif key == "..":
+        wrong.append("must not be '..'")
+    elif key.startswith(".."):
+        wrong.append("must not start with '..'")
+    return tuple(wrong)
+
+
+@lru_cache(maxsize=4096)
+def port_name(name: str) -> tuple[str, ...]:
+    """An IANA service name, by which a container's port is called."""
+    wrong = []
+    if len(name) > 15:
+        wrong.append("must be no more than 15 characters")
+    if not re.fullmatch("[-a-z0-9]+", name):
+        wrong.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not re.search("[a-z]", name):
+        wrong.append("must contain at least one letter (a-z)")
+    if "--" in name:
+        wrong.append("must not contain consecutive hyphens")
+    if name.startswith("-") or name.endswith("-"):
+        wrong.append("must not begin or end with a hyphen")
+    return tuple(wrong)
+
+
+def check_labels(labels: dict[str, str], path: str, causes: Causes) -> None:
+    for key, value in labels.items():
+        for problem in qualified(key):
+            causes.append(invalid(path, key, problem))
+        for problem in label_value(value):
+            causes.append(invalid(path, value, problem))
+
+
+def check_annotations(annotations: dict[str, str], path: str, causes: Causes) -> None:
+    size = 0
+    for key, value in annotations.items():
+        for problem in qualified(key.lower()):
+            causes.append(invalid(path, key, problem))
+        size += len(key) + len(value)
+    if size * 4 > _MOST_ANNOTATIONS:  # characters are no bytes, but none takes more than four
+        size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+        if size > _MOST_ANNOTATIONS:
+            causes.append(too_long(path, _MOST_ANNOTATIONS))
+
+
+def check_metadata(metadata: Object, rule: Rule, causes: Causes) -> None:
+    """Metadata of an object being created; names have been generated by then, namespaces filled in from the URL."""
+    name = metadata.get("name")
+    if not name:
+        causes.append(required("metadata.name", "name or generateName is required"))
+    else:
+        for problem in rule(name):
+            causes.append(invalid("metadata.name", name, problem))
+    if generate := metadata.get("generateName"):
+        for problem in rule(f"{generate[:-1]}a" if generate.endswith("-") else generate):  # more will follow the dash
+            causes.append(invalid("metadata.generateName", generate, problem))
+    if namespace := metadata.get("namespace"):
+        for problem in dns_label(namespace):
+            causes.append(invalid("metadata.namespace", namespace, problem))
+    _check_rest(metadata, causes)
+
+
+def check_metadata_update(metadata: Object, old: Object, causes: Causes) -> None:
+    """Metadata of an object being updated: identity stays, and a dying object gets no new finalizers."""
+    if old.get("deletionTimestamp"):
+        kept = set(old.get("finalizers") or ())
+        if extra := sorted(set(metadata.get("finalizers") or ()) - kept):
+            listed = ", ".join(f'"{name}"' for name in extra)
+            causes.append(
+                forbidden(
+                    "metadata.finalizers",
+                    "no new finalizers can be added if the object is being deleted,"
+                    f" found new finalizers []string{{{listed}}}",
+                )
+            )
+    for field in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
+        now, before = metadata.get(field), old.get(field)
+        if now != before and (now or before):
+            causes.append(invalid(f"metadata.{field}", now, "field is immutable"))
+    _check_rest(metadata, causes)
+
+
+def _check_rest(metadata: Object, causes: Causes) -> None:
+    if labels := metadata.get("labels"):
+        check_labels(labels, "metadata.labels", causes)
+    if annotations := metadata.get("annotations"):
+        check_annotations(annotations, "metadata.annotations", causes)
+    if owners := metadata.get("ownerReferences"):
+        _check_owners(owners, causes)
+    if finalizers := metadata.get("finalizers"):
+        _check_finalizers(finalizers, causes)
+
+
+def _check_owners(owners: list[Object], causes: Causes) -> None:
+    path = "metadata.ownerReferences"
+    controller = ""
+    for owner in owners:
+        version = owner.get("apiVersion") or ""
+        if not version or version.endswith("/"):
+            causes.append(invalid(f"{path}.apiVersion", version, "version must not be empty"))
+        for field in ("kind", "name", "uid"):
+            if not owner.get(field):
+                causes.append(invalid(f"{path}.{field}", "", "must not be empty"))
+        if version == "v1" and owner.get("kind") == "Event":
+            causes.append(invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner"))
+        if owner.get("controller") is True:
+            this = f"{owner.get('kind')}/{owner.get('name')}"
+            if controller:
+                causes.append(
+                    invalid(
+                        path,
+                        owners,
+                        'Only one reference can have Controller set to true. Found "true" in references for'
+                        f" {controller} and {this}",
+                    )
+                )
+            else:
+                controller = this
+
+
+def _check_finalizers(finalizers: list[str], causes: Causes) -> None:
+    path = "metadata.finalizers"
+    for name in finalizers:
+        for problem in qualified(name):
+            causes.append(invalid(path, name, problem))
+    if "orphan" in finalizers and "foregroundDeletion" in finalizers:
+        causes.append(invalid(path, finalizers, "finalizer orphan and foregroundDeletion cannot be both set"))

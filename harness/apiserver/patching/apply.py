@@ -1,0 +1,283 @@
+"""Server-side apply: a manager says what it wants, keeps what it says, and gives up what it no longer says.
+
+The caller decodes the body, takes out what the endpoint does not let a client set (status on the main resource),
+fills in defaults and stores the result; a result that is the live object itself means that nothing is to be written.
+Follows structured-merge-diff's `merge.Updater` and apimachinery's `managedfields`, whose messages these are. One
+deviation: null in a configuration means "not mentioned".
+"""
+
+from dataclasses import replace
+from typing import Any, Final
+
+import orjson
+
+from harness.apiserver.patching.field_ownership import (
+    Manager,
+    Owned,
+    Owners,
+    bare,
+    changes,
+    entries_of,
+    owned,
+    read_owners,
+    took,
+    update_managed,
+    write_owners,
+)
+from harness.apiserver.patching.fieldsets import (
+    FieldSet,
+    difference,
+    fields_of,
+    intersection,
+    is_granular,
+    item_elements,
+    paths,
+    union,
+    with_named_parents,
+    without,
+)
+from harness.apiserver.patching.patch import PatchError, same_json
+from harness.apiserver.schemas.schema_nodes import JsonObject, SchemaNode
+
+__all__ = ["ApplyConflict", "apply", "update_managed"]
+
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_BEFORE_FIRST_APPLY = "before-first-apply"
+_KUBECTL = "kubectl"
+
+
+class ApplyConflict(Exception):
+    """Other managers own fields that the configuration would change (409, reason Conflict).
+
+    `conflicts` pairs a manager's name with a path; `causes` are the entries of the Status's `details.causes`.
+    """
+
+    def __init__(self, conflicts: list[tuple[Manager, str]]) -> None:
+        conflicts = sorted(conflicts)
+        self.conflicts = [(manager.name, path) for manager, path in conflicts]
+        self.causes = [
+            {"reason": "FieldManagerConflict", "message": f"conflict with {manager}", "field": path}
+            for manager, path in conflicts
+        ]
+        if len(conflicts) == 1:
+            manager, path = conflicts[0]
+            self.message = f"Apply failed with 1 conflict: conflict with {manager}: {path}"
+        else:
+            lines = []
+            for manager in dict.fromkeys(manager for manager, _ in conflicts):
+                lines.append(f"conflicts with {manager}:")
+                lines += [f"- {path}" for each, path in conflicts if each == manager]
+            self.message = f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
+        super().__init__(self.message)
+
+
+def apply(
+    live: JsonObject | None,
+    config: JsonObject,
+    *,
+    manager: str,
+    force: bool,
+    schema: SchemaNode | None,
+    now: str,
+    api_version: str,
+    subresource: str = "",
+) -> JsonObject:
+    """The object after `manager` has applied `config`, with `metadata.managedFields` brought up to date.
+
+    `live` is None where there is no object yet; `now` is RFC 3339; without a `schema` all lists are atomic. Gives back
+    `live` itself when nothing changes. Raises ApplyConflict unless `force`, and PatchError (BadRequest) for a
+    configuration with `managedFields`, or with a list item that lacks its key or repeats another's.
+    """
+    if entries_of(config):
+        raise PatchError("metadata.managedFields must be nil", "BadRequest")
+    config = _without_nulls(bare(config))
+    _check_keys(config, schema, "")
+    owners = _owners_before(live, schema, now)
+    before = bare(live) if live is not None else None
+    applier = Manager(manager, "Apply", "", subresource)
+    last = owners.get(applier)
+    said = fields_of(config, schema)
+    mine = owned(said)
+
+    merged = _merge(before or {}, config, schema)
+    if last is not None and last.fields:
+        everyone = said  # with what cannot be owned: the name holds the metadata
+        for each, own in owners.items():
+            if each != applier:
+                everyone = union(everyone, own.fields)
+        merged = _pruned(merged, last.fields, everyone, schema)
+
+    changed, removed = changes(before, merged, schema)
+    conflicts = [
+        (each, path)
+        for each, own in owners.items()
+        if each != applier
+        for path in paths(intersection(own.fields, changed))
+    ]
+    if conflicts and not force:
+        conflicts = _held_against(manager, conflicts, before, schema)
+        if conflicts:
+            raise ApplyConflict(conflicts)
+
+    others = {each: own for each, own in owners.items() if each != applier}
+    after = {each: replace(own, fields=difference(own.fields, union(changed, removed))) for each, own in others.items()}
+    if last is not None and last.fields == mine and last.api_version == api_version and before is not None:
+        same = same_json(before, merged)
+        time = last.time if same else now
+    else:
+        same, time = False, now
+    after[applier] = Owned(mine, time, api_version)
+    if manager == _KUBECTL and before is not None and _last_applied(before) is not None:
+        merged = _with_last_applied(merged, config)
+        same = same and same_json(before, merged)
+    if same and live is not None:
+        return live
+    metadata = {**merged.get("metadata", {}), "managedFields": write_owners(after)}
+    return {**merged, "metadata": metadata}
+
+
+def _owners_before(live: JsonObject | None, schema: SchemaNode | None, now: str) -> Owners:
+    """Who owns what; of an object that nobody kept book on, one manager who stands for all that happened so far."""
+    if live is None:
+        return {}
+    owners = read_owners(entries_of(live))
+    if owners:
+        return owners
+    version = live.get("apiVersion", "")
+    everything, _ = changes(None, bare(live), schema)
+    return took({}, Manager(_BEFORE_FIRST_APPLY, "Update", version), everything, {}, now=now, version=version)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(field) for key, field in value.items() if field is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
+def _check_keys(value: Any, schema: SchemaNode | None, path: str) -> None:
+    """Refuse what has no place in a keyed list."""
+    if schema is None or not is_granular(value, schema):
+        return
+    if isinstance(value, dict):
+        for name, field in value.items():
+            _check_keys(field, schema.child(name), f"{path}.{name}")
+        return
+    seen = set()
+    for place, (element, item) in enumerate(zip(item_elements(value, schema), value, strict=True)):
+        if element.startswith("i:"):
+            keys = ", ".join(schema.list_map_keys)
+            raise PatchError(
+                f"failed to create typed patch object: {path}: element {place}: associative list with keys has an "
+                f"element that omits key field {keys!r} (and doesn't have default value)",
+                "BadRequest",
+            )
+        if element in seen:
+            printed = next(paths({element: {}}))
+            raise PatchError(
+                f"failed to create typed patch object: {path}: duplicate entries for key {printed}", "BadRequest"
+            )
+        seen.add(element)
+        _check_keys(item, schema.items, f"{path}[{place}]")
+
+
+def _merge(live: Any, config: Any, schema: SchemaNode | None) -> Any:
+    """The live value with the configuration's laid over it; atomic values are replaced as a whole."""
+    if type(live) is not type(config) or not is_granular(config, schema):
+        return config
+    if isinstance(config, dict):
+        out = dict(live)
+        for key, value in config.items():
+            child = schema.child(key) if schema is not None else None
+            out[key] = _merge(out[key], value, child) if key in out else value
+        return out
+    return _merge_list(live, config, schema) if schema is not None else config
+
+
+def _merge_list(live: list[Any], config: list[Any], schema: SchemaNode) -> list[Any]:
+    """Items by key. The configuration's order holds; the live list's own items stay before what they stood before."""
+    left = list(zip(item_elements(live, schema), live, strict=True))
+    right = list(zip(item_elements(config, schema), config, strict=True))
+    on_left: dict[str, Any] = {}
+    for element, item in left:
+        on_left.setdefault(element, item)
+    on_right = {element for element, _ in right}
+    shared = [element for element, _ in right if element in on_left]
+    out: list[Any] = []
+    done: set[str] = set()
+    i = j = at = 0
+    while i < len(left) or j < len(right):
+        if i < len(left):
+            element, item = left[i]
+            if element not in on_right:
+                out.append(item)
+                i += 1
+                continue
+            if element in done:
+                i += 1
+                continue
+            if j < len(right) and element != right[j][0] and at < len(shared) and shared[at] != element:
+                i += 1  # its turn comes where the configuration has it
+                continue
+        element, item = right[j]
+        out.append(_merge(on_left[element], item, schema.items) if element in on_left else item)
+        done.add(element)
+        if at < len(shared) and shared[at] == element:
+            at += 1
+        j += 1
+    return out
+
+
+def _pruned(merged: JsonObject, last: FieldSet, everyone: FieldSet, schema: SchemaNode | None) -> JsonObject:
+    """Without what the applier owned until now, does not want any more, and nobody else owns.
+
+    What stood in a removed list item or map entry without an owner goes with it; elsewhere the unowned stays.
+    """
+    last = with_named_parents(last, schema)
+    rest = without(merged, last, schema)
+
+    def members(value: Any) -> FieldSet:
+        return with_named_parents(fields_of(value, schema), schema)
+
+    present = members(merged)
+    kept = union(members(rest), with_named_parents(everyone, schema))
+    rest = without(merged, difference(present, kept), schema)
+    gone = intersection(difference(present, members(rest)), last)
+    pruned: JsonObject = without(merged, gone, schema)
+    return pruned
+
+
+def _held_against(
+    manager: str, conflicts: list[tuple[Manager, str]], before: JsonObject | None, schema: SchemaNode | None
+) -> list[tuple[Manager, str]]:
+    """The conflicts that stand: kubectl may take over what its own client-side apply wrote and nobody changed since."""
+    last = _last_applied(before) if manager == _KUBECTL and before is not None else None
+    if last is None or before is None:
+        return conflicts
+    try:
+        written = orjson.loads(last)
+    except orjson.JSONDecodeError:
+        return conflicts
+    if not isinstance(written, dict):
+        return conflicts
+    changed, removed = changes(written, before, schema)
+    own = difference(fields_of(written, schema), union(changed, removed))
+    allowed = set(paths(own))
+    return [(each, path) for each, path in conflicts if path not in allowed]
+
+
+def _last_applied(obj: JsonObject) -> str | None:
+    metadata = obj.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return annotations.get(LAST_APPLIED) if isinstance(annotations, dict) else None
+
+
+def _with_last_applied(merged: JsonObject, config: JsonObject) -> JsonObject:
+    """So that `kubectl apply` without `--server-side` can go on from here."""
+    metadata = dict(config.get("metadata", {}))
+    annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != LAST_APPLIED}
+    metadata.pop("annotations", None)
+    if annotations:
+        metadata["annotations"] = annotations
+    text = orjson.dumps({**config, "metadata": metadata}, option=orjson.OPT_SORT_KEYS).decode() + "\n"
+    live = merged.get("metadata", {})
+    return {**merged, "metadata": {**live, "annotations": {**(live.get("annotations") or {}), LAST_APPLIED: text}}}

@@ -1,0 +1,192 @@
+"""`metadata.managedFields`: who last set which field, and what an ordinary write changes about that.
+
+Owners are read from and written to the objects themselves; nothing is remembered here. A write that changes nothing
+gives back the very list that it found, so that callers can tell with `is`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from harness.apiserver.patching.fieldsets import FieldSet, compare, difference, in_order, union
+from harness.apiserver.schemas.schema_nodes import JsonObject, SchemaNode
+
+# Nobody owns what the server itself fills in, or what names the object.
+_UNOWNED: Final[FieldSet] = {
+    "f:apiVersion": {},
+    "f:kind": {},
+    "f:metadata": {
+        ".": {},
+        "f:name": {},
+        "f:namespace": {},
+        "f:creationTimestamp": {},
+        "f:selfLink": {},
+        "f:uid": {},
+        "f:clusterName": {},
+        "f:generation": {},
+        "f:managedFields": {},
+        "f:resourceVersion": {},
+    },
+}
+_MOST_UPDATERS = 10
+_ANCIENT = "ancient-changes"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Manager:
+    """Who writes, and how. `api_version` is empty for an applier: it stays the same one whatever version it applies."""
+
+    name: str
+    operation: str
+    api_version: str = ""
+    subresource: str = ""
+
+    def __str__(self) -> str:
+        words = f'"{self.name}"'
+        if self.subresource:
+            words += f' with subresource "{self.subresource}"'
+        return f"{words} using {self.api_version}" if self.operation == "Update" else words
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """What a manager owns, since when (RFC 3339), and the version in which it said so."""
+
+    fields: FieldSet
+    time: str
+    api_version: str
+
+
+Owners = dict[Manager, Owned]
+
+
+def owned(fields: FieldSet) -> FieldSet:
+    """The set without the fields that nobody can own."""
+    return difference(fields, _UNOWNED)
+
+
+def read_owners(entries: Any) -> Owners | None:
+    """The owners that `managedFields` lists; None when there are none or an entry cannot be understood."""
+    if not isinstance(entries, list) or not entries:
+        return None
+    owners: Owners = {}
+    for entry in entries:
+        if not isinstance(entry, dict):
+            return None
+        fields, operation = entry.get("fieldsV1"), entry.get("operation")
+        if (
+            operation not in {"Apply", "Update"}
+            or entry.get("fieldsType") != "FieldsV1"
+            or not isinstance(fields, dict)
+        ):
+            return None
+        version = entry.get("apiVersion", "")
+        manager = Manager(
+            entry.get("manager", ""),
+            operation,
+            version if operation == "Update" else "",
+            entry.get("subresource", ""),
+        )
+        before = owners.get(manager)
+        merged = union(before.fields, fields) if before is not None else fields
+        owners[manager] = Owned(merged, entry.get("time", ""), version)
+    return owners
+
+
+def write_owners(owners: Mapping[Manager, Owned]) -> list[JsonObject]:
+    """`managedFields` in upstream's order: appliers first, then by time and name. Owners of nothing are left out."""
+    entries = []
+    by_time = sorted(
+        ((manager, own) for manager, own in owners.items() if own.fields),
+        key=lambda pair: (pair[0].operation, pair[1].time, pair[0].name, pair[1].api_version, pair[0].subresource),
+    )
+    for manager, own in by_time:
+        entry: JsonObject = {"manager": manager.name, "operation": manager.operation, "apiVersion": own.api_version}
+        if own.time:
+            entry["time"] = own.time
+        entry |= {"fieldsType": "FieldsV1", "fieldsV1": in_order(own.fields)}
+        if manager.subresource:
+            entry["subresource"] = manager.subresource
+        entries.append(entry)
+    return entries
+
+
+def entries_of(obj: JsonObject | None) -> Any:
+    """The object's `managedFields`, whatever they are."""
+    metadata = obj.get("metadata") if obj is not None else None
+    return metadata.get("managedFields") if isinstance(metadata, dict) else None
+
+
+def bare(obj: JsonObject) -> JsonObject:
+    """The object without `managedFields`."""
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict) or "managedFields" not in metadata:
+        return obj
+    return {**obj, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
+
+
+def took(owners: Owners, manager: Manager, changed: FieldSet, removed: FieldSet, *, now: str, version: str) -> Owners:
+    """The owners after `manager` has set `changed` and removed `removed` by an update."""
+    gone = union(changed, removed)
+    left = {each: replace(own, fields=difference(own.fields, gone)) for each, own in owners.items()}
+    if changed:
+        mine = left.get(manager)
+        fields = union(mine.fields, changed) if mine is not None else changed
+        left[manager] = Owned(fields, now, version)
+    return _capped({each: own for each, own in left.items() if own.fields})
+
+
+def _capped(owners: Owners) -> Owners:
+    """At most ten updaters: the oldest become one, so that an object's owners cannot grow without end."""
+    updaters = sorted(
+        (each for each in owners if each.operation == "Update" and not each.subresource),
+        key=lambda each: (owners[each].time, each.name, each.api_version),
+    )
+    excess = len([each for each in updaters if each.name != _ANCIENT]) - _MOST_UPDATERS
+    if excess <= 0:
+        return owners
+    out = dict(owners)
+    for each in [each for each in updaters if each.name != _ANCIENT][: excess + 1]:
+        old = out.pop(each)
+        bucket = replace(each, name=_ANCIENT)
+        before = out.get(bucket)
+        fields = union(before.fields, old.fields) if before is not None else old.fields
+        out[bucket] = Owned(fields, max(old.time, before.time if before is not None else ""), old.api_version)
+    return out
+
+
+def update_managed(
+    before: JsonObject | None,
+    after: JsonObject,
+    *,
+    manager: str,
+    operation: str = "Update",
+    schema: SchemaNode | None,
+    now: str,
+    api_version: str,
+    subresource: str = "",
+) -> list[JsonObject]:
+    """`managedFields` after an ordinary create (`before` is None), update or patch.
+
+    The writer owns what it changed, and whoever owned that no longer does. A body that brings `managedFields` of its
+    own decides them; one that brings none, or none that can be read, keeps the stored ones; `[{}]` clears them.
+    """
+    brought, stored = entries_of(after), entries_of(before)
+    if brought == [{}]:
+        entries: list[JsonObject] = []
+        owners: Owners = {}
+    else:
+        read = read_owners(brought)
+        entries = brought if read is not None else stored if isinstance(stored, list) else []
+        owners = read if read is not None else read_owners(stored) or {}
+    changed, removed = changes(before, after, schema)
+    if not changed and not removed:
+        return entries
+    writer = Manager(manager, operation, api_version if operation == "Update" else "", subresource)
+    return write_owners(took(owners, writer, changed, removed, now=now, version=api_version))
+
+
+def changes(before: JsonObject | None, after: JsonObject, schema: SchemaNode | None) -> tuple[FieldSet, FieldSet]:
+    """The fields that somebody set and the fields that went between two states of an object; None: it was not there."""
+    changed, removed = compare(before or {}, after, schema, creating=before is None)
+    return owned(changed), owned(removed)

@@ -1,0 +1,213 @@
+"""`x-kubernetes-validations`: the rules in the schema of a custom resource, held against its objects.
+
+A rule that speaks of `oldSelf` counts only where there is an old value: the same field, the same key of a map, the
+same row of a list of type `map`. Follows `apiextensions-apiserver/pkg/apiserver/schema/cel`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from harness.apiserver.cel.checking import check, escaped
+from harness.apiserver.cel.expressions import ExpressionError, Perhaps, holds, value_of
+from harness.apiserver.field_errors import Cause, quoted
+
+_RULES: Final = "x-kubernetes-validations"
+_OLD: Final = re.compile(r"\boldSelf\b")
+_NAMED: Final = ("name", "generateName")  # all that rules may see of metadata
+_DURATION: Final = re.compile(r"[+-]?(0|(\d+(\.\d*)?(ns|us|µs|ms|s|m|h))+)")
+_PIECE: Final = re.compile(r"(\d+(?:\.\d*)?)(ns|us|µs|ms|s|m|h)")
+_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+Schema = Mapping[str, Any]
+
+
+def has_rules(schema: Schema) -> bool:
+    """Whether there is any rule in it."""
+    return _RULES in schema or any(has_rules(sub) for sub in _below(schema))
+
+
+def _below(schema: Schema) -> Iterator[Schema]:
+    yield from (schema.get("properties") or {}).values()
+    for name in ("items", "additionalProperties"):
+        if isinstance(schema.get(name), Mapping):
+            yield schema[name]
+
+
+def broken_rules(schema: Schema, body: Mapping[str, Any], old: Mapping[str, Any] | None) -> list[Cause]:
+    """What the rules object to."""
+    causes: list[Cause] = []
+    _visit(schema, _seen(body), _seen(old) if old is not None else None, "", causes)
+    return causes
+
+
+def _seen(obj: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = obj.get("metadata") or {}
+    return {**obj, "metadata": {name: metadata[name] for name in _NAMED if name in metadata}}
+
+
+def _visit(schema: Schema, value: Any, old: Any, path: str, causes: list[Cause]) -> None:
+    if value is None:
+        return
+    for rule in schema.get(_RULES) or ():
+        _hold(schema, rule, value, old, path, causes)
+    if isinstance(value, dict):
+        before = old if isinstance(old, dict) else {}
+        properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
+        for name, one in value.items():
+            sub = properties.get(name, additional)
+            if isinstance(sub, Mapping):
+                _visit(sub, one, before.get(name), f"{path}.{name}" if path else name, causes)
+    elif isinstance(value, list) and isinstance(schema.get("items"), Mapping):
+        rows = _rows(schema, old)
+        for number, one in enumerate(value):
+            _visit(schema["items"], one, rows.get(_mark(schema, one)), f"{path}[{number}]", causes)
+
+
+def _rows(schema: Schema, old: Any) -> dict[tuple[Any, ...] | None, Any]:
+    """The rows of an old list by their keys; of other lists, nothing is the same row as before."""
+    if not isinstance(old, list) or schema.get("x-kubernetes-list-type") != "map":
+        return {}
+    return {_mark(schema, one): one for one in old}
+
+
+def _mark(schema: Schema, row: Any) -> tuple[Any, ...] | None:
+    keys = schema.get("x-kubernetes-list-map-keys") or ()
+    return tuple(row.get(key) for key in keys) if keys and isinstance(row, dict) else None
+
+
+def _hold(  # noqa: PLR0917
+    schema: Schema, rule: Mapping[str, Any], value: Any, old: Any, path: str, causes: list[Cause]
+) -> None:
+    expression = str(rule.get("rule") or "true")
+    objects = {"self": _typed(schema, value)}
+    if rule.get("optionalOldSelf"):
+        objects["oldSelf"] = Perhaps(_typed(schema, old) if old is not None else None)
+    elif _OLD.search(expression):
+        if old is None:
+            return
+        objects["oldSelf"] = _typed(schema, old)
+    kind = str(schema.get("type") or "object")
+    try:
+        if holds(expression, objects):
+            return
+        causes.append(_cause(rule, kind, path, _message(rule, objects)))
+    except ExpressionError as error:
+        causes.append(_cause({}, kind, path, str(error)))
+
+
+def _message(rule: Mapping[str, Any], objects: Mapping[str, Any]) -> str:
+    expression = rule.get("messageExpression")
+    if expression:
+        try:
+            found = value_of(expression, objects)
+        except ExpressionError:
+            found = ""
+        if isinstance(found, str) and found.strip() and "\n" not in found:
+            return found
+    return str(rule.get("message") or f"failed rule: {rule.get('rule')}")
+
+
+def _cause(rule: Mapping[str, Any], kind: str, path: str, why: str) -> Cause:
+    where = (path + str(rule.get("fieldPath") or "")).lstrip(".") or "<nil>"
+    match rule.get("reason"):
+        case "FieldValueForbidden":
+            return Cause(where, "FieldValueForbidden", f"Forbidden: {why}")
+        case "FieldValueRequired":
+            return Cause(where, "FieldValueRequired", f"Required value: {why}")
+        case "FieldValueDuplicate":
+            return Cause(where, "FieldValueDuplicate", f'Duplicate value: "{kind}"')
+        case _:
+            return Cause(where, "FieldValueInvalid", f'Invalid value: "{kind}": {why}')
+
+
+def _typed(schema: Schema, value: Any) -> Any:
+    """As expressions see it: by the schema's types and formats, its fields under the names that CEL allows."""
+    kind = schema.get("type")
+    if kind == "number" and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if kind == "string" and isinstance(value, str):
+        return _formatted(str(schema.get("format") or ""), value)
+    if isinstance(value, dict):
+        properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
+        found = {}
+        for name, one in value.items():
+            sub = properties.get(name, additional)
+            shown = escaped(name) if name in properties else name
+            found[shown] = _typed(sub, one) if isinstance(sub, Mapping) else one
+        return found
+    if isinstance(value, list) and isinstance(schema.get("items"), Mapping):
+        return [_typed(schema["items"], one) for one in value]
+    return value
+
+
+def _formatted(form: str, text: str) -> Any:
+    """Times and durations as such; a text that is none stays one, and the schema objects to it."""
+    try:
+        if form in {"date-time", "date"}:
+            found = datetime.fromisoformat(text)
+            return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+        if form == "duration" and text:
+            return _duration(text)
+    except ValueError:
+        pass
+    return text
+
+
+def _duration(text: str) -> timedelta:
+    """Go's way of writing it, as in `1h30m`."""
+    if _DURATION.fullmatch(text) is None:
+        raise ValueError(text)
+    found = timedelta()
+    for number, unit in _PIECE.findall(text):
+        found += timedelta(seconds=float(number) * _UNITS[unit])
+    return -found if text.startswith("-") else found
+
+
+# -- when a definition is stored --------------------------------------------------------------------------------------
+
+
+def check_rules(spec: Mapping[str, Any]) -> list[Cause]:
+    """What is wrong with the rules of a definition: those that cannot be compiled."""
+    versions = [one for one in spec.get("versions") or () if isinstance(one, Mapping)]
+    schemas = [(one.get("schema") or {}).get("openAPIV3Schema") or {} for one in versions]
+    if all(one == schemas[0] for one in schemas):  # upstream shows what all versions share in one place
+        schemas, places = schemas[:1], ["spec.validation.openAPIV3Schema"]
+    else:
+        places = [f"spec.versions[{number}].schema.openAPIV3Schema" for number in range(len(schemas))]
+    causes: list[Cause] = []
+    for schema, place in zip(schemas, places, strict=True):
+        if has_rules(schema):
+            _check_rules(schema, place, causes, top=True)
+    return causes
+
+
+def _check_rules(schema: Schema, place: str, causes: list[Cause], *, top: bool = False) -> None:
+    seen = {**schema, "x-kubernetes-embedded-resource": True} if top else schema
+    for number, rule in enumerate(schema.get(_RULES) or ()):
+        path = f"{place}.{_RULES}[{number}]"
+        if not str(rule.get("rule") or "").strip():
+            causes.append(Cause(f"{path}.rule", "FieldValueRequired", "Required value: rule is not specified"))
+            continue
+        for field in ("rule", "messageExpression"):
+            try:
+                if rule.get(field):
+                    check(str(rule[field]), {"self": seen, "oldSelf": None if rule.get("optionalOldSelf") else seen})
+            except ExpressionError as error:
+                said = f"Invalid value: {_as_go(rule)}: {error}"
+                causes.append(Cause(f"{path}.{field}", "FieldValueInvalid", said))
+    for name, sub in (schema.get("properties") or {}).items():
+        _check_rules(sub, f"{place}.properties[{name}]", causes)
+    for name in ("items", "additionalProperties"):
+        if isinstance(schema.get(name), Mapping):
+            _check_rules(schema[name], f"{place}.{name}", causes)
+
+
+def _as_go(rule: Mapping[str, Any]) -> str:
+    """A rule as Go prints it."""
+    texts = ", ".join(
+        f"{name[0].upper()}{name[1:]}:{quoted(str(rule.get(name) or ''))}"
+        for name in ("rule", "message", "messageExpression")
+    )
+    rest = f"Reason:(*apiextensions.FieldValueErrorReason)(nil), FieldPath:{quoted(str(rule.get('fieldPath') or ''))}"
+    return f"apiextensions.ValidationRule{{{texts}, {rest}, OptionalOldSelf:(*bool)(nil)}}"

@@ -1,0 +1,232 @@
+"""Custom resources against the structural schema of their CRD: pruned, completed with defaults, checked.
+
+Compiled once for each version of a CRD into a tree of closures-free nodes; the words of refusals are those of
+kube-openapi's validator (`spec.x in body must be of type integer: "string"`).
+"""
+
+import re
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+import orjson
+
+from harness.apiserver.field_errors import Cause
+from harness.apiserver.schemas.custom_rules import broken_rules, has_rules
+
+_PRESERVE = "x-kubernetes-preserve-unknown-fields"
+_EMBEDDED = "x-kubernetes-embedded-resource"
+_INT_OR_STRING = "x-kubernetes-int-or-string"
+_TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+}
+_FORMATS = {
+    "date-time": re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII),
+    "date": re.compile(r"\d{4}-\d\d-\d\d", re.ASCII),
+}
+
+
+class _Node:
+    """One place of the schema."""
+
+    __slots__ = ("additional", "items", "preserve", "properties", "schema")
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self.schema = schema
+        self.properties = {name: _Node(sub) for name, sub in (schema.get("properties") or {}).items()}
+        additional = schema.get("additionalProperties")
+        self.additional = _Node(additional) if isinstance(additional, Mapping) else None
+        self.items = _Node(schema["items"]) if isinstance(schema.get("items"), Mapping) else None
+        self.preserve = bool(schema.get(_PRESERVE)) or additional is True
+
+
+class Custom:
+    """The rules for one version of one custom kind."""
+
+    def __init__(self, version: Mapping[str, Any]) -> None:
+        self._root = _Node((version.get("schema") or {}).get("openAPIV3Schema") or {_PRESERVE: True})
+        self._rules = has_rules(self._root.schema)
+
+    def complete(self, body: dict[str, Any]) -> list[str]:
+        """Prune what the schema does not know and fill in its defaults, in place; the paths of what was pruned."""
+        pruned: list[str] = []
+        for name in list(body):
+            if name in {"apiVersion", "kind", "metadata"}:
+                continue
+            node = self._root.properties.get(name)
+            if node is None:
+                if not self._root.preserve:
+                    del body[name]
+                    pruned.append(name)
+                continue
+            _prune(node, body[name], name, pruned)
+        _default(self._root, body)
+        return pruned
+
+    def problems(self, body: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> list[Cause]:
+        """What the schema objects to; its rules are asked about objects that are right otherwise."""
+        causes: list[Cause] = []
+        required = self._root.schema.get("required") or ()
+        causes += [Cause(name, "FieldValueRequired", "Required value") for name in required if name not in body]
+        for name, node in self._root.properties.items():
+            if name in body and name not in {"apiVersion", "kind", "metadata"}:
+                _check(node, body[name], name, causes)
+        if self._rules and not causes:
+            causes += broken_rules(self._root.schema, body, old)
+        return causes
+
+
+def _prune(node: _Node, value: Any, path: str, pruned: list[str]) -> None:
+    if isinstance(value, list):
+        if node.items is not None:
+            for number, one in enumerate(value):
+                _prune(node.items, one, f"{path}[{number}]", pruned)
+        return
+    if not isinstance(value, dict):
+        return
+    for name in list(value):
+        known = node.properties.get(name)
+        if known is not None:
+            _prune(known, value[name], f"{path}.{name}", pruned)
+        elif node.additional is not None:
+            _prune(node.additional, value[name], f"{path}.{name}", pruned)
+        elif not node.preserve and not (node.schema.get(_EMBEDDED) and name in {"apiVersion", "kind", "metadata"}):
+            del value[name]
+            pruned.append(f"{path}.{name}")
+
+
+def _default(node: _Node, value: Any) -> None:
+    if isinstance(value, dict):
+        for name, sub in node.properties.items():
+            if name not in value and "default" in sub.schema:
+                value[name] = deepcopy(sub.schema["default"])
+            if name in value:
+                _default(sub, value[name])
+        if node.additional is not None:
+            for name, one in value.items():
+                if name not in node.properties:
+                    _default(node.additional, one)
+    elif isinstance(value, list) and node.items is not None:
+        for one in value:
+            _default(node.items, one)
+
+
+def _check(node: _Node, value: Any, path: str, causes: list[Cause]) -> None:
+    schema = node.schema
+    if value is None and schema.get("nullable"):
+        return
+    if schema.get(_INT_OR_STRING):
+        if isinstance(value, bool) or not isinstance(value, (int, str)):
+            causes.append(_wrong_type(path, value, "integer,string"))
+            return
+    elif "type" in schema:
+        kind = schema["type"]
+        right = isinstance(value, _TYPES.get(kind, (object,))) and (kind == "boolean" or not isinstance(value, bool))
+        if kind == "integer" and isinstance(value, float) and value.is_integer():
+            right = True
+        if not right:
+            causes.append(_wrong_type(path, value, kind))
+            return
+    if "enum" in schema and value not in schema["enum"]:
+        supported = ", ".join(orjson.dumps(one).decode() for one in schema["enum"])
+        causes.append(
+            Cause(path, "FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {supported}")
+        )
+    if isinstance(value, str):
+        _check_text(schema, value, path, causes)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        _check_number(schema, value, path, causes)
+    elif isinstance(value, list):
+        _check_list(node, value, path, causes)
+    elif isinstance(value, dict):
+        causes += [
+            Cause(f"{path}.{name}", "FieldValueRequired", "Required value")
+            for name in schema.get("required") or ()
+            if name not in value
+        ]
+        for name, one in value.items():
+            sub = node.properties.get(name) or node.additional
+            if sub is not None:
+                _check(sub, one, f"{path}.{name}", causes)
+    _check_combined(schema, value, path, causes)
+
+
+def _check_text(schema: Mapping[str, Any], value: str, path: str, causes: list[Cause]) -> None:
+    if "pattern" in schema and re.search(schema["pattern"], value) is None:
+        causes.append(_invalid(path, value, f"{path} in body should match '{schema['pattern']}'"))
+    if len(value) < schema.get("minLength", 0):
+        causes.append(_invalid(path, value, f"{path} in body should be at least {schema['minLength']} chars long"))
+    if "maxLength" in schema and len(value) > schema["maxLength"]:
+        causes.append(Cause(path, "FieldValueTooLong", f"Too long: may not be more than {schema['maxLength']} bytes"))
+    form = _FORMATS.get(schema.get("format", ""))
+    if form is not None and form.fullmatch(value) is None:
+        causes.append(_invalid(path, value, f"{path} in body must be of type {schema['format']}: {_shown(value)}"))
+
+
+def _check_number(schema: Mapping[str, Any], value: float, path: str, causes: list[Cause]) -> None:
+    if "minimum" in schema and value < schema["minimum"]:
+        causes.append(_invalid(path, value, f"{path} in body should be greater than or equal to {schema['minimum']}"))
+    if "maximum" in schema and value > schema["maximum"]:
+        causes.append(_invalid(path, value, f"{path} in body should be less than or equal to {schema['maximum']}"))
+
+
+def _check_list(node: _Node, value: list[Any], path: str, causes: list[Cause]) -> None:
+    schema = node.schema
+    if len(value) < schema.get("minItems", 0):
+        causes.append(_invalid(path, len(value), f"{path} in body should have at least {schema['minItems']} items"))
+    if "maxItems" in schema and len(value) > schema["maxItems"]:
+        causes.append(
+            Cause(path, "FieldValueTooMany", f"Too many: {len(value)}: must have at most {schema['maxItems']} items")
+        )
+    if node.items is not None:
+        for number, one in enumerate(value):
+            _check(node.items, one, f"{path}[{number}]", causes)
+    kind = schema.get("x-kubernetes-list-type")
+    if kind in {"set", "map"}:
+        keys = schema.get("x-kubernetes-list-map-keys") or ()
+        seen: set[bytes] = set()
+        for number, one in enumerate(value):
+            row = {key: one.get(key) for key in keys} if kind == "map" and isinstance(one, dict) else one
+            mark = orjson.dumps(row, option=orjson.OPT_SORT_KEYS)
+            if mark in seen:
+                causes.append(Cause(f"{path}[{number}]", "FieldValueDuplicate", f"Duplicate value: {mark.decode()}"))
+            seen.add(mark)
+
+
+def _check_combined(schema: Mapping[str, Any], value: Any, path: str, causes: list[Cause]) -> None:
+    """allOf, anyOf, oneOf, not: structural schemas only put value checks there."""
+    for sub in schema.get("allOf") or ():
+        _check(_Node(sub), value, path, causes)
+
+    def holds(sub: Mapping[str, Any]) -> bool:
+        found: list[Cause] = []
+        _check(_Node(sub), value, path, found)
+        return not found
+
+    if schema.get("anyOf") and not schema.get(_INT_OR_STRING) and not any(holds(sub) for sub in schema["anyOf"]):
+        causes.append(_invalid(path, value, f"{path} in body must validate at least one schema (anyOf)"))
+    if schema.get("oneOf") and sum(holds(sub) for sub in schema["oneOf"]) != 1:
+        causes.append(_invalid(path, value, f"{path} in body must validate one and only one schema (oneOf)"))
+    if schema.get("not") and holds(schema["not"]):
+        causes.append(_invalid(path, value, f"{path} in body must not validate the schema (not)"))
+
+
+def _wrong_type(path: str, value: Any, kind: str) -> Cause:
+    names = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
+    found = "null" if value is None else names.get(type(value), "object")
+    return Cause(
+        path, "FieldValueTypeInvalid", f'Invalid value: "{found}": {path} in body must be of type {kind}: "{found}"'
+    )
+
+
+def _invalid(path: str, value: Any, why: str) -> Cause:
+    return Cause(path, "FieldValueInvalid", f"Invalid value: {_shown(value)}: {why}")
+
+
+def _shown(value: Any) -> str:
+    return orjson.dumps(value).decode()

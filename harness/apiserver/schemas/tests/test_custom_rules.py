@@ -1,0 +1,209 @@
+"""Rules in CEL: those of custom resources, and the conditions of webhooks."""
+
+from typing import Any
+
+import pytest
+
+from harness.apiserver.schemas.custom_rules import broken_rules
+from harness.apiserver.tests.asking import PODS, Api, Object, pod
+from harness.apiserver.webhooks.tests.answering import Witness, register
+from scheduler.api.transport import MERGE_PATCH
+
+pytest.importorskip("celpy", reason="cel-python is not installed yet: make the environment anew")
+
+
+def spec(rule: str, *, more: Object | None = None, **properties: Any) -> Object:
+    """A schema whose spec has one rule."""
+    shape = {"type": "object", "properties": properties, "x-kubernetes-validations": [{"rule": rule, **(more or {})}]}
+    return {"type": "object", "properties": {"spec": shape}}
+
+
+INTEGER, TEXT = {"type": "integer"}, {"type": "string"}
+TIME, DURATION = {"type": "string", "format": "date-time"}, {"type": "string", "format": "duration"}
+WORDS = {"type": "array", "items": TEXT}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "old", "expected"),
+    [
+        pytest.param(spec("self.a <= self.b", a=INTEGER, b=INTEGER), {"a": 1, "b": 2}, None, [], id="it-holds"),
+        pytest.param(
+            spec("self.a <= self.b", a=INTEGER, b=INTEGER), {"a": 3, "b": 2}, None,
+            ['spec: Invalid value: "object": failed rule: self.a <= self.b'], id="it-does-not",
+        ),
+        pytest.param(
+            spec("self.a < 2", more={"message": "too many"}, a=INTEGER), {"a": 3}, None,
+            ['spec: Invalid value: "object": too many'], id="in-words",
+        ),
+        pytest.param(
+            spec("self.a < 2", more={"messageExpression": "'found ' + string(self.a)"}, a=INTEGER), {"a": 3}, None,
+            ['spec: Invalid value: "object": found 3'], id="in-words-that-are-worked-out",
+        ),
+        pytest.param(
+            spec("self.a < 2", more={"message": "no", "reason": "FieldValueForbidden", "fieldPath": ".a"}, a=INTEGER),
+            {"a": 3}, None, ["spec.a: Forbidden: no"], id="at-another-field-for-another-reason",
+        ),
+        pytest.param(spec("self.a == oldSelf.a", a=TEXT), {"a": "x"}, None, [], id="a-change-needs-a-before"),
+        pytest.param(
+            spec("self.a == oldSelf.a", more={"message": "immutable"}, a=TEXT), {"a": "x"}, {"a": "y"},
+            ['spec: Invalid value: "object": immutable'], id="an-immutable-field",
+        ),
+        pytest.param(
+            spec("self.w.all(x, x.startsWith('k'))", w=WORDS), {"w": ["k1", "l"]}, None,
+            ['spec: Invalid value: "object": failed rule: self.w.all(x, x.startsWith(\'k\'))'], id="of-every-item",
+        ),
+        pytest.param(spec("!has(self.a) || self.a > 1", a=INTEGER), {}, None, [], id="a-field-that-is-not-there"),
+        pytest.param(spec("self.a < 1.5", a={"type": "number"}), {"a": 1}, None, [], id="a-whole-number-as-a-fraction"),
+        pytest.param(
+            spec("quantity(self.a).isGreaterThan(quantity('1Gi'))", a=TEXT), {"a": "1G"}, None,
+            ['spec: Invalid value: "object": failed rule: quantity(self.a).isGreaterThan(quantity(\'1Gi\'))'],
+            id="a-quantity",
+        ),
+        pytest.param(
+            spec("!oldSelf.hasValue() || oldSelf.value().a <= self.a", more={"optionalOldSelf": True}, a=INTEGER),
+            {"a": 1}, None, [], id="an-optional-before-that-is-not-there",
+        ),
+        pytest.param(
+            spec("oldSelf.?a.orValue(0) <= self.a", more={"optionalOldSelf": True, "message": "less"}, a=INTEGER),
+            {"a": 1}, {"a": 2}, ['spec: Invalid value: "object": less'], id="an-optional-before-that-is",
+        ),
+        pytest.param(
+            spec("self.__namespace__ == 'x' && self.a__dash__b > 0", **{"namespace": TEXT, "a-b": INTEGER}),
+            {"namespace": "x", "a-b": 1}, None, [], id="names-that-cel-does-not-allow",
+        ),
+        pytest.param(
+            spec("self.until > self.from_ && self.until - self.from_ == self.d", until=TIME, from_=TIME, d=DURATION),
+            {"from_": "2026-01-01T00:00:00Z", "until": "2026-01-01T01:30:00Z", "d": "1h30m"}, None, [],
+            id="times-and-durations",
+        ),
+    ],
+)  # fmt: skip
+def test_rules(schema: Object, value: Any, old: Any, expected: list[str]) -> None:
+    before = {"spec": old} if old is not None else None
+
+    found = broken_rules(schema, {"metadata": {"name": "x"}, "spec": value}, before)
+
+    assert [f"{one.field}: {one.message}" for one in found] == expected
+
+
+def test_a_rule_that_cannot_be_evaluated_says_why() -> None:
+    (found,) = broken_rules(spec("self.b > 1", a=INTEGER), {"spec": {"a": 1}}, None)
+
+    assert found.field == "spec"
+    assert found.message.endswith("evaluating rule: self.b > 1")
+
+
+def test_rows_of_a_map_list_have_a_before() -> None:
+    row = {"type": "object", "properties": {"name": TEXT, "v": INTEGER}, "x-kubernetes-validations": [
+        {"rule": "self.v >= oldSelf.v", "message": "never less"},
+    ]}  # fmt: skip
+    rows = {"type": "array", "items": row, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
+    schema = {"type": "object", "properties": {"rows": rows}}
+
+    found = broken_rules(
+        schema, {"rows": [{"name": "b", "v": 1}, {"name": "a", "v": 1}]}, {"rows": [{"name": "a", "v": 2}]}
+    )
+
+    assert [(one.field, one.message) for one in found] == [("rows[1]", 'Invalid value: "object": never less')]
+
+
+def test_the_server_holds_objects_against_them() -> None:
+    api = Api()
+    version = {
+        "name": "v1", "served": True, "storage": True,
+        "schema": {"openAPIV3Schema": spec("self.a == oldSelf.a", more={"message": "a is immutable"}, a=TEXT, b=TEXT)},
+    }  # fmt: skip
+    names = {"plural": "boats", "singular": "boat", "kind": "Boat"}
+    definition = {
+        "metadata": {"name": "boats.sea.dev"},
+        "spec": {"group": "sea.dev", "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+    api.do("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    boats = "/apis/sea.dev/v1/namespaces/default/boats"
+    body = {"apiVersion": "sea.dev/v1", "kind": "Boat", "metadata": {"name": "x"}, "spec": {"a": "1"}}
+    api.do("POST", boats, body)
+
+    code, found = api.ask("PATCH", f"{boats}/x", {"spec": {"a": "2"}}, MERGE_PATCH)
+
+    assert code == 422
+    assert found["message"] == 'Boat.sea.dev "x" is invalid: spec: Invalid value: "object": a is immutable'
+    api.do("PATCH", f"{boats}/x", {"spec": {"b": "2"}}, MERGE_PATCH)
+
+
+def definition(schema: Object, **more: Object) -> Object:
+    """A CRD with this schema, and further versions with theirs."""
+    versions = [
+        {"name": name, "served": True, "storage": name == "v1", "schema": {"openAPIV3Schema": one}}
+        for name, one in {"v1": schema, **more}.items()
+    ]
+    names = {"plural": "boats", "singular": "boat", "kind": "Boat"}
+    return {
+        "metadata": {"name": "boats.sea.dev"},
+        "spec": {"group": "sea.dev", "scope": "Namespaced", "names": names, "versions": versions},
+    }
+
+
+SHARED = "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0]"
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "why"),
+    [
+        pytest.param(
+            definition(spec("self.b > 1", a=INTEGER)), f"{SHARED}.rule",
+            "compilation failed: ERROR: <input>:1:5: undefined field 'b'\n | self.b > 1\n | ....^", id="unknown-field",
+        ),
+        pytest.param(
+            definition(spec("sel.a > 1", a=INTEGER)), f"{SHARED}.rule",
+            "ERROR: <input>:1:1: undeclared reference to 'sel' (in container '')\n | sel.a > 1\n | ^",
+            id="unknown-name",
+        ),
+        pytest.param(
+            definition(spec("sail(self.a)", a=INTEGER)), f"{SHARED}.rule",
+            "ERROR: <input>:1:5: undeclared reference to 'sail' (in container '')\n | sail(self.a)\n | ....^",
+            id="unknown-function",
+        ),
+        pytest.param(
+            definition(spec("self.a.sail()", a=INTEGER)), f"{SHARED}.rule", "undeclared reference to 'sail'",
+            id="unknown-method",
+        ),
+        pytest.param(definition(spec("self.a >", a=INTEGER)), f"{SHARED}.rule", "Syntax error", id="half-of-one"),
+        pytest.param(
+            definition(spec("self.a > 1", more={"messageExpression": "'x' +"}, a=INTEGER)),
+            f"{SHARED}.messageExpression", "Syntax error", id="half-of-a-message",
+        ),
+        pytest.param(
+            definition(spec("", a=INTEGER)), f"{SHARED}.rule", "Required value: rule is not specified", id="none"
+        ),
+        pytest.param(
+            definition(spec("true", a=INTEGER), v2=spec("self.b > 1", a=INTEGER)),
+            "spec.versions[1].schema.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule",
+            "undefined field 'b'", id="in-the-second-version",
+        ),
+    ],
+)  # fmt: skip
+def test_a_rule_that_cannot_be_compiled_is_refused_with_its_definition(body: Object, field: str, why: str) -> None:
+    api = Api(bare=True)
+    code, found = api.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
+    assert code == 422, found
+    (cause,) = found["details"]["causes"]
+    assert cause["field"] == field
+    assert why in cause["message"]
+
+
+@pytest.mark.parametrize(
+    ("expressions", "code", "asked"),
+    [
+        pytest.param(["object.metadata.name == 'p'"], 201, True, id="it-holds"),
+        pytest.param(["object.metadata.name == 'p'", "request.operation == 'DELETE'"], 201, False, id="one-does-not"),
+        pytest.param(["object.nothing == 'p'"], 403, False, id="it-cannot-be-evaluated"),
+        pytest.param(["object.nothing == 'p'", "false"], 201, False, id="no-matter-if-another-does-not-hold"),
+    ],
+)
+def test_conditions_of_a_webhook(expressions: list[str], code: int, asked: bool) -> None:
+    api, seen = Api(bare=True), Witness()
+    conditions = [{"name": f"c{number}.test", "expression": one} for number, one in enumerate(expressions)]
+    register(api, "a", seen, validating=True, matchConditions=conditions)
+
+    assert api.ask("POST", PODS, pod("p"))[0] == code
+    assert bool(seen.requests) is asked

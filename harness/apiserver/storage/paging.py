@@ -1,0 +1,148 @@
+"""What a client may ask of a list beside the selection: which revision, which page; and the tokens of pages.
+
+Follows `ValidateListOptions` of apimachinery and the words of kube-apiserver's storage.
+"""
+
+import base64
+from collections.abc import Mapping
+
+import orjson
+
+from harness.apiserver import errors
+from harness.apiserver.errors import Refused
+from harness.apiserver.storage.store import Key
+
+TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+_MATCHES = ("Exact", "NotOlderThan")
+_WORST_TIMEOUT = 10**9  # seconds; beyond that a timer means nothing
+
+
+def flag(query: Mapping[str, str], name: str) -> bool | None:
+    """A boolean parameter; None if it is not there.
+
+    Raises:
+        Refused: it is no boolean.
+    """
+    text = query.get(name, "")
+    if not text:
+        return None
+    if text in TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise errors.bad_request(f'{name}: Invalid value: "{text}": strconv.ParseBool: invalid syntax')
+
+
+def number(query: Mapping[str, str], name: str) -> int:
+    """A parameter that counts something; 0 if it is not there.
+
+    Raises:
+        Refused: it is no number of 0 and more.
+    """
+    text = query.get(name, "")
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdigit()) or int(text[:20]) > _WORST_TIMEOUT:
+        raise errors.bad_request(f"{name}: expected a whole number from 0 to {_WORST_TIMEOUT}, found {text!r:.40}")
+    return int(text)
+
+
+def revision(text: str) -> int:
+    """A resourceVersion as a number.
+
+    Raises:
+        Refused: it is none.
+    """
+    if not (text.isascii() and text.isdigit()) or len(text) > 19:
+        raise _refused(
+            "resourceVersion", f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        )
+    return int(text)
+
+
+def check_options(query: Mapping[str, str], *, watch: bool) -> None:
+    """Whether the parameters go together.
+
+    Raises:
+        Refused: 422, they do not.
+    """
+    version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
+    initial = query.get("sendInitialEvents", "")
+    if watch:
+        if initial and match != "NotOlderThan":
+            raise _refused(
+                "resourceVersionMatch",
+                "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            )
+        if match and not initial:
+            raise _refused(
+                "resourceVersionMatch",
+                "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            )
+        return
+    if initial:
+        raise _refused("sendInitialEvents", "Forbidden: sendInitialEvents is forbidden for list")
+    if not match:
+        return
+    if match not in _MATCHES:
+        supported = ", ".join(f'"{one}"' for one in _MATCHES)
+        raise _refused("resourceVersionMatch", f'Unsupported value: "{match}": supported values: {supported}')
+    if query.get("continue"):
+        raise _refused("resourceVersionMatch", "Forbidden: resourceVersionMatch is forbidden when continue is provided")
+    if not version:
+        raise _refused(
+            "resourceVersionMatch", "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
+        )
+    if match == "Exact" and version == "0":
+        raise _refused(
+            "resourceVersionMatch", 'Forbidden: resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'
+        )
+
+
+def _refused(field: str, text: str) -> Refused:
+    word = text.partition(":")[0]
+    reasons = {"Forbidden": "FieldValueForbidden", "Unsupported value": "FieldValueNotSupported"}
+    return errors.invalid(
+        "ListOptions", "meta.k8s.io", "", f'ListOptions.meta.k8s.io "" is invalid: {field}: {text}',
+        [{"reason": reasons.get(word, "FieldValueInvalid"), "message": text, "field": field}],
+    )  # fmt: skip
+
+
+def too_large_version(version: int, newest: int) -> Refused:
+    """A revision that has not come yet: client-go waits and asks again."""
+    return Refused(
+        504,
+        "Timeout",
+        f"Timeout: Too large resource version: {version}, current: {newest}",
+        details={"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+                 "retryAfterSeconds": 1},
+    )  # fmt: skip
+
+
+def page_expired() -> Refused:
+    return errors.expired(
+        "The provided continue parameter is too old to display a consistent list result."
+        " You must start a new list without the continue parameter."
+    )
+
+
+def encode_token(version: int, key: Key) -> str:
+    """Where the next page of a list begins: after `key`, at revision `version`."""
+    data = orjson.dumps({"v": "meta.k8s.io/v1", "rv": version, "start": list(key)})
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def decode_token(token: str) -> tuple[int, Key]:
+    """
+    Raises:
+        Refused: 400, it is not one of ours.
+    """
+    try:
+        found = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        version, (namespace, name) = found["rv"], found["start"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise errors.bad_request("continue key is not valid: the token was not made by this server") from error
+    if type(version) is not int or type(namespace) is not str or type(name) is not str:
+        raise errors.bad_request("continue key is not valid: the token was not made by this server")
+    return version, (namespace, name)

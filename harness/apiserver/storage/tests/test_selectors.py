@@ -1,0 +1,148 @@
+"""Label and field selectors: what each form means, and what is no selector."""
+
+import contextlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.apiserver.errors import Refused
+from harness.apiserver.storage.selectors import field_test, label_test
+
+PODS = ("", "pods")
+LABELS = {"app": "web", "tier": "front", "n": "5", "empty": "", "x.io/long": "v"}
+
+
+def labelled(labels: dict[str, str] | None) -> dict[str, Any]:
+    return {"metadata": {} if labels is None else {"labels": labels}}
+
+
+@pytest.mark.parametrize(
+    ("selector", "matches"),
+    [
+        pytest.param("app=web", True, id="equals"),
+        pytest.param("app==web", True, id="equals-twice"),
+        pytest.param("app=other", False, id="equals-another"),
+        pytest.param("app!=web", False, id="not-equal"),
+        pytest.param("absent!=web", True, id="not-equal-holds-where-there-is-none"),
+        pytest.param("app", True, id="exists"),
+        pytest.param("!app", False, id="exists-not"),
+        pytest.param("!absent", True, id="absent"),
+        pytest.param("app in (web, db)", True, id="in"),
+        pytest.param("app in (db)", False, id="not-in-the-set"),
+        pytest.param("app notin (db,cache)", True, id="notin"),
+        pytest.param("absent notin (db)", True, id="notin-holds-where-there-is-none"),
+        pytest.param("absent in (db)", False, id="in-fails-where-there-is-none"),
+        pytest.param("app=web,tier=front", True, id="all-hold"),
+        pytest.param("app=web,tier=back", False, id="one-fails"),
+        pytest.param("app in (web,db),tier,!absent", True, id="forms-mixed"),
+        pytest.param("n>4", True, id="greater"),
+        pytest.param("n<5", False, id="not-less"),
+        pytest.param("app>4", False, id="no-number-is-not-greater"),
+        pytest.param("empty=", True, id="equals-nothing"),
+        pytest.param("empty", True, id="there-but-empty"),
+        pytest.param("absent=", False, id="absent-is-not-empty"),
+        pytest.param("x.io/long=v", True, id="a-key-with-a-prefix"),
+        pytest.param(" app = web ", True, id="with-spaces"),
+    ],
+)
+def test_labels(selector: str, matches: bool) -> None:
+    test = label_test(selector)
+    assert test is not None
+    assert test(labelled(LABELS)) is matches
+
+
+@pytest.mark.parametrize("selector", ["", ",", " "])
+def test_a_selector_that_asks_nothing_is_none(selector: str) -> None:
+    assert label_test(selector) is None
+
+
+@pytest.mark.parametrize(
+    "selector", ["=x", "a=b=c", "a in b", "a in (b", "a ~ b", "-a=b", "a>x", "a&b", "a in ()(", "!a=b", "a//b", "a=-"]
+)
+def test_what_is_no_label_selector(selector: str) -> None:
+    with pytest.raises(Refused, match="unable to parse requirement") as refused:
+        label_test(selector)
+    assert refused.value.code == 400
+
+
+POD = {
+    "metadata": {"name": "p", "namespace": "default"},
+    "spec": {"nodeName": "n1", "schedulerName": "s", "restartPolicy": "Always", "hostNetwork": True},
+    "status": {"phase": "Running", "podIP": "10.0.0.1"},
+}
+
+
+@pytest.mark.parametrize(
+    ("selector", "matches"),
+    [
+        pytest.param("spec.nodeName=n1", True, id="node"),
+        pytest.param("spec.nodeName!=n1", False, id="another-node"),
+        pytest.param("metadata.name=p,metadata.namespace=default", True, id="name-and-namespace"),
+        pytest.param("status.phase!=Succeeded,status.phase!=Failed", True, id="one-field-twice"),
+        pytest.param("spec.hostNetwork=true", True, id="a-boolean"),
+        pytest.param("status.nominatedNodeName=", True, id="a-field-not-set-is-empty"),
+        pytest.param("spec.serviceAccountName==", True, id="equals-twice"),
+    ],
+)
+def test_fields_of_pods(selector: str, matches: bool) -> None:
+    test = field_test(selector, PODS)
+    assert test is not None
+    assert test(POD) is matches
+
+
+@pytest.mark.parametrize(
+    ("collection", "selector", "obj"),
+    [
+        pytest.param(("", "nodes"), "spec.unschedulable=false", {"spec": {}}, id="a-node-not-cordoned"),
+        pytest.param(("", "secrets"), "type=Opaque", {"type": "Opaque"}, id="secret-type"),
+        pytest.param(
+            ("", "events"), "involvedObject.name=p,reason=Failed,type=Warning",
+            {"involvedObject": {"name": "p"}, "reason": "Failed", "type": "Warning"}, id="event",
+        ),
+        pytest.param(("", "events"), "source=kubelet", {"source": {"component": "kubelet"}}, id="event-source"),
+        pytest.param(
+            ("", "events"), "reportingController=x", {"reportingComponent": "x", "source": {}}, id="event-controller"
+        ),
+    ],
+)  # fmt: skip
+def test_fields_of_others(collection: tuple[str, str], selector: str, obj: dict[str, Any]) -> None:
+    test = field_test(selector, collection)
+    assert test is not None
+    assert test(obj)
+
+
+@pytest.mark.parametrize(
+    ("selector", "message"),
+    [
+        pytest.param("spec.unschedulable=true", 'field label not supported: "spec.unschedulable"', id="not-of-pods"),
+        pytest.param("spec.nodeName", "invalid field selector", id="no-operator"),
+        pytest.param("=x", "invalid field selector", id="no-field"),
+    ],
+)
+def test_what_is_no_field_selector(selector: str, message: str) -> None:
+    with pytest.raises(Refused, match=message):
+        field_test(selector, PODS)
+
+
+KEYS = st.sampled_from(["a", "b", "c"])
+VALUES = st.sampled_from(["", "1", "2", "x"])
+
+
+@given(st.dictionaries(KEYS, VALUES), KEYS, st.lists(VALUES.filter(bool), min_size=1, max_size=3))
+def test_set_forms_agree_with_equality(labels: dict[str, str], key: str, values: list[str]) -> None:
+    inside = label_test(f"{key} in ({','.join(values)})")
+    outside = label_test(f"{key} notin ({','.join(values)})")
+    assert inside is not None
+    assert outside is not None
+    assert inside(labelled(labels)) is any(labels.get(key) == value for value in values)
+    assert outside(labelled(labels)) is not inside(labelled(labels))
+
+
+@given(st.text(max_size=20))
+def test_any_text_is_a_selector_or_is_refused(text: str) -> None:
+    for parse in (label_test, lambda one: field_test(one, PODS)):
+        with contextlib.suppress(Refused):  # any other exception is a fault
+            test = parse(text)
+            assert test is None or test(POD) in {True, False}

@@ -1,0 +1,259 @@
+"""Watches: the changes of one collection as lines, to many readers at the price of little more than one.
+
+Readers who ask for the same (namespace, selectors, shape of the answer) form a channel. A channel looks at each change
+once, and hands its readers what gathered since the last turn of the clock in one piece. Nobody waits for a reader: one
+that falls too far behind is told so and cut off, and lists again.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+import orjson
+
+from harness.apiserver.errors import Refused, expired, too_old
+from harness.apiserver.storage.paging import too_large_version
+from harness.apiserver.storage.selectors import Test
+from harness.apiserver.storage.store import Change, Collection, Item
+from scheduler.api.clock import Clock, Timer
+
+BOOKMARK_EVERY = 60.0  # seconds, upstream's own
+BACKLOG_PIECE = 256  # lines handed over at once: all of a large collection in one piece would be copied too often
+Convert = Callable[[Item, Callable[[Item | Refused], None]], None]  # an object, and who gets it in the asked version
+Encode = Callable[[str, Item, Change], bytes]
+Head = dict[str, str]  # apiVersion and kind, for bookmarks
+
+
+class Reader(Protocol):
+    """Where the lines go."""
+
+    def feed(self, data: bytes) -> bool:
+        """Take whole lines; False: too far behind, feed no more."""
+
+    def end(self) -> None:
+        """No more will come."""
+
+
+def plain(kind: str, item: Item, change: Change) -> bytes:
+    """The object itself, encoded once for all channels."""
+    if item is change.new or item is change.old:
+        return change.line(kind, item)
+    return b'{"type":"' + kind.encode() + b'","object":' + item.raw + b"}\n"
+
+
+class View:
+    """What a channel's readers asked for."""
+
+    __slots__ = ("convert", "encode", "head", "namespace", "tests")
+
+    def __init__(self, namespace: str | None, tests: Iterable[Test], head: Head, encode: Encode = plain) -> None:
+        self.namespace, self.tests, self.head, self.encode = namespace, tuple(tests), head, encode
+        self.convert: Convert | None = None  # None: objects are shown as they are stored
+
+    def holds(self, item: Item | None) -> bool:
+        if item is None or (self.namespace is not None and item.key[0] != self.namespace):
+            return False
+        for test in self.tests:  # noqa: SIM110 a generator is slow, and this is asked twice for each change and channel
+            if not test(item.obj):
+                return False
+        return True
+
+    def line(self, change: Change) -> bytes | None:
+        """The change as these readers see it."""
+        found = self.sight(change)
+        return self.encode(found[0], found[1], change) if found is not None else None
+
+    def sight(self, change: Change) -> tuple[str, Item] | None:
+        """What these readers see of a change: ADDED, MODIFIED or DELETED, and the object that they are shown.
+
+        Objects enter and leave a selection as if they came and went.
+        """
+        if self.namespace is not None and change.key[0] != self.namespace:
+            return None
+        if not self.tests:
+            if change.new is None:
+                return "DELETED", change.old  # type: ignore[return-value]
+            return "ADDED" if change.old is None else "MODIFIED", change.new
+        was, is_ = self.holds(change.old), self.holds(change.new)
+        if is_:
+            return "MODIFIED" if was else "ADDED", change.new  # type: ignore[return-value]
+        if not was:
+            return None
+        last = change.old
+        assert last is not None  # noqa: S101
+        if change.new is not None:  # it left the selection: its last selected state, at the revision of the change
+            metadata = {**last.obj["metadata"], "resourceVersion": str(change.version)}
+            last = Item(last.key, {**last.obj, "metadata": metadata}, change.version)
+        return "DELETED", last
+
+    def first(self, item: Item) -> bytes:
+        """An object that was there before the watch began."""
+        return self.encode("ADDED", item, Change(None, item, item))
+
+    def bookmark(self, version: int, *, initial_end: bool = False) -> bytes:
+        metadata: dict[str, object] = {"resourceVersion": str(version), "creationTimestamp": None}
+        if initial_end:
+            metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+        return orjson.dumps({"type": "BOOKMARK", "object": {**self.head, "metadata": metadata}}) + b"\n"
+
+
+def error_line(refused: Refused) -> bytes:
+    """A refusal inside a stream."""
+    return orjson.dumps({"type": "ERROR", "object": refused.status()}) + b"\n"
+
+
+class Channel:
+    """Readers of one view."""
+
+    def __init__(self, view: View, collection: Collection, clock: Clock, on_empty: Callable[[], None]) -> None:
+        self._view, self._collection, self._clock, self._on_empty = view, collection, clock, on_empty
+        self._readers: set[Subscription] = set()
+        self._pending: list[bytes] = []
+        self._converting: deque[list[bytes]] = deque()  # lines that are being converted: empty until they are
+        self._planned = False
+        collection.listen(self._changed)
+
+    @property
+    def view(self) -> View:
+        return self._view
+
+    def join(self, subscription: "Subscription") -> None:
+        """From the next change on."""
+        self._flush()
+        self._readers.add(subscription)
+
+    def leave(self, subscription: "Subscription") -> None:
+        self._readers.discard(subscription)
+        if not self._readers:
+            self._collection.unlisten(self._changed)
+            self._pending.clear()
+            self._on_empty()
+
+    @property
+    def behind(self) -> bool:
+        """Whether changes have happened of which no line is ready."""
+        return bool(self._converting)
+
+    def flush(self) -> None:
+        """Hand over now what has gathered."""
+        self._flush()
+
+    def _changed(self, change: Change) -> None:
+        if self._view.convert is not None:
+            self._convert(self._view.convert, change)
+            return
+        line = self._view.line(change)
+        if line is not None:
+            self._add(line)
+
+    def _convert(self, convert: Convert, change: Change) -> None:
+        """Lines go out in the order of the changes, whichever is converted first."""
+        sight = self._view.sight(change)
+        if sight is None:
+            return
+        kind, item = sight
+        line: list[bytes] = []
+        self._converting.append(line)
+
+        def done(found: Item | Refused) -> None:
+            if isinstance(found, Refused):
+                line.append(error_line(found))
+            else:
+                line.append(self._view.encode(kind, found, change))
+            while self._converting and self._converting[0]:
+                self._add(self._converting.popleft()[0])
+            if isinstance(found, Refused):
+                self._flush()
+                for reader in list(self._readers):  # they list again, and hear there what is wrong
+                    reader.finish()
+
+        convert(item, done)
+
+    def _add(self, line: bytes) -> None:
+        self._pending.append(line)
+        if not self._planned:
+            self._planned = True
+            self._clock.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._planned = False
+        self._flush()
+
+    def _flush(self) -> None:
+        if not self._pending:
+            return
+        data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
+        self._pending.clear()
+        for reader in list(self._readers):
+            reader.feed(data)
+
+
+class Subscription:
+    """One reader's place in a channel."""
+
+    def __init__(
+        self, channel: Channel, reader: Reader, store_version: Callable[[], int], clock: Clock, *, bookmarks: bool
+    ) -> None:
+        self._channel, self._reader, self._version, self._clock = channel, reader, store_version, clock
+        self._bookmarks = bookmarks
+        self._next_bookmark: Timer | None = None
+        self._deadline: Timer | None = None
+        self._open = True
+
+    def begin(self, backlog: list[bytes], timeout: float | None) -> None:
+        """Send what came before, then follow."""
+        for start in range(0, len(backlog), BACKLOG_PIECE):
+            self.feed(b"".join(backlog[start : start + BACKLOG_PIECE]))
+        if not self._open:
+            return
+        self._channel.join(self)
+        if self._bookmarks:
+            self._next_bookmark = self._clock.call_later(BOOKMARK_EVERY, self._bookmark)
+        if timeout is not None:
+            self._deadline = self._clock.call_later(timeout, self.finish)
+
+    def feed(self, data: bytes) -> None:
+        if self._open and not self._reader.feed(data):
+            self.finish()
+
+    def finish(self) -> None:
+        """End the stream in order."""
+        if self._open:
+            self.close()
+            self._reader.end()
+
+    def close(self) -> None:
+        """The reader is gone."""
+        if not self._open:
+            return
+        self._open = False
+        for timer in (self._next_bookmark, self._deadline):
+            if timer is not None:
+                timer.cancel()
+        self._channel.leave(self)
+
+    def _bookmark(self) -> None:
+        if self._open:
+            self._channel.flush()
+            if not self._channel.behind:
+                self.feed(self._channel.view.bookmark(self._version()))
+            self._next_bookmark = self._clock.call_later(BOOKMARK_EVERY, self._bookmark)
+
+
+def backlog(view: View, collection: Collection, version: int, newest: int) -> list[tuple[Change, str, Item]]:
+    """What happened after `version`, and what these readers see of it.
+
+    Raises:
+        Refused: 410, the history does not go back so far; or 504 as upstream, the revision lies in the future.
+    """
+    if version < collection.forgotten:
+        raise too_old(version, collection.forgotten)
+    if version > newest:
+        raise too_large_version(version, newest)
+    sights = ((change, view.sight(change)) for change in collection.since(version))
+    return [(change, *sight) for change, sight in sights if sight is not None]
+
+
+def fell_behind() -> bytes:
+    """What a reader is told that could not keep up."""
+    return error_line(expired("the watch fell too far behind; list again"))

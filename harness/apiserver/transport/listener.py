@@ -1,0 +1,49 @@
+"""Listening for the API's clients: each gets a connection of its own (`http`)."""
+
+import asyncio
+import ssl
+
+from harness.apiserver.server import ApiServer
+from harness.apiserver.transport.connection import CLOSE_WITHIN, Connection, Identify
+
+HANDSHAKE = 20.0  # seconds for TLS
+
+
+class HttpServer:
+    """Listens; use it on a running loop."""
+
+    def __init__(self, server: ApiServer, identify: Identify) -> None:
+        self._server, self._identify = server, identify
+        self._connections: set[Connection] = set()
+        self._listener: asyncio.Server | None = None
+
+    @property
+    def connections(self) -> int:
+        """How many there are now."""
+        return len(self._connections)
+
+    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None) -> int:
+        """Begin to listen; the port, which the system chose if `port` is 0.
+
+        Raises:
+            OSError: the address cannot be had.
+        """
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(
+            lambda: Connection(self._server, self._identify, self._connections),
+            host,
+            port,
+            ssl=tls,
+            backlog=1024,
+            ssl_handshake_timeout=HANDSHAKE if tls is not None else None,
+            ssl_shutdown_timeout=CLOSE_WITHIN if tls is not None else None,
+        )
+        return int(self._listener.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        """Stop listening and close every connection."""
+        if self._listener is not None:
+            self._listener.close()
+        for connection in list(self._connections):
+            connection.close()
+        await asyncio.sleep(0)

@@ -1,0 +1,149 @@
+"""What kube-apiserver refuses, kind by kind, with its own sentences.
+
+`validate` is called after defaulting and mutating admission, on every create and update. Metadata is checked for every
+kind, custom ones too; the rest by the tables below. A kind they do not name has only its schema to meet.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from harness.apiserver.access.signing import check_conditions, check_signing_request
+from harness.apiserver.field_errors import Cause, Causes, message
+from harness.apiserver.names import (
+    Object,
+    Rule,
+    check_metadata,
+    check_metadata_update,
+    dns_1035,
+    dns_label,
+    path_segment,
+    subdomain,
+)
+from harness.apiserver.validation.core import (
+    check_claim,
+    check_config_map,
+    check_limit_range,
+    check_node,
+    check_node_status,
+    check_quota,
+    check_secret,
+    check_service,
+)
+from harness.apiserver.validation.pod_updates import (
+    check_ephemeral_containers,
+    check_pod_resize,
+    check_pod_status,
+    check_pod_update,
+)
+from harness.apiserver.validation.pods import check_pod
+from harness.apiserver.validation.policy import (
+    check_custom_resource,
+    check_disruption_budget,
+    check_lease,
+    check_priority_class,
+    check_role,
+    check_role_binding,
+    check_storage_class,
+    check_webhooks,
+)
+from harness.apiserver.validation.workloads import check_cron_job, check_job, check_template, check_workload
+from harness.apiserver.webhooks.policies import check_binding, check_policy
+
+__all__ = ["Cause", "message", "validate"]
+
+_RBAC = "rbac.authorization.k8s.io"
+_POD_SUBRESOURCES = {
+    "status": check_pod_status,
+    "resize": check_pod_resize,
+    "ephemeralcontainers": check_ephemeral_containers,
+}
+
+
+def validate(group: str, kind: str, obj: Object, old: Object | None = None, *, subresource: str = "") -> list[Cause]:
+    """Why `obj` cannot be stored; empty if it can.
+
+    Args:
+        group: API group, "" for the core group.
+        kind: of the object, in singular and CamelCase.
+        obj: the whole object as it would be stored, defaults filled in.
+        old: what is stored now; None when creating.
+        subresource: through which the object is updated, as in `status`; "" for the object itself.
+    """
+    causes: Causes = []
+    if group == "" and kind == "Pod" and old is None:
+        check_pod(obj, causes)
+        return causes
+    metadata = obj.get("metadata") or {}
+    if old is None:
+        check_metadata(metadata, _NAMES.get((group, kind), subdomain), causes)
+    else:
+        check_metadata_update(metadata, old.get("metadata") or {}, causes)
+        if group == "" and kind == "Pod":
+            _POD_SUBRESOURCES.get(subresource, check_pod_update)(obj, old, causes)
+            return causes
+    if subresource:
+        if (group, kind, subresource) == ("", "Node", "status"):
+            check_node_status(obj, causes)
+        elif kind == "CertificateSigningRequest" and old is not None:
+            check_conditions(obj, old, causes)
+        return causes
+    check = _BY_KIND.get((group, kind))
+    if check is not None:
+        check(obj, old, causes)
+    return causes
+
+
+_Check = Callable[[Object, Object | None, Causes], None]
+
+
+def _content(check: Callable[[Object, Causes], None]) -> _Check:
+    """A check that does not ask what was stored before."""
+    return lambda obj, _old, causes: check(obj, causes)
+
+
+def _pod_template(obj: Object, causes: Causes) -> None:
+    check_template(obj.get("template") or {}, "template", causes)
+
+
+_NAMES: dict[tuple[str, str], Rule] = {  # any other kind: a DNS subdomain
+    ("", "Namespace"): dns_label,
+    ("", "Service"): dns_1035,
+    (_RBAC, "Role"): path_segment,
+    (_RBAC, "ClusterRole"): path_segment,
+    (_RBAC, "RoleBinding"): path_segment,
+    (_RBAC, "ClusterRoleBinding"): path_segment,
+    ("apiregistration.k8s.io", "APIService"): path_segment,
+}
+_BY_KIND: dict[tuple[str, str], _Check] = {
+    ("", "Node"): check_node,
+    ("", "Service"): check_service,
+    ("", "ConfigMap"): check_config_map,
+    ("", "Secret"): check_secret,
+    ("", "ResourceQuota"): _content(check_quota),
+    ("", "LimitRange"): _content(check_limit_range),
+    ("", "PersistentVolumeClaim"): check_claim,
+    ("", "PodTemplate"): _content(_pod_template),
+    ("", "ReplicationController"): partial(check_workload, "ReplicationController"),
+    ("apps", "Deployment"): partial(check_workload, "Deployment"),
+    ("apps", "ReplicaSet"): partial(check_workload, "ReplicaSet"),
+    ("apps", "StatefulSet"): partial(check_workload, "StatefulSet"),
+    ("apps", "DaemonSet"): partial(check_workload, "DaemonSet"),
+    ("batch", "Job"): check_job,
+    ("batch", "CronJob"): _content(check_cron_job),
+    ("scheduling.k8s.io", "PriorityClass"): check_priority_class,
+    ("policy", "PodDisruptionBudget"): _content(check_disruption_budget),
+    ("coordination.k8s.io", "Lease"): _content(check_lease),
+    (_RBAC, "Role"): _content(partial(check_role, namespaced=True)),
+    (_RBAC, "ClusterRole"): _content(partial(check_role, namespaced=False)),
+    (_RBAC, "RoleBinding"): partial(check_role_binding, namespaced=True),
+    (_RBAC, "ClusterRoleBinding"): partial(check_role_binding, namespaced=False),
+    ("storage.k8s.io", "StorageClass"): check_storage_class,
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _content(partial(check_webhooks, mutating=True)),
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _content(
+        partial(check_webhooks, mutating=False)
+    ),
+    ("certificates.k8s.io", "CertificateSigningRequest"): check_signing_request,
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): _content(check_policy),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"): _content(check_binding),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): check_custom_resource,
+}

@@ -1,0 +1,210 @@
+"""What may change in a pod once it exists: little, and less by subresource.
+
+The last check compares the old spec with the new one, everything that may change taken back; upstream adds a diff to
+its message, which nobody parses and we leave out.
+"""
+
+from typing import Any
+
+from harness.apiserver.defaults.qos import qos_class
+from harness.apiserver.field_errors import Causes, forbidden, immutable, invalid, required
+from harness.apiserver.names import Object
+from harness.apiserver.validation.placement import check_tolerations
+from harness.apiserver.validation.pods import MOST_SECONDS, check_pod_spec
+from harness.apiserver.validation.resources import check_requirements
+
+_FIELDS = (
+    "`spec.containers[*].image`",
+    "`spec.initContainers[*].image`",
+    "`spec.activeDeadlineSeconds`",
+    "`spec.tolerations` (only additions to existing tolerations)",
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
+)
+_REFUSED = f"pod updates may not change fields other than {','.join(_FIELDS)}"
+_NODE_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_RESIZABLE = frozenset({"cpu", "memory"})
+
+
+def check_pod_update(pod: Object, old: Object, causes: Causes) -> None:
+    """An update of the pod itself; metadata has been checked."""
+    spec, before = pod.get("spec") or {}, old.get("spec") or {}
+    if spec == before:
+        return
+    check_pod_spec(spec, "spec", causes)
+    for field in ("containers", "initContainers"):
+        if len(spec.get(field) or ()) != len(before.get(field) or ()):
+            causes.append(forbidden(f"spec.{field}", "pod updates may not add or remove containers"))
+            return
+    if not _check_deadline(spec.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds"), causes):
+        return
+    _check_tolerations(spec.get("tolerations") or [], before.get("tolerations") or [], causes)
+    _check_gates(spec.get("schedulingGates") or [], before.get("schedulingGates") or [], causes)
+    if not _is_same(_taken_back(spec, before, causes), before):
+        causes.append(forbidden("spec", _REFUSED))
+
+
+def check_pod_status(pod: Object, old: Object, causes: Causes) -> None:
+    """An update of `status`; metadata has been checked."""
+    spec, before = pod.get("spec") or {}, old.get("spec") or {}
+    status, status_before = pod.get("status") or {}, old.get("status") or {}
+    if (spec.get("nodeName") or "") != (before.get("nodeName") or ""):
+        causes.append(forbidden("status.nodeName", "may not be changed directly"))
+    if status_before.get("qosClass"):
+        causes.extend(immutable("status.qosClass", status.get("qosClass"), status_before["qosClass"]))
+    policy = before.get("restartPolicy")
+    if policy == "Always":
+        return
+    now = {entry.get("name"): entry for entry in status.get("containerStatuses") or ()}
+    for index, entry in enumerate(status_before.get("containerStatuses") or ()):
+        ended = (entry.get("state") or {}).get("terminated")
+        if ended is None or (policy == "OnFailure" and ended.get("exitCode")) or entry.get("name") not in now:
+            continue
+        if (now[entry.get("name")].get("state") or {}).get("terminated") is None:
+            problem = "may not be transitioned to non-terminated state"
+            causes.append(forbidden(f"status.containerStatuses[{index}].state", problem))
+
+
+def check_pod_resize(pod: Object, old: Object, causes: Causes) -> None:
+    """An update through `resize`: CPU and memory of containers, nothing else."""
+    spec, before = pod.get("spec") or {}, old.get("spec") or {}
+    containers, containers_before = spec.get("containers") or [], before.get("containers") or []
+    if len(containers) != len(containers_before):
+        causes.append(forbidden("spec.containers", "pod updates may not add or remove containers"))
+        return
+    put_back = []
+    for index, (container, was) in enumerate(zip(containers, containers_before, strict=True)):
+        path = f"spec.containers[{index}].resources"
+        resources, resources_before = container.get("resources") or {}, was.get("resources") or {}
+        check_requirements(resources, path, causes)
+        for part in ("requests", "limits"):
+            now, then = resources.get(part) or {}, resources_before.get(part) or {}
+            if {name for name in now.keys() | then.keys() if now.get(name) != then.get(name)} - _RESIZABLE:
+                causes.append(forbidden(path, "only cpu and memory resources are mutable"))
+        put_back.append({**container, "resources": was.get("resources")})
+    if not _is_same({**spec, "containers": put_back}, before):
+        causes.append(forbidden("spec", "only cpu and memory resources are mutable"))
+    if (quality := qos_class(spec)) != qos_class(before):
+        causes.append(invalid("spec", quality, "Pod QOS Class may not change as a result of resizing"))
+
+
+def check_ephemeral_containers(pod: Object, old: Object, causes: Causes) -> None:
+    """An update through `ephemeralcontainers`: additions only."""
+    spec, before = pod.get("spec") or {}, old.get("spec") or {}
+    path = "spec.ephemeralContainers"
+    now = {entry.get("name"): entry for entry in spec.get("ephemeralContainers") or ()}
+    for index, entry in enumerate(before.get("ephemeralContainers") or ()):
+        name = entry.get("name")
+        if name not in now:
+            problem = "existing ephemeral containers may not be removed"
+            causes.append(forbidden(f"{path}[{index}]", f'{problem}: "{name}"'))
+        elif now[name] != entry:
+            problem = "existing ephemeral containers may not be changed"
+            causes.append(forbidden(f"{path}[{index}]", f'{problem}: "{name}"'))
+    for index, entry in enumerate(spec.get("ephemeralContainers") or ()):
+        for field in ("name", "image"):
+            if not entry.get(field):
+                causes.append(required(f"{path}[{index}].{field}"))
+        for field in ("ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resources"):
+            if entry.get(field):
+                causes.append(forbidden(f"{path}[{index}].{field}", "cannot be set for an Ephemeral Container"))
+
+
+def _check_deadline(now: int | None, before: int | None, causes: Causes) -> bool:
+    path = "spec.activeDeadlineSeconds"
+    if now is None:
+        if before is not None:
+            causes.append(invalid(path, None, "must not update from a positive integer to nil value"))
+    elif not 0 <= now <= MOST_SECONDS:
+        causes.append(invalid(path, now, f"must be between 0 and {MOST_SECONDS}, inclusive"))
+        return False
+    elif before is not None and now > before:
+        causes.append(invalid(path, now, "must be less than or equal to previous value"))
+        return False
+    return True
+
+
+def _check_tolerations(now: list[Object], before: list[Object], causes: Causes) -> None:
+    kept = [_without_seconds(toleration) for toleration in now]
+    if any(_without_seconds(toleration) not in kept for toleration in before):
+        problem = "existing toleration can not be modified except its tolerationSeconds"
+        causes.append(forbidden("spec.tolerations", problem))
+        return
+    check_tolerations(now, "spec.tolerations", causes)
+
+
+def _without_seconds(toleration: Object) -> Object:
+    return {name: value for name, value in toleration.items() if name != "tolerationSeconds"}
+
+
+def _check_gates(now: list[Object], before: list[Object], causes: Causes) -> None:
+    known = {gate.get("name") for gate in before}
+    for index, gate in enumerate(now):
+        if gate.get("name") not in known:
+            problem = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
+            causes.append(forbidden(f"spec.schedulingGates[{index}].name", problem))
+
+
+def _taken_back(spec: Object, before: Object, causes: Causes) -> Object:
+    """The new spec with everything that may change as it was."""
+    spec = dict(spec)
+    for field in ("containers", "initContainers"):
+        pairs = zip(spec.get(field) or (), before.get(field) or (), strict=True)
+        spec[field] = [{**container, "image": was.get("image")} for container, was in pairs]
+    for field in ("activeDeadlineSeconds", "schedulingGates", "tolerations"):
+        spec[field] = before.get(field)
+    grace = before.get("terminationGracePeriodSeconds")
+    if grace is not None and grace < 0 and spec.get("terminationGracePeriodSeconds") == 1:
+        spec["terminationGracePeriodSeconds"] = grace
+    if before.get("schedulingGates"):
+        _take_placement_back(spec, before, causes)
+    return spec
+
+
+def _take_placement_back(spec: Object, before: Object, causes: Causes) -> None:
+    """A gated pod's choice of nodes may get narrower, as queues for batch jobs do it."""
+    now, then = spec.get("nodeSelector") or {}, before.get("nodeSelector") or {}
+    if any(now.get(key) != value for key, value in then.items()):
+        problem = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+        causes.append(invalid("spec.nodeSelector", now, problem))
+    spec["nodeSelector"] = before.get("nodeSelector")
+    affinity, was = spec.get("affinity") or {}, before.get("affinity") or {}
+    nodes, nodes_before = affinity.get("nodeAffinity"), was.get("nodeAffinity")
+    if nodes != nodes_before:
+        _check_narrower(nodes or {}, nodes_before or {}, causes)
+        others = {kind: terms for kind, terms in affinity.items() if kind != "nodeAffinity"}
+        spec["affinity"] = {**others, "nodeAffinity": nodes_before} if nodes_before else others
+
+
+def _check_narrower(now: Object, before: Object, causes: Causes) -> None:
+    path = f"spec.affinity.nodeAffinity.{_NODE_REQUIRED}.nodeSelectorTerms"
+    old_terms = (before.get(_NODE_REQUIRED) or {}).get("nodeSelectorTerms") or []
+    terms = (now.get(_NODE_REQUIRED) or {}).get("nodeSelectorTerms") or []
+    if not old_terms:
+        return
+    if len(terms) != len(old_terms):
+        problem = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
+        causes.append(invalid(path, terms, problem))
+        return
+    for index, (term, was) in enumerate(zip(terms, old_terms, strict=True)):
+        if not _only_adds(term, was):
+            problem = "only additions are allowed (no mutations or deletions)"
+            causes.append(invalid(f"{path}[{index}]", term, problem))
+
+
+def _only_adds(term: Object, was: Object) -> bool:
+    lists = [(term.get(field) or [], was.get(field) or []) for field in ("matchExpressions", "matchFields")]
+    if not any(before for _, before in lists):
+        return not any(now for now, _ in lists)  # an empty term matches nothing: any addition would widen it
+    return all(now[: len(before)] == before for now, before in lists)
+
+
+def _is_same(now: Any, before: Any) -> bool:
+    """Equality in which absent, null and empty are one."""
+    if isinstance(now, dict) and isinstance(before, dict):
+        return all(_is_same(now.get(field), before.get(field)) for field in now.keys() | before.keys())
+    if isinstance(now, list) and isinstance(before, list):
+        return len(now) == len(before) and all(map(_is_same, now, before))
+    return now == before or (now in _NOTHING and before in _NOTHING)
+
+
+_NOTHING: tuple[Any, ...] = (None, "", [], {})

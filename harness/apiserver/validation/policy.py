@@ -1,0 +1,259 @@
+"""Priorities, budgets, leases, roles, webhooks, storage classes and custom resource definitions."""
+
+from typing import Any
+
+from harness.apiserver.field_errors import Causes, forbidden, immutable, invalid, required, unsupported
+from harness.apiserver.names import Object, dns_1035, subdomain
+from harness.apiserver.schemas.custom_rules import check_rules
+from harness.apiserver.validation.placement import check_label_selector
+from harness.apiserver.validation.resources import NOT_NEGATIVE
+from harness.apiserver.validation.workloads import check_count_or_percent
+from harness.apiserver.webhooks.policies import check_expression
+
+HIGHEST_PRIORITY = 1_000_000_000
+_SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_PREEMPTION = ("Never", "PreemptLowerPriority")
+_RBAC = "rbac.authorization.k8s.io"
+_BINDING_MODES = ("Immediate", "WaitForFirstConsumer")
+_RECLAIM = ("Delete", "Retain")
+_FAILURE = ("Fail", "Ignore")
+_MATCH = ("Equivalent", "Exact")
+_SIDE_EFFECTS = ("None", "NoneOnDryRun")
+_REINVOCATION = ("IfNeeded", "Never")
+_OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+_SEEN = dict.fromkeys(("object", "oldObject", "request"))  # by the conditions of webhooks
+_SCOPES = ("Cluster", "Namespaced")
+
+
+def check_priority_class(obj: Object, old: Object | None, causes: Causes) -> None:
+    name, value = (obj.get("metadata") or {}).get("name") or "", obj.get("value") or 0
+    if name.startswith("system-"):
+        if _SYSTEM.get(name) != value:
+            known = f"only known system priority classes may start with 'system-', found {name}"
+            problem = "priority class names with 'system-' prefix are reserved for system use only. error: "
+            causes.append(forbidden("metadata.name", problem + known))
+    elif value > HIGHEST_PRIORITY:
+        problem = f"maximum allowed value of a user defined priority is {HIGHEST_PRIORITY}"
+        causes.append(forbidden("value", problem))
+    policy = obj.get("preemptionPolicy")
+    if policy is not None and policy not in _PREEMPTION:
+        causes.append(unsupported("preemptionPolicy", policy, _PREEMPTION))
+    if old is not None:
+        if value != (old.get("value") or 0):
+            causes.append(forbidden("value", "may not be changed in an update."))
+        causes.extend(immutable("preemptionPolicy", policy, old.get("preemptionPolicy")))
+
+
+def check_disruption_budget(obj: Object, causes: Causes) -> None:
+    spec = obj.get("spec") or {}
+    if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
+        causes.append(invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set"))
+    for field in ("minAvailable", "maxUnavailable"):
+        check_count_or_percent(spec.get(field), f"spec.{field}", causes)
+    if spec.get("selector"):
+        check_label_selector(spec["selector"], "spec.selector", causes)
+    policies = ("AlwaysAllow", "IfHealthyBudget")
+    if spec.get("unhealthyPodEvictionPolicy") not in (None, *policies):
+        causes.append(unsupported("spec.unhealthyPodEvictionPolicy", spec["unhealthyPodEvictionPolicy"], policies))
+
+
+def check_lease(obj: Object, causes: Causes) -> None:
+    spec = obj.get("spec") or {}
+    duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+    if duration is not None and duration <= 0:
+        causes.append(invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
+    if transitions is not None and transitions < 0:
+        causes.append(invalid("spec.leaseTransitions", transitions, NOT_NEGATIVE))
+
+
+def check_role(obj: Object, causes: Causes, *, namespaced: bool) -> None:
+    for index, rule in enumerate(obj.get("rules") or ()):
+        path = f"rules[{index}]"
+        if not rule.get("verbs"):
+            causes.append(required(f"{path}.verbs", "verbs must contain at least one value"))
+        if rule.get("nonResourceURLs"):
+            if namespaced:
+                problem = "namespaced rules cannot apply to non-resource URLs"
+                causes.append(invalid(f"{path}.nonResourceURLs", rule["nonResourceURLs"], problem))
+            if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
+                problem = "rules cannot apply to both regular resources and non-resource URLs"
+                causes.append(invalid(f"{path}.nonResourceURLs", rule["nonResourceURLs"], problem))
+            continue
+        if not rule.get("apiGroups"):
+            causes.append(required(f"{path}.apiGroups", "resource rules must supply at least one api group"))
+        if not rule.get("resources"):
+            causes.append(required(f"{path}.resources", "resource rules must supply at least one resource"))
+
+
+def check_role_binding(obj: Object, old: Object | None, causes: Causes, *, namespaced: bool) -> None:
+    role = obj.get("roleRef") or {}
+    if role.get("apiGroup") != _RBAC:
+        causes.append(unsupported("roleRef.apiGroup", role.get("apiGroup") or "", (_RBAC,)))
+    kinds = ("ClusterRole", "Role") if namespaced else ("ClusterRole",)
+    if role.get("kind") not in kinds:
+        causes.append(unsupported("roleRef.kind", role.get("kind") or "", kinds))
+    if not role.get("name"):
+        causes.append(required("roleRef.name"))
+    for index, subject in enumerate(obj.get("subjects") or ()):
+        path, kind = f"subjects[{index}]", subject.get("kind")
+        if not subject.get("name"):
+            causes.append(required(f"{path}.name"))
+        if kind == "ServiceAccount":
+            if not subject.get("namespace") and not namespaced:
+                causes.append(required(f"{path}.namespace"))
+        elif kind not in {"User", "Group"}:
+            causes.append(unsupported(f"{path}.kind", kind or "", ("ServiceAccount", "User", "Group")))
+    if old is not None and role != (old.get("roleRef") or {}):
+        causes.append(invalid("roleRef", role, "cannot change roleRef"))
+
+
+def check_webhooks(obj: Object, causes: Causes, *, mutating: bool) -> None:
+    names: set[str] = set()
+    for index, webhook in enumerate(obj.get("webhooks") or ()):
+        path, name = f"webhooks[{index}]", webhook.get("name") or ""
+        if not name:
+            causes.append(required(f"{path}.name"))
+        elif name.count(".") < 2 or subdomain(name):
+            causes.append(
+                invalid(f"{path}.name", name, "should be a domain with at least three segments separated by dots")
+            )
+        if name in names:
+            causes.append(invalid(f"{path}.name", name, "must be unique"))
+        names.add(name)
+        if not webhook.get("admissionReviewVersions"):
+            problem = "must specify one of v1, v1beta1"
+            causes.append(required(f"{path}.admissionReviewVersions", problem))
+        _one_of(webhook.get("failurePolicy"), _FAILURE, f"{path}.failurePolicy", causes)
+        _one_of(webhook.get("matchPolicy"), _MATCH, f"{path}.matchPolicy", causes)
+        if webhook.get("sideEffects") is None:
+            causes.append(required(f"{path}.sideEffects", "must specify one of None, NoneOnDryRun"))
+        _one_of(webhook.get("sideEffects"), _SIDE_EFFECTS, f"{path}.sideEffects", causes)
+        if mutating:
+            _one_of(webhook.get("reinvocationPolicy"), _REINVOCATION, f"{path}.reinvocationPolicy", causes)
+        seconds = webhook.get("timeoutSeconds")
+        if seconds is not None and not 1 <= seconds <= 30:
+            problem = "the timeout value must be between 1 and 30 seconds"
+            causes.append(invalid(f"{path}.timeoutSeconds", seconds, problem))
+        for selector in ("namespaceSelector", "objectSelector"):
+            if webhook.get(selector):
+                check_label_selector(webhook[selector], f"{path}.{selector}", causes)
+        for at, rule in enumerate(webhook.get("rules") or ()):
+            _check_webhook_rule(rule, f"{path}.rules[{at}]", causes)
+        for at, condition in enumerate(webhook.get("matchConditions") or ()):
+            check_expression(condition.get("expression"), f"{path}.matchConditions[{at}].expression", _SEEN, causes)
+        client = webhook.get("clientConfig") or {}
+        if bool(client.get("url")) == bool(client.get("service")):
+            problem = "exactly one of url or service is required"
+            causes.append(required(f"{path}.clientConfig", problem))
+
+
+def _check_webhook_rule(rule: Object, path: str, causes: Causes) -> None:
+    for field in ("operations", "apiGroups", "apiVersions", "resources"):
+        if not rule.get(field):
+            causes.append(required(f"{path}.{field}"))
+    for index, operation in enumerate(rule.get("operations") or ()):
+        _one_of(operation, _OPERATIONS, f"{path}.operations[{index}]", causes)
+    _one_of(rule.get("scope"), ("*", *_SCOPES), f"{path}.scope", causes)
+
+
+def check_storage_class(obj: Object, old: Object | None, causes: Causes) -> None:
+    if not obj.get("provisioner"):
+        causes.append(required("provisioner"))
+    _one_of(obj.get("reclaimPolicy"), _RECLAIM, "reclaimPolicy", causes)
+    _one_of(obj.get("volumeBindingMode"), _BINDING_MODES, "volumeBindingMode", causes)
+    if old is not None:
+        if (obj.get("parameters") or {}) != (old.get("parameters") or {}):
+            causes.append(forbidden("parameters", "updates to parameters are forbidden."))
+        if obj.get("provisioner") != old.get("provisioner"):
+            causes.append(forbidden("provisioner", "updates to provisioner are forbidden."))
+        if obj.get("reclaimPolicy") != old.get("reclaimPolicy"):
+            causes.append(forbidden("reclaimPolicy", "updates to reclaimPolicy are forbidden."))
+        causes.extend(immutable("volumeBindingMode", obj.get("volumeBindingMode"), old.get("volumeBindingMode")))
+
+
+def check_custom_resource(obj: Object, old: Object | None, causes: Causes) -> None:
+    """Names, scope and versions; schemas are read where they are compiled."""
+    spec = obj.get("spec") or {}
+    names, group = spec.get("names") or {}, spec.get("group") or ""
+    name = (obj.get("metadata") or {}).get("name") or ""
+    if name != f"{names.get('plural') or ''}.{group}":
+        causes.append(invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
+    if not group:
+        causes.append(required("spec.group"))
+    elif problems := subdomain(group):
+        causes.extend(invalid("spec.group", group, problem) for problem in problems)
+    elif "." not in group:
+        causes.append(invalid("spec.group", group, "should be a domain with at least one dot"))
+    scope = spec.get("scope")
+    if scope not in _SCOPES:
+        causes.append(unsupported("spec.scope", scope, _SCOPES) if scope else required("spec.scope"))
+    for field in ("plural", "singular", "kind", "listKind"):
+        value = names.get(field)
+        if not value:
+            causes.append(required(f"spec.names.{field}"))
+        else:
+            problems = dns_1035(value.lower())
+            causes.extend(invalid(f"spec.names.{field}", value, problem) for problem in problems)
+    if names.get("kind") and names.get("kind") == names.get("listKind"):
+        causes.append(invalid("spec.names.listKind", names["listKind"], "kind and listKind may not be the same"))
+    versions = spec.get("versions") or []
+    seen: set[str] = set()
+    for index, version in enumerate(versions):
+        called = version.get("name") or ""
+        causes.extend(invalid(f"spec.versions[{index}].name", called, problem) for problem in dns_1035(called))
+        if called in seen:
+            problem = "must contain unique version names"
+            causes.append(invalid("spec.versions", [entry.get("name") for entry in versions], problem))
+        seen.add(called)
+        if not (version.get("schema") or {}).get("openAPIV3Schema"):
+            problem = "schemas are required"
+            causes.append(required(f"spec.versions[{index}].schema.openAPIV3Schema", problem))
+    if sum(1 for version in versions if version.get("storage")) != 1:
+        listed = [version.get("name") for version in versions]
+        problem = "must have exactly one version marked as storage version"
+        causes.append(invalid("spec.versions", listed, problem))
+    if old is None or versions != (old.get("spec") or {}).get("versions"):
+        causes.extend(check_rules(spec))
+    _check_conversion(spec.get("conversion") or {}, causes)
+    if old is not None:
+        before = old.get("spec") or {}
+        causes.extend(immutable("spec.group", group, before.get("group")))
+        established = any(
+            condition.get("type") == "Established" and condition.get("status") == "True"
+            for condition in (old.get("status") or {}).get("conditions") or ()
+        )
+        if established:
+            causes.extend(immutable("spec.scope", scope, before.get("scope")))
+            for field in ("kind", "plural"):
+                was = (before.get("names") or {}).get(field)
+                causes.extend(immutable(f"spec.names.{field}", names.get(field), was))
+
+
+def _check_conversion(conversion: Object, causes: Causes) -> None:
+    path, webhook = "spec.conversion", conversion.get("webhook")
+    _one_of(conversion.get("strategy"), ("None", "Webhook"), f"{path}.strategy", causes)
+    if conversion.get("strategy") != "Webhook":
+        if webhook is not None:
+            causes.append(forbidden(f"{path}.webhook", "should not be set when strategy is not set to Webhook"))
+        return
+    if webhook is None:
+        causes.append(required(f"{path}.webhook", "required when strategy is set to Webhook"))
+        return
+    client = webhook.get("clientConfig") or {}
+    if bool(client.get("url")) == bool(client.get("service")):
+        problem = "exactly one of url or service is required"
+        causes.append(required(f"{path}.webhook.clientConfig", problem))
+    elif client.get("url") and not str(client["url"]).startswith("https://"):
+        problem = "'https' is the only allowed URL scheme; desired format: https://host[/path]"
+        causes.append(invalid(f"{path}.webhook.clientConfig.url", client["url"], problem))
+    versions = webhook.get("conversionReviewVersions") or []
+    if not versions:
+        causes.append(required(f"{path}.webhook.conversionReviewVersions"))
+    elif not {"v1", "v1beta1"} & set(versions):
+        problem = "must include at least one of v1, v1beta1"
+        causes.append(invalid(f"{path}.webhook.conversionReviewVersions", versions, problem))
+
+
+def _one_of(value: Any, choices: tuple[str, ...], path: str, causes: Causes) -> None:
+    if value is not None and value not in choices:
+        causes.append(unsupported(path, value, choices))

@@ -1,0 +1,106 @@
+"""Requests and limits: what may be asked for, in which amounts, and how the two go together.
+
+A name with a domain of its own (`nvidia.com/gpu`, `koordinator.sh/gpu-core`) is an extended resource: whole units only,
+and the request is the limit. `kubernetes.io/` names count as the cluster's own and may be overcommitted.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+from harness.apiserver.field_errors import Cause, Causes, forbidden, invalid, required
+from harness.apiserver.names import Object, qualified
+from scheduler.api import quantity
+
+NOT_NEGATIVE = "must be greater than or equal to 0"
+POSITIVE = "must be greater than zero"
+
+_SYNTAX = r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_STANDARD = frozenset({quantity.CPU, quantity.MEMORY, quantity.EPHEMERAL_STORAGE})
+_COMPUTE = frozenset({quantity.CPU, quantity.MEMORY})
+_HUGEPAGES = "hugepages-"
+_WHOLE_BY_NAME = frozenset({"pods", "services", "replicationcontrollers", "resourcequotas", "secrets", "configmaps",
+                            "persistentvolumeclaims", "services.nodeports", "services.loadbalancers"})  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def is_extended(resource: str) -> bool:
+    """Whether a device plugin, not Kubernetes, speaks for this resource."""
+    return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
+
+
+@lru_cache(maxsize=4096)
+def _may_be_overcommitted(resource: str) -> bool:
+    return not is_extended(resource) and not resource.startswith(_HUGEPAGES)
+
+
+@lru_cache(maxsize=65536, typed=True)
+def milli(value: Any) -> int | None:
+    """Thousandths; None for what is no quantity."""
+    try:
+        return quantity.milli(value)
+    except (quantity.QuantityError, ArithmeticError):
+        return None
+
+
+@lru_cache(maxsize=65536, typed=True)
+def _problems(resource: str, value: Any, *, of_container: bool) -> tuple[Cause, ...]:
+    """What is wrong with one entry of a list, as causes on a field yet to be named."""
+    found: Causes = []
+    for problem in qualified(resource):
+        found.append(invalid("", resource, problem))
+    if not found and of_container:
+        if "/" not in resource and resource not in _STANDARD and not resource.startswith(_HUGEPAGES):
+            found.append(invalid("", resource, "must be a standard resource type or fully qualified"))
+            found.append(invalid("", resource, "must be a standard resource for containers"))
+        elif "/" in resource and not is_extended(resource) and "kubernetes.io/" not in resource:
+            found.append(invalid("", resource, "doesn't follow extended resource name standard"))
+    amount = milli(value)
+    if amount is None:
+        found.append(invalid("", value, _SYNTAX))
+        return tuple(found)
+    if amount < 0:
+        found.append(invalid("", str(value), NOT_NEGATIVE))
+    if amount % 1000 and (is_extended(resource) or resource in _WHOLE_BY_NAME):
+        found.append(Cause("", "FieldValueInvalid", f"Invalid value: {value}: must be an integer"))
+    if resource.startswith(_HUGEPAGES) and of_container:
+        page = milli(resource.removeprefix(_HUGEPAGES))
+        if page is None or page <= 0 or amount % page:
+            found.append(invalid("", str(value), f"{value} is not positive integer multiple of {resource}"))
+    return tuple(found)
+
+
+def check_list(resources: Object, path: str, causes: Causes, *, of_container: bool = False) -> None:
+    """Names and amounts of one resource list."""
+    for resource, value in resources.items():
+        problems = _problems(resource, value, of_container=of_container)
+        if problems:
+            causes.extend(problem._replace(field=f"{path}[{resource}]") for problem in problems)
+
+
+def check_requirements(resources: Object, path: str, causes: Causes) -> None:
+    """A container's requests and limits."""
+    limits = resources.get("limits") or {}
+    requests = resources.get("requests") or {}
+    if limits:
+        check_list(limits, f"{path}.limits", causes, of_container=True)
+    if requests:
+        check_list(requests, f"{path}.requests", causes, of_container=True)
+    for resource, value in requests.items():
+        limit = limits.get(resource)
+        if limit is None:
+            if not _may_be_overcommitted(resource):
+                causes.append(required(f"{path}.limits", "Limit must be set for non overcommitable resources"))
+            continue
+        if limit == value:
+            continue
+        asked, most = milli(value), milli(limit)
+        if asked is None or most is None or asked == most:
+            continue
+        if not _may_be_overcommitted(resource):
+            causes.append(invalid(f"{path}.requests", str(value), f"must be equal to {resource} limit of {limit}"))
+        elif asked > most:
+            problem = f"must be less than or equal to {resource} limit of {limit}"
+            causes.append(invalid(f"{path}.requests", str(value), problem))
+    names = limits.keys() | requests.keys()
+    if not names & _COMPUTE and any(name.startswith(_HUGEPAGES) for name in names):
+        causes.append(forbidden(path, "HugePages require cpu or memory"))

@@ -1,0 +1,240 @@
+"""Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs and CronJobs."""
+
+import re
+from typing import Any
+
+from harness.apiserver.field_errors import Causes, forbidden, immutable, invalid, required, unsupported
+from harness.apiserver.names import Object, check_annotations, check_labels
+from harness.apiserver.validation.placement import check_label_selector
+from harness.apiserver.validation.pods import check_pod_spec
+from harness.apiserver.validation.resources import NOT_NEGATIVE
+
+_IMMUTABLE_SELECTOR = frozenset({"Deployment", "ReplicaSet", "DaemonSet"})
+_STATEFUL_MAY_CHANGE = (
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+)
+_STATEFUL_REFUSED = (
+    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy',"
+    " 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
+)
+_STRATEGIES = {  # kind → field of the strategy, its types in upstream's order
+    "Deployment": ("strategy", ("Recreate", "RollingUpdate")),
+    "DaemonSet": ("updateStrategy", ("RollingUpdate", "OnDelete")),
+    "StatefulSet": ("updateStrategy", ("RollingUpdate", "OnDelete")),
+}
+_COUNTS = ("replicas", "minReadySeconds", "revisionHistoryLimit")
+_JOB_COUNTS = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished",
+               "backoffLimitPerIndex", "maxFailedIndexes")  # fmt: skip
+_JOB_FIXED = ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
+_NAME_OF_CRON_JOB = 52  # bytes: its Jobs' names add eleven
+_CONCURRENCY = ("Allow", "Forbid", "Replace")
+_is_percent = re.compile(r"[0-9]+%").fullmatch
+
+
+def check_workload(kind: str, obj: Object, old: Object | None, causes: Causes) -> None:
+    """One of the kinds in apps, or a ReplicationController."""
+    spec = obj.get("spec") or {}
+    for field in _COUNTS:
+        _not_negative(spec, field, "spec", causes)
+    selector = spec.get("selector")
+    if kind != "ReplicationController":
+        _check_selector(kind, selector, causes)
+    template = spec.get("template") or {}
+    if selector and kind != "ReplicationController":
+        labels = (template.get("metadata") or {}).get("labels") or {}
+        if not matches(selector, labels):
+            problem = "`selector` does not match template `labels`"
+            causes.append(invalid("spec.template.metadata.labels", labels, problem))
+    check_template(template, "spec.template", causes)
+    policy = (template.get("spec") or {}).get("restartPolicy")
+    if policy not in (None, "Always"):
+        causes.append(unsupported("spec.template.spec.restartPolicy", policy, ("Always",)))
+    if kind in _STRATEGIES:
+        _check_strategy(kind, spec, causes)
+    if old is not None:
+        before = old.get("spec") or {}
+        if kind in _IMMUTABLE_SELECTOR:
+            causes.extend(immutable("spec.selector", selector, before.get("selector")))
+        elif kind == "StatefulSet" and _fixed_part(spec) != _fixed_part(before):
+            causes.append(forbidden("spec", _STATEFUL_REFUSED))
+
+
+def check_template(template: Object, path: str, causes: Causes) -> None:
+    """Labels, annotations and spec of a pod template."""
+    metadata = template.get("metadata") or {}
+    if metadata.get("labels"):
+        check_labels(metadata["labels"], f"{path}.metadata.labels", causes)
+    if metadata.get("annotations"):
+        check_annotations(metadata["annotations"], f"{path}.metadata.annotations", causes)
+    check_pod_spec(template.get("spec") or {}, f"{path}.spec", causes)
+
+
+def check_job(obj: Object, old: Object | None, causes: Causes) -> None:
+    spec = obj.get("spec") or {}
+    _check_job_spec(spec, "spec", causes)
+    selector = spec.get("selector")
+    if selector is None and (obj.get("metadata") or {}).get("uid"):
+        causes.append(required("spec.selector"))
+    elif selector:
+        check_label_selector(selector, "spec.selector", causes)
+        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+        if not matches(selector, labels):
+            problem = "`selector` does not match template `labels`"
+            causes.append(invalid("spec.template.metadata.labels", labels, problem))
+    if old is None:
+        return
+    before = old.get("spec") or {}
+    together = spec.get("completions") == spec.get("parallelism") and spec.get("completionMode") == "Indexed"
+    if not together:  # an elastic indexed job may grow and shrink
+        causes.extend(immutable("spec.completions", spec.get("completions"), before.get("completions")))
+    causes.extend(immutable("spec.selector", selector, before.get("selector")))
+    template = spec.get("template") or {}
+    if before.get("suspend") and not (old.get("status") or {}).get("startTime"):
+        template = _placed_as(template, before.get("template") or {})  # queues choose nodes before they let a job start
+    if template != (before.get("template") or {}):
+        causes.append(invalid("spec.template", spec.get("template"), "field is immutable"))
+    for field in _JOB_FIXED:
+        causes.extend(immutable(f"spec.{field}", spec.get(field), before.get(field)))
+
+
+def check_cron_job(obj: Object, causes: Causes) -> None:
+    name = (obj.get("metadata") or {}).get("name") or ""
+    if len(name) > _NAME_OF_CRON_JOB:
+        causes.append(invalid("metadata.name", name, f"must be no more than {_NAME_OF_CRON_JOB} characters"))
+    spec = obj.get("spec") or {}
+    if not spec.get("schedule"):
+        causes.append(required("spec.schedule"))
+    elif not spec["schedule"].startswith("@") and len(spec["schedule"].split()) != 5:
+        found = len(spec["schedule"].split())
+        problem = f"expected exactly 5 fields, found {found}: [{spec['schedule']}]"
+        causes.append(invalid("spec.schedule", spec["schedule"], problem))
+    policy = spec.get("concurrencyPolicy")
+    if policy not in _CONCURRENCY:
+        field = "spec.concurrencyPolicy"
+        causes.append(unsupported(field, policy, _CONCURRENCY) if policy else required(field))
+    for field in ("startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
+        _not_negative(spec, field, "spec", causes)
+    _check_job_spec((spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec", causes)
+
+
+def matches(selector: Object, labels: Object) -> bool:
+    """Whether a label selector takes in these labels; an unknown operator takes in none."""
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(_meets(expression, labels) for expression in selector.get("matchExpressions") or ())
+
+
+def _meets(expression: Object, labels: Object) -> bool:
+    key, values = expression.get("key"), expression.get("values") or ()
+    return {
+        "In": key in labels and labels[key] in values,
+        "NotIn": key not in labels or labels[key] not in values,
+        "Exists": key in labels,
+        "DoesNotExist": key not in labels,
+    }.get(expression.get("operator") or "", False)
+
+
+def _check_selector(kind: str, selector: Object | None, causes: Causes) -> None:
+    if selector is None:
+        causes.append(required("spec.selector"))
+    elif not selector.get("matchLabels") and not selector.get("matchExpressions"):
+        named = "deployment" if kind == "ReplicaSet" else kind.lower()  # upstream's slip of the pen
+        causes.append(invalid("spec.selector", selector, f"empty selector is invalid for {named}"))
+    else:
+        check_label_selector(selector, "spec.selector", causes)
+
+
+def _check_strategy(kind: str, spec: Object, causes: Causes) -> None:
+    field, types = _STRATEGIES[kind]
+    strategy = spec.get(field) or {}
+    path, chosen = f"spec.{field}", strategy.get("type")
+    if chosen not in types:
+        causes.append(unsupported(f"{path}.type", chosen, types) if chosen else required(f"{path}.type"))
+        return
+    rolling = strategy.get("rollingUpdate")
+    if chosen != "RollingUpdate":
+        if rolling is not None and kind != "DaemonSet":
+            problem = f"may not be specified when strategy `type` is '{chosen}'"
+            if kind == "StatefulSet":
+                problem = "only allowed for updateStrategy 'RollingUpdate'"
+            causes.append(forbidden(f"{path}.rollingUpdate", problem))
+        return
+    rolling = rolling or {}
+    own = f"{path}.rollingUpdate"
+    for name in ("maxUnavailable", "maxSurge"):
+        if name in rolling:
+            check_count_or_percent(rolling[name], f"{own}.{name}", causes)
+    unavailable, surge = rolling.get("maxUnavailable"), rolling.get("maxSurge")
+    if kind == "Deployment" and _is_zero(unavailable) and _is_zero(surge):
+        causes.append(invalid(f"{own}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
+    if kind == "DaemonSet" and _is_zero(unavailable) and _is_zero(surge):
+        causes.append(required(f"{own}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
+    deadline, ready = spec.get("progressDeadlineSeconds"), spec.get("minReadySeconds") or 0
+    if kind == "Deployment" and deadline is not None:
+        if deadline < 0:
+            causes.append(invalid("spec.progressDeadlineSeconds", deadline, NOT_NEGATIVE))
+        if deadline <= ready:
+            causes.append(invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds"))
+
+
+def check_count_or_percent(value: Any, path: str, causes: Causes) -> None:
+    """A number of pods, or a share of them up to 100%."""
+    if isinstance(value, str):
+        if not _is_percent(value):
+            problem = (
+                "a valid percent string must be a numeric string followed by an ending '%'"
+                " (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+            )
+            causes.append(invalid(path, value, problem))
+        elif int(value[:-1]) > 100:
+            causes.append(invalid(path, value, "must not be greater than 100%"))
+    elif value is not None and value < 0:
+        causes.append(invalid(path, value, NOT_NEGATIVE))
+
+
+def _check_job_spec(spec: Object, path: str, causes: Causes) -> None:
+    for field in _JOB_COUNTS:
+        _not_negative(spec, field, path, causes)
+    mode = spec.get("completionMode")
+    if mode not in (None, "NonIndexed", "Indexed"):
+        causes.append(unsupported(f"{path}.completionMode", mode, ("NonIndexed", "Indexed")))
+    if mode == "Indexed" and spec.get("completions") is None:
+        causes.append(required(f"{path}.completions", "when completion mode is Indexed"))
+    if spec.get("backoffLimitPerIndex") is not None and mode != "Indexed":
+        problem = "requires indexed completion mode"
+        causes.append(invalid(f"{path}.backoffLimitPerIndex", spec["backoffLimitPerIndex"], problem))
+    template = spec.get("template") or {}
+    check_template(template, f"{path}.template", causes)
+    if (template.get("spec") or {}).get("restartPolicy") not in {"OnFailure", "Never"}:
+        causes.append(required(f"{path}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"'))
+
+
+def _placed_as(template: Object, before: Object) -> Object:
+    """The template with its placement, labels and annotations as they were."""
+    spec, spec_before = dict(template.get("spec") or {}), before.get("spec") or {}
+    for field in ("nodeSelector", "affinity", "tolerations", "schedulingGates"):
+        if field in spec_before:
+            spec[field] = spec_before[field]
+        else:
+            spec.pop(field, None)
+    return {**template, "metadata": before.get("metadata"), "spec": spec}
+
+
+def _fixed_part(spec: Object) -> Object:
+    return {field: value for field, value in spec.items() if field not in _STATEFUL_MAY_CHANGE and value is not None}
+
+
+def _is_zero(value: Any) -> bool:
+    return value is not None and value in (0, "0%")
+
+
+def _not_negative(spec: Object, field: str, path: str, causes: Causes) -> None:
+    value = spec.get(field)
+    if value is not None and value < 0:
+        causes.append(invalid(f"{path}.{field}", value, NOT_NEGATIVE))

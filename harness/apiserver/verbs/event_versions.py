@@ -1,0 +1,37 @@
+"""Events have two faces: core/v1 as stored and shown by kubectl, events.k8s.io/v1 as controllers write them now."""
+
+from harness.apiserver.storage.store import Object
+
+_NEW_TO_CORE = {
+    "regarding": "involvedObject",
+    "note": "message",
+    "reportingController": "reportingComponent",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+}
+_CORE_TO_NEW = {core: new for new, core in _NEW_TO_CORE.items()}
+
+
+def to_core(event: Object) -> Object:
+    """events.k8s.io/v1 → core/v1."""
+    core = {_NEW_TO_CORE.get(name, name): value for name, value in event.items()}
+    core["apiVersion"] = "v1"
+    core.setdefault("involvedObject", {})
+    core.setdefault("source", {})
+    core.setdefault("firstTimestamp", None)
+    core.setdefault("lastTimestamp", None)
+    return core
+
+
+def to_new(event: Object) -> Object:
+    """core/v1 → events.k8s.io/v1."""
+    new = {_CORE_TO_NEW.get(name, name): value for name, value in event.items()}
+    new["apiVersion"] = "events.k8s.io/v1"
+    return new
+
+
+def patch_to_core(patch: Object) -> Object:
+    """A merge patch in the words of events.k8s.io as one of core events."""
+    return {_NEW_TO_CORE.get(name, name): value for name, value in patch.items() if name != "apiVersion"}

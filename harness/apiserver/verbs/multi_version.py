@@ -1,0 +1,70 @@
+"""Kinds that are served in two versions but stored in one: events of both groups, autoscalers of autoscaling/v1.
+
+Custom resources are not here: their versions differ in `apiVersion` alone.
+"""
+
+from typing import Any
+
+from harness.apiserver.discovery.resources import EVENTS_GROUP, Resource
+from harness.apiserver.storage.store import Object
+from harness.apiserver.verbs import event_versions
+
+_AUTOSCALERS = ("autoscaling", "v1", "horizontalpodautoscalers")
+_ASKED, _FOUND = "targetCPUUtilizationPercentage", "currentCPUUtilizationPercentage"
+_PARTS = (("spec", "metrics", "target", _ASKED), ("status", "currentMetrics", "current", _FOUND))
+
+
+def second(resource: Resource) -> bool:
+    """Whether this is the face that is not stored."""
+    return resource.group == EVENTS_GROUP or (resource.group, resource.version, resource.plural) == _AUTOSCALERS
+
+
+def to_stored(resource: Resource, obj: Object) -> Object:
+    """An object of the second face in the words of the first."""
+    if resource.group == EVENTS_GROUP:
+        return event_versions.to_core(obj)
+    return _autoscaler_to_stored({**obj, "apiVersion": "autoscaling/v2"})
+
+
+def patch_to_stored(resource: Resource, patch: Object) -> Object:
+    """A merge patch of the second face in the words of the first."""
+    if resource.group == EVENTS_GROUP:
+        return event_versions.patch_to_core(patch)
+    changed = _autoscaler_to_stored(patch)
+    return {**changed, "apiVersion": "autoscaling/v2"} if "apiVersion" in changed else changed
+
+
+def to_second(resource: Resource, obj: Object) -> Object:
+    """A stored object in the words of the second face."""
+    if resource.group == EVENTS_GROUP:
+        return event_versions.to_new(obj)
+    found = {**obj, "apiVersion": resource.api_version}
+    for part, many, of_what, name in _PARTS:
+        if not isinstance(obj.get(part), dict):
+            continue
+        inner = dict(obj[part])
+        for one in inner.pop(many, None) or ():
+            figures = (one.get("resource") or {}) if isinstance(one, dict) else {}
+            share = (figures.get(of_what) or {}).get("averageUtilization")
+            if figures.get("name") == "cpu" and share is not None:
+                inner[name] = share
+        for newer in ("behavior", "conditions"):
+            inner.pop(newer, None)
+        found[part] = inner
+    return found
+
+
+def _autoscaler_to_stored(obj: Object) -> Object:
+    found = dict(obj)
+    for part, many, of_what, name in _PARTS:
+        inner = obj.get(part)
+        if isinstance(inner, dict) and name in inner:
+            share = inner[name]
+            figure: dict[str, Any] = {"averageUtilization": share}
+            if part == "spec":
+                figure["type"] = "Utilization"
+            metric = {"type": "Resource", "resource": {"name": "cpu", of_what: figure}}
+            found[part] = {key: value for key, value in inner.items() if key != name} | {
+                many: None if share is None else [metric]
+            }
+    return found

@@ -1,0 +1,449 @@
+"""The verbs that change objects: what is taken from a request, what is kept from before, and what the store gets.
+
+Whatever kind it is, an object is created, updated and deleted here; what a kind adds (defaults, refusals, fields set by
+the server) is in admission. Every write is one step: nothing is stored before everything has been checked.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from harness.apiserver import errors
+from harness.apiserver.access.delegation_checks import VOUCHED, vouch
+from harness.apiserver.access.rbac import Access
+from harness.apiserver.admission.chain import Admission
+from harness.apiserver.discovery.resources import Resource
+from harness.apiserver.patching.apply import ApplyConflict, apply
+from harness.apiserver.patching.managed_fields import Book, about_managers
+from harness.apiserver.patching.patch import PatchError, json_patch, merge_patch, strategic_merge
+from harness.apiserver.request.options import DeleteOptions, Options, grace_of, write_of
+from harness.apiserver.request.request import check_kind
+from harness.apiserver.schemas.shapes import conform, tell_unknown
+from harness.apiserver.storage.store import Collection, Item, Key, Object, Store
+from harness.apiserver.verbs import field_owners
+from harness.apiserver.verbs.field_owners import schema_of
+from harness.apiserver.verbs.identifiers import Lots
+from harness.apiserver.verbs.update_rules import narrowed
+from harness.apiserver.webhooks.attempts import Drawn, Pending
+from harness.apiserver.webhooks.conversions import Conversions
+from harness.apiserver.webhooks.parking import Parking
+from scheduler.api.clock import Clock, rfc3339
+from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+
+PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
+_PLAIN_KINDS = frozenset({"Node", "Namespace", "Event", "Lease", "ConfigMap", "Secret", "ServiceAccount", "Endpoints"})
+
+
+class Objects:
+    """Reads and writes of one store."""
+
+    def __init__(self, store: Store, admission: Admission, clock: Clock, *, seed: int) -> None:
+        self.store, self.clock = store, clock
+        self._admission = admission
+        self._access = Access(store)
+        self._parking = Parking(admission.webhooks)
+        self.conversions = Conversions(admission.webhooks)
+        self._second, self._now = -1, ""
+        self._lots = Lots(seed)
+
+    def collection(self, resource: Resource) -> Collection:
+        return self.store.collection(resource.key)
+
+    def find(self, resource: Resource, key: Key) -> Item:
+        """
+        Raises:
+            Refused: 404.
+        """
+        item = self.collection(resource).get(key)
+        if item is None:
+            raise errors.not_found(resource.plural, resource.group, key[1])
+        return item
+
+    def _timestamp(self) -> str:
+        """Now, as text; the same text for all of one second."""
+        second = int(self.clock.now())
+        if self._second != second:
+            self._second, self._now = second, rfc3339(second)
+        return self._now
+
+    # -- create -------------------------------------------------------------------------------------------------------
+
+    def create(
+        self,
+        resource: Resource,
+        namespace: str,
+        body: Object,
+        options: Options,
+        *,
+        entries: list[Object] | None = None,
+    ) -> Item:
+        """`entries` are the object's managedFields where they are known already.
+
+        Raises:
+            Refused: the object is not acceptable, or is there already.
+            Pending: webhooks have to be asked first.
+        """
+        webhooks = self._admission.webhooks
+        asked = webhooks.active and webhooks.concern("CREATE", resource)
+        if not asked or options.attempt is not None or webhooks.caller is None:
+            return self._create(resource, namespace, body, options, entries, asked=asked)
+        sent = orjson.dumps(body)
+        mark = f"create {resource.plural} {resource.group} {namespace} ".encode() + sent
+        return self._parking.carry_out(
+            mark,
+            lambda attempt: self._create(
+                resource, namespace, orjson.loads(sent), replace(options, attempt=attempt), entries, asked=True
+            ),
+        )
+
+    def _create(
+        self,
+        resource: Resource,
+        namespace: str,
+        body: Object,
+        options: Options,
+        entries: list[Object] | None,
+        *,
+        asked: bool,
+    ) -> Item:
+        metadata = body.get("metadata")
+        if not isinstance(metadata, dict):
+            if metadata is not None:
+                raise errors.bad_request(f"metadata: expected an object, found {type(metadata).__name__}")
+            metadata = body["metadata"] = {}
+        check_kind(resource, body)
+        self._place(resource, namespace, metadata)
+        name = metadata.get("name") or ""
+        drawn = options.attempt.drawn if options.attempt is not None else None
+        generated = not name and bool(metadata.get("generateName"))
+        if generated:
+            name = metadata["name"] = self._generated(resource, namespace, metadata["generateName"], drawn)
+        body["apiVersion"], body["kind"] = resource.api_version, resource.kind
+        collection = self.collection(resource)
+        key = (namespace if resource.namespaced else "", name)
+        metadata["uid"] = drawn.uid if drawn is not None else self._lots.uid()
+        now = metadata["creationTimestamp"] = drawn.created if drawn is not None else self._timestamp()
+        brought = metadata.pop("managedFields", None)
+        for mine in ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+            metadata.pop(mine, None)
+        if resource.kind not in _PLAIN_KINDS:
+            metadata["generation"] = 1
+        if resource.has_status and resource.kind not in {"Pod", "Node", "Namespace"}:
+            body.pop("status", None)
+        if resource.group in VOUCHED:
+            vouch(self._access, options.by, resource, body, None)
+        told = write_of("CREATE", resource, key, options, generated=generated) if asked else None
+        try:
+            wanted = self._admission.create(
+                resource, namespace, body, options.warnings, strictness=options.field_validation, write=told
+            )
+            kept = self.conversions.kept(resource, body, options.attempt)
+        except Pending as pending:
+            pending.attempt.drawn = Drawn(name, metadata["uid"], now)
+            raise
+        if collection.get(key) is not None:
+            raise errors.already_exists(resource.plural, resource.group, name)
+        if entries is not None:
+            book: Book | None = Book(entries)
+        else:
+            book = field_owners.created(resource, wanted, brought, options, now)
+        if options.dry_run:
+            return Item(key, body, self.store.version, book)
+        return self._put(resource, key, body, kept, book)
+
+    def _put(self, resource: Resource, key: Key, body: Object, kept: Object, book: Book | None) -> Item:
+        """Store what is kept of `body`; the same in the version in which it was written."""
+        item = self.collection(resource).put(key, kept, book)
+        if kept is body:
+            return item
+        metadata = {**body["metadata"], "resourceVersion": kept["metadata"]["resourceVersion"]}
+        return Item(key, {**body, "metadata": metadata}, item.version, item.book)
+
+    def _generated(self, resource: Resource, namespace: str, stem: str, drawn: Drawn | None) -> str:
+        collection, space = self.collection(resource), namespace if resource.namespaced else ""
+        if drawn is not None and collection.get((space, drawn.name)) is None:
+            return drawn.name
+        return self._lots.name(stem, lambda name: collection.get((space, name)) is not None)
+
+    def _place(self, resource: Resource, namespace: str, metadata: dict[str, Any]) -> None:
+        given = metadata.get("namespace") or ""
+        if resource.namespaced:
+            if given and given != namespace:
+                raise errors.bad_request(
+                    "the namespace of the provided object does not match the namespace sent on the request"
+                )
+            metadata["namespace"] = namespace
+        elif given:
+            metadata.pop("namespace")
+
+    # -- update and patch ---------------------------------------------------------------------------------------------
+
+    def update(self, resource: Resource, key: Key, body: Object, options: Options, *, subresource: str = "") -> Item:
+        """Replace; one that is not there is refused, as for nearly all kinds upstream.
+
+        Raises:
+            Refused: not there, changed meanwhile, or not acceptable.
+        """
+        check_kind(resource, body)
+        metadata = body.setdefault("metadata", {})
+        name = metadata.get("name")
+        if name and name != key[1]:
+            raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({key[1]})")
+        self._place(resource, key[0], metadata)
+        old = self.conversions.seen(resource, self.find(resource, key), options.attempt)
+        if resource.custom is not None and metadata.get("resourceVersion") in {None, "", "0"}:
+            text = "Invalid value: 0: must be specified for an update"
+            field = "metadata.resourceVersion"
+            raise errors.invalid(
+                resource.kind, resource.group, key[1],
+                f'{errors.qualified(resource.plural, resource.group)} "{key[1]}" is invalid: {field}: {text}',
+                [{"reason": "FieldValueInvalid", "message": text, "field": field}],
+            )  # fmt: skip
+        webhooks = self._admission.webhooks
+        if (
+            options.attempt is None
+            and not options.told
+            and webhooks.caller is not None
+            and webhooks.concern("UPDATE", resource, subresource)
+        ):
+            sent = orjson.dumps(body)
+            mark = f"update {resource.plural} {resource.group} {key} {subresource} ".encode() + sent
+            return self._parking.carry_out(
+                mark,
+                lambda attempt: self.update(
+                    resource, key, orjson.loads(sent), replace(options, attempt=attempt), subresource=subresource
+                ),
+            )
+        return self._replace(resource, old, body, options, subresource)
+
+    def patch(  # noqa: PLR0917
+        self, resource: Resource, key: Key, kind: str, patch: Any, options: Options, subresource: str = ""
+    ) -> tuple[Item, bool]:
+        """Change a part; whether the object is new is the second value (server-side apply may create it).
+
+        Raises:
+            Refused: not there, changed meanwhile, or not acceptable.
+        """
+        if kind == APPLY_PATCH:
+            return self._apply(resource, key, patch, options, subresource)
+        old = self.conversions.seen(resource, self.find(resource, key), options.attempt)
+        before = field_owners.whole(resource, old) if about_managers(patch) else old.obj
+        try:
+            if kind == JSON_PATCH:
+                body = json_patch(before, patch)
+            elif kind == MERGE_PATCH:
+                body = merge_patch(before, patch)
+            elif (schema := schema_of(resource)) is not None:
+                body = strategic_merge(before, patch, schema)
+            else:
+                body = merge_patch(before, patch)
+        except PatchError as error:
+            if error.reason == "Invalid":
+                raise errors.invalid("", "", "", str(error), ()) from error
+            raise errors.bad_request(str(error)) from error
+        if not isinstance(body, dict) or not isinstance(body.get("metadata"), dict):
+            raise errors.bad_request("the patch leaves no object with metadata")
+        check_kind(resource, body)
+        body = self._conform(resource, body, options, old.obj)
+        return self._replace(resource, old, body, options, subresource), False
+
+    def _conform(self, resource: Resource, body: Object, options: Options, old: Object | None = None) -> Object:
+        body, unknown = conform(
+            resource.api_version, resource.kind, body, custom=resource.custom is not None, trusted=old
+        )
+        if unknown:
+            tell_unknown(resource.kind, resource.version, unknown, options.field_validation, options.warnings)
+        return body
+
+    def _apply(
+        self, resource: Resource, key: Key, config: Any, options: Options, subresource: str
+    ) -> tuple[Item, bool]:
+        if not isinstance(config, dict):
+            raise errors.bad_request("an apply patch must be an object")
+        check_kind(resource, config)
+        config = self._conform(resource, config, options)
+        config.setdefault("apiVersion", resource.api_version)
+        config.setdefault("kind", resource.kind)
+        metadata = config.setdefault("metadata", {})
+        if metadata.get("managedFields"):
+            raise errors.bad_request("metadata.managedFields must be nil")
+        metadata.setdefault("name", key[1])
+        self._place(resource, key[0], metadata)
+        found = self.collection(resource).get(key)
+        if found is None and subresource:
+            raise errors.not_found(resource.plural, resource.group, key[1])
+        found = self.conversions.seen(resource, found, options.attempt) if found is not None else None
+        live = field_owners.whole(resource, found) if found else None
+        try:
+            body = apply(
+                live,
+                config,
+                manager=options.manager,
+                force=options.force,
+                schema=schema_of(resource),
+                now=self.clock.timestamp(),
+                api_version=resource.api_version,
+                subresource=subresource,
+            )
+        except ApplyConflict as error:
+            causes = [
+                {"reason": "FieldManagerConflict", "message": f'conflict with "{manager}"', "field": path}
+                for manager, path in error.conflicts
+            ]
+            raise errors.Refused(409, "Conflict", str(error), details={"causes": causes}) from error
+        except PatchError as error:
+            raise errors.bad_request(str(error)) from error
+        if body is live:
+            assert found is not None  # noqa: S101
+            return found, False
+        metadata = dict(body["metadata"])
+        entries = metadata.pop("managedFields", [])
+        body = {**body, "metadata": metadata}
+        if found is None:
+            return self.create(resource, key[0], body, options, entries=entries), True
+        return self._replace(resource, found, body, options, subresource, entries=entries), False
+
+    def _replace(
+        self,
+        resource: Resource,
+        old: Item,
+        body: Object,
+        options: Options,
+        subresource: str,
+        *,
+        entries: list[Object] | None = None,
+    ) -> Item:
+        before, metadata = old.obj["metadata"], dict(body["metadata"])
+        brought = metadata.pop("managedFields", None)
+        asked = metadata.get("resourceVersion")
+        if asked and asked not in {"0", before["resourceVersion"]}:
+            raise errors.modified(resource.plural, resource.group, old.key[1])
+        uid = metadata.get("uid")
+        if uid and uid != before["uid"]:
+            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {before['uid']}"
+            raise errors.conflict(resource.plural, resource.group, old.key[1], why)
+        if metadata.get("name", old.key[1]) != old.key[1] or (metadata.get("namespace") or "") != old.key[0]:
+            raise errors.bad_request(
+                "metadata.name and metadata.namespace: expected them unchanged, they are immutable"
+            )
+        for fixed in (
+            "name", "namespace", "uid", "creationTimestamp", "resourceVersion", "generation", "deletionTimestamp",
+            "deletionGracePeriodSeconds", "generateName",
+        ):  # fmt: skip
+            if fixed in before:
+                metadata[fixed] = before[fixed]
+            else:
+                metadata.pop(fixed, None)
+        for empty in ("labels", "annotations", "finalizers", "ownerReferences"):
+            if empty in metadata and not metadata[empty]:
+                del metadata[empty]
+        said = body = narrowed(resource, old.obj, body, metadata, subresource)
+        webhooks = self._admission.webhooks
+        asked = webhooks.active and not options.told and webhooks.concern("UPDATE", resource, subresource)
+        if asked or body != old.obj:
+            if resource.group in VOUCHED:
+                vouch(self._access, options.by, resource, body, old.obj)
+            told = write_of("UPDATE", resource, old.key, options, subresource=subresource) if asked else None
+            if told is not None:
+                said = orjson.loads(orjson.dumps(body))  # nobody owns what webhooks add to it
+            self._admission.update(
+                resource, body, old.obj, subresource, options.warnings, strictness=options.field_validation, write=told
+            )
+        book = (
+            Book(entries)
+            if entries is not None
+            else field_owners.updated(resource, old, said, brought, options, subresource, self.clock)
+        )
+        if body == old.obj and (book is None or book.entries(None) == field_owners.entries_of(resource, old)):
+            return old
+        if "generation" in before and body.get("spec") != old.obj.get("spec"):
+            body["metadata"]["generation"] = before["generation"] + 1
+        kept = self.conversions.kept(resource, body, options.attempt)
+        if options.dry_run:
+            return Item(old.key, body, old.version, book or old.book)
+        item = self._put(resource, old.key, body, kept, book)
+        if "deletionTimestamp" in before and self._nothing_holds(resource, body):
+            last = self.collection(resource).remove(old.key)
+            return last if last is not None and kept is body else item
+        return item
+
+    def write(self, resource: Resource, old: Item, body: Object) -> Item:
+        """Store what the server itself changed; nothing is checked."""
+        return self.collection(resource).put(old.key, body)
+
+    # -- delete -------------------------------------------------------------------------------------------------------
+
+    def delete(self, resource: Resource, key: Key, options: DeleteOptions) -> tuple[Item, bool]:
+        """Delete, or begin to; whether the object is gone is the second value.
+
+        Raises:
+            Refused: not there, or not the one that was meant.
+        """
+        old = self.find(resource, key)
+        metadata = old.obj["metadata"]
+        if options.uid and options.uid != metadata["uid"]:
+            why = (
+                f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata['uid']})."
+                " The object might have been deleted and then recreated"
+            )
+            raise errors.conflict(resource.plural, resource.group, key[1], why)
+        if options.version and options.version != metadata["resourceVersion"]:
+            why = (
+                f"the ResourceVersion in the precondition ({options.version}) does not match the ResourceVersion in"
+                f" record ({metadata['resourceVersion']}). The object might have been modified"
+            )
+            raise errors.conflict(resource.plural, resource.group, key[1], why)
+        webhooks = self._admission.webhooks
+        if webhooks.active and webhooks.concern("DELETE", resource):
+            if options.attempt is None and webhooks.caller is not None:
+                mark = f"delete {resource.plural} {resource.group} {metadata['uid']} {options}".encode()
+                return self._parking.carry_out(
+                    mark, lambda attempt: self.delete(resource, key, replace(options, attempt=attempt))
+                )
+            self.ask_to_delete(resource, old, options)
+        grace = grace_of(resource, old.obj, options.grace)
+        finalizers = list(metadata.get("finalizers") or ())
+        if options.propagation == "Foreground" and "foregroundDeletion" not in finalizers:
+            finalizers.append("foregroundDeletion")
+        if options.propagation == "Orphan" and "orphan" not in finalizers:
+            finalizers.append("orphan")
+        if options.dry_run:
+            return old, not grace and not finalizers
+        held = bool(finalizers) or (resource.kind == "Namespace" and bool(old.obj.get("spec", {}).get("finalizers")))
+        if not grace and not held:
+            return self.collection(resource).remove(key) or old, True
+        if "deletionTimestamp" in metadata and grace >= metadata.get("deletionGracePeriodSeconds", 0):
+            if finalizers == list(metadata.get("finalizers") or ()):
+                return old, False
+            grace = metadata.get("deletionGracePeriodSeconds", 0)
+        changed = {
+            **metadata,
+            "deletionTimestamp": metadata.get("deletionTimestamp") or rfc3339(self.clock.now() + grace),
+            "deletionGracePeriodSeconds": grace,
+        }
+        if resource.kind == "Pod" and "deletionTimestamp" in metadata:
+            changed["deletionTimestamp"] = rfc3339(self.clock.now() + grace)
+        if finalizers:
+            changed["finalizers"] = finalizers
+        if "generation" in metadata and "deletionTimestamp" not in metadata:
+            changed["generation"] = metadata["generation"] + 1
+        body = {**old.obj, "metadata": changed}
+        if resource.kind == "Namespace":
+            body["status"] = {**old.obj.get("status", {}), "phase": "Terminating"}
+        item = self.collection(resource).put(key, body)
+        return item, False
+
+    def ask_to_delete(self, resource: Resource, item: Item, options: DeleteOptions) -> None:
+        """
+        Raises:
+            Refused: a webhook does not let it go.
+            Pending: webhooks have to be asked first.
+        """
+        self._admission.other(write_of("DELETE", resource, item.key, options), None, item.obj)
+
+    def _nothing_holds(self, resource: Resource, body: Object) -> bool:
+        metadata = body["metadata"]
+        if metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds", 0):
+            return False
+        return not (resource.kind == "Namespace" and body.get("spec", {}).get("finalizers"))

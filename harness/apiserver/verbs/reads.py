@@ -1,0 +1,372 @@
+"""Reading: single objects, lists in pages, watches; each in the shape that the client asked for."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import orjson
+import yaml
+
+from harness.apiserver import errors
+from harness.apiserver.discovery.resources import Resource
+from harness.apiserver.patching.managed_fields import spliced, with_entries
+from harness.apiserver.printers.tables import IncludeObject, table
+from harness.apiserver.request.negotiation import Format
+from harness.apiserver.storage.paging import (
+    check_options,
+    decode_token,
+    encode_token,
+    flag,
+    number,
+    page_expired,
+    revision,
+    too_large_version,
+)
+from harness.apiserver.storage.selectors import Test, field_test, label_test
+from harness.apiserver.storage.store import Change, Collection, Item, Object, Store
+from harness.apiserver.storage.watch import Channel, Encode, Reader, Subscription, View, backlog, plain
+from harness.apiserver.streams.responses import Streaming
+from harness.apiserver.verbs import multi_version
+from harness.apiserver.verbs.field_owners import entries_text
+from harness.apiserver.webhooks.attempts import Attempt
+from harness.apiserver.webhooks.conversions import Conversions
+from scheduler.api.clock import Clock
+from scheduler.api.transport import Response
+
+_JSON = {"content-type": "application/json"}
+
+
+class Reads:
+    """All reading of one store."""
+
+    def __init__(self, store: Store, clock: Clock, conversions: Conversions) -> None:
+        self._store, self._clock, self._conversions = store, clock, conversions
+        self._channels: dict[tuple[object, ...], Channel] = {}
+
+    @property
+    def watches(self) -> int:
+        """Channels that somebody reads."""
+        return len(self._channels)
+
+    # -- single objects -----------------------------------------------------------------------------------------------
+
+    def single(self, resource: Resource, item: Item, shape: Format, *, whole: bool = False) -> bytes:
+        """One object, encoded; `whole` with its managedFields."""
+        if not shape.shape:
+            if shape.yaml:
+                return yaml.safe_dump(_as(resource, _shown(resource, item, named=whole)), sort_keys=False).encode()
+            return _with_owners(resource, item) if whole else _encoded(resource, item)
+        if shape.shape == "Table":
+            return orjson.dumps(self._table(resource, [item], {"resourceVersion": str(item.version)}))
+        return orjson.dumps(_partial(_shown(resource, item, named=whole), shape.version))
+
+    def _table(
+        self,
+        resource: Resource,
+        items: Sequence[Item],
+        list_meta: Mapping[str, Any],
+        *,
+        include: IncludeObject = "Metadata",
+    ) -> Object:
+        columns = resource.custom.get("additionalPrinterColumns") if resource.custom is not None else None
+        return table(
+            resource.key[0],
+            resource.plural,
+            [item.obj for item in items],
+            now=self._clock.now(),
+            list_meta=dict(list_meta),
+            printer_columns=None if columns is None else list(columns),
+            include_object=include,
+        )
+
+    # -- lists --------------------------------------------------------------------------------------------------------
+
+    def collection(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        query: Mapping[str, str],
+        shape: Format,
+        *,
+        name: str = "",
+        named: bool = False,
+        attempt: Attempt | None = None,
+    ) -> Response | Streaming:
+        """The answer to a GET of a collection: a list (with managedFields if the client is `named`), or a watch.
+
+        Raises:
+            Refused: a parameter is wrong, or the asked revision is gone.
+            Pending: objects have to be converted first.
+        """
+        if flag(query, "watch"):
+            return self._watch(resource, namespace, query, shape, name, attempt)
+        check_options(query, watch=False)
+        tests = self._tests(resource, query, name)
+        collection = self._store.collection(resource.key)
+        limit = number(query, "limit")
+        token = query.get("continue", "")
+        snapshots, now = self._store.snapshots, self._clock.monotonic()
+        selector = f"{namespace}|{query.get('labelSelector', '')}|{query.get('fieldSelector', '')}"
+        kept = f"{resource.group}/{resource.plural}"
+        if token:
+            if query.get("resourceVersion", "") not in {"", "0"}:
+                raise errors.bad_request("specifying resource version is not allowed when using continue")
+            version, last = decode_token(token)
+            found = snapshots.after(kept, version, selector, last, now)
+            if found is None:
+                raise page_expired()
+            items = found
+        else:
+            version = self._version(query, collection)
+            if collection.changed > version:
+                items = _at(collection, version, namespace, tests)
+            else:
+                items = self._selected(collection, namespace, tests, name)
+        metadata: Object = {"resourceVersion": str(version)}
+        if limit and len(items) > limit:
+            if not token:
+                snapshots.keep(kept, version, selector, items, now)
+            metadata["continue"] = encode_token(version, items[limit - 1].key)
+            if not tests:
+                metadata["remainingItemCount"] = len(items) - limit
+            items = items[:limit]
+        items = self._conversions.all_seen(resource, items, attempt)
+        return Response(200, self._list(resource, items, metadata, shape, query, named=named), _headers(shape))
+
+    def select(self, resource: Resource, namespace: str | None, query: Mapping[str, str]) -> list[Item]:
+        """The objects that a query's selectors mean."""
+        tests = self._tests(resource, query, "")
+        return self._selected(self._store.collection(resource.key), namespace, tests, "")
+
+    def listing(self, resource: Resource, items: list[Item], shape: Format) -> Response:
+        """Items as the answer to a request."""
+        data = self._list(resource, items, {"resourceVersion": str(self._store.version)}, shape, {})
+        return Response(200, data, _headers(shape))
+
+    def _list(
+        self,
+        resource: Resource,
+        items: list[Item],
+        metadata: Object,
+        shape: Format,
+        query: Mapping[str, str],
+        *,
+        named: bool = False,
+    ) -> bytes:
+        if shape.shape == "Table":
+            include = _include(query)
+            return orjson.dumps(self._table(resource, items, metadata, include=include))
+        if shape.shape == "PartialObjectMetadata":
+            body = {
+                "kind": "PartialObjectMetadataList",
+                "apiVersion": f"meta.k8s.io/{shape.version or 'v1'}",
+                "metadata": metadata,
+                "items": [_partial(_shown(resource, item, named=named), shape.version) for item in items],
+            }
+            return orjson.dumps(body)
+        if shape.yaml:
+            body = {
+                "kind": f"{resource.kind}List",
+                "apiVersion": resource.api_version,
+                "metadata": metadata,
+                "items": [_as(resource, _shown(resource, item, named=named)) for item in items],
+            }
+            return yaml.safe_dump(body, sort_keys=False).encode()
+        head = orjson.dumps({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata})
+        if named:
+            rows = b",".join([_with_owners(resource, item) for item in items])
+        else:
+            rows = b",".join([_encoded(resource, item) for item in items])
+        return head[:-1] + b',"items":[' + rows + b"]}"
+
+    def _selected(self, collection: Collection, namespace: str | None, tests: Sequence[Test], name: str) -> list[Item]:
+        if name:
+            found = collection.get((namespace or "", name))
+            items = [found] if found is not None else []
+        else:
+            items = collection.items(namespace)
+        if not tests:
+            return items
+        return [item for item in items if all(test(item.obj) for test in tests)]
+
+    def _tests(self, resource: Resource, query: Mapping[str, str], name: str) -> list[Test]:
+        extra = tuple(str(one["jsonPath"]).lstrip(".") for one in (resource.custom or {}).get("selectableFields") or ())
+        fields = query.get("fieldSelector", "")
+        tests = [
+            label_test(query["labelSelector"]) if query.get("labelSelector") else None,
+            field_test(fields, resource.key, extra) if fields else None,
+            field_test(f"metadata.name={name}", resource.key) if name else None,
+        ]
+        return [test for test in tests if test is not None]
+
+    def _version(self, query: Mapping[str, str], collection: Collection) -> int:
+        """The revision that a list shows: always the newest, unless an exact one is asked for."""
+        text, newest = query.get("resourceVersion", ""), self._store.version
+        if not text or text == "0":
+            return newest
+        asked = revision(text)
+        if asked > newest:
+            raise too_large_version(asked, newest)
+        if query.get("resourceVersionMatch") != "Exact" and not (
+            query.get("limit") and not query.get("resourceVersionMatch")
+        ):
+            return newest
+        if asked < collection.forgotten:
+            raise errors.too_old(asked, collection.forgotten)
+        return asked
+
+    # -- watches ------------------------------------------------------------------------------------------------------
+
+    def _watch(  # noqa: PLR0917
+        self,
+        resource: Resource,
+        namespace: str | None,
+        query: Mapping[str, str],
+        shape: Format,
+        name: str,
+        attempt: Attempt | None,
+    ) -> Streaming:
+        tests = self._tests(resource, query, name)
+        collection = self._store.collection(resource.key)
+        include = _include(query)
+        mark: tuple[object, ...] = (
+            resource.group, resource.version, resource.plural, namespace, query.get("labelSelector", ""),
+            query.get("fieldSelector", ""), name, shape, include,
+        )  # fmt: skip
+        text = query.get("resourceVersion", "")
+        check_options(query, watch=True)
+        initial = flag(query, "sendInitialEvents")
+        timeout = number(query, "timeoutSeconds")
+        channel = self._channels.get(mark)
+        head = {"kind": resource.kind, "apiVersion": resource.api_version}
+        if shape.shape:
+            head = {"kind": shape.shape, "apiVersion": "meta.k8s.io/v1"}
+        view = channel.view if channel else View(namespace, tests, head, self._encoder(resource, shape, include))
+        if resource.conversion is not None:
+            view.convert = partial(self._conversions.follow, resource)
+            mark = (*mark, view)  # nobody joins: lines may be under way there that he has had
+        bookmarks = bool(flag(query, "allowWatchBookmarks"))
+        whole = initial or (text in {"", "0"} and initial is None)
+        if initial and text and revision(text) > self._store.version:
+            raise too_large_version(revision(text), self._store.version)
+
+        def before() -> list[bytes]:
+            """What comes before the first change that is still to happen."""
+            if whole:
+                items = self._selected(collection, namespace, tests, name)
+                lines = [view.first(item) for item in self._conversions.all_seen(resource, items, attempt)]
+                if initial and bookmarks:
+                    lines.append(view.bookmark(self._store.version, initial_end=True))
+                return lines
+            if text in {"", "0"}:
+                return []
+            seen = backlog(view, collection, revision(text), self._store.version)
+            items = self._conversions.all_seen(resource, [item for _, _, item in seen], attempt)
+            return [view.encode(kind, item, change) for (change, kind, _), item in zip(seen, items, strict=True)]
+
+        if resource.conversion is not None or not whole:
+            before()  # refuse, or have converted, before the stream begins
+
+        def start(reader: Reader) -> Subscription:
+            lines = before()
+            joined = self._channels.get(mark)
+            if joined is None:
+                joined = Channel(view, collection, self._clock, lambda: self._forget(mark))
+                self._channels[mark] = joined
+            subscription = Subscription(joined, reader, lambda: self._store.version, self._clock, bookmarks=bookmarks)
+            subscription.begin(lines, float(timeout) if timeout else None)
+            return subscription
+
+        return Streaming(start)
+
+    def _forget(self, mark: tuple[object, ...]) -> None:
+        self._channels.pop(mark, None)
+
+    def _encoder(self, resource: Resource, shape: Format, include: IncludeObject) -> Encode:
+        if shape.shape == "Table":
+            return lambda kind, item, change: _line(
+                kind,
+                orjson.dumps(self._table(resource, [item], {"resourceVersion": str(change.version)}, include=include)),
+            )
+        if shape.shape == "PartialObjectMetadata":
+            return lambda kind, item, _change: _line(kind, orjson.dumps(_partial(item.obj, shape.version)))
+        if resource.custom is not None or multi_version.second(resource):
+            return _converting(resource)
+        return plain
+
+
+def _with_owners(resource: Resource, item: Item) -> bytes:
+    raw, text = _encoded(resource, item), entries_text(resource, item)
+    if not text:
+        return raw
+    return spliced(raw, item.obj["metadata"]["uid"], text) or orjson.dumps(
+        _as(resource, _shown(resource, item, named=True))
+    )
+
+
+def _shown(resource: Resource, item: Item, *, named: bool) -> Object:
+    text = entries_text(resource, item) if named else b""
+    return with_entries(item.obj, orjson.loads(text)) if text else item.obj
+
+
+def _at(collection: Collection, version: int, namespace: str | None, tests: Sequence[Test]) -> list[Item]:
+    """What there was at an earlier revision."""
+    return [
+        item
+        for item in collection.as_of(version)
+        if (namespace is None or item.key[0] == namespace) and all(test(item.obj) for test in tests)
+    ]
+
+
+def _converting(resource: Resource) -> Encode:
+    def encode(kind: str, item: Item, change: Change) -> bytes:
+        if item.obj.get("apiVersion") == resource.api_version:
+            return plain(kind, item, change)
+        return _line(kind, _encoded(resource, item))
+
+    return encode
+
+
+def _line(kind: str, obj: bytes) -> bytes:
+    return b'{"type":"' + kind.encode() + b'","object":' + obj + b"}\n"
+
+
+def _encoded(resource: Resource, item: Item) -> bytes:
+    if resource.custom is None and not multi_version.second(resource):
+        return item.raw
+    if item.obj.get("apiVersion") == resource.api_version:
+        return item.raw
+    return orjson.dumps(_as(resource, item.obj))
+
+
+def _as(resource: Resource, obj: Object) -> Object:
+    """The object in the version that was asked for."""
+    if obj.get("apiVersion") == resource.api_version:
+        return obj
+    if multi_version.second(resource):
+        return multi_version.to_second(resource, obj)
+    return {**obj, "apiVersion": resource.api_version}
+
+
+def _partial(obj: Object, version: str) -> Object:
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": f"meta.k8s.io/{version or 'v1'}",
+        "metadata": obj["metadata"],
+    }
+
+
+def _headers(shape: Format) -> dict[str, str]:
+    return {"content-type": shape.content_type} if shape.yaml else _JSON
+
+
+def _include(query: Mapping[str, str]) -> IncludeObject:
+    match query.get("includeObject") or "Metadata":
+        case "None":
+            return "None"
+        case "Metadata":
+            return "Metadata"
+        case "Object":
+            return "Object"
+        case other:
+            raise errors.bad_request(f'includeObject: expected None, Metadata or Object, found "{other}"')

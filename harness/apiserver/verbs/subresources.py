@@ -1,0 +1,265 @@
+"""What pods, nodes and workloads have beside get and put: binding, eviction, scale."""
+
+from typing import Any
+
+import msgspec
+
+from harness.apiserver import errors
+from harness.apiserver.discovery.resources import Resource
+from harness.apiserver.patching.patch import PatchError, json_patch, merge_patch
+from harness.apiserver.request.options import DeleteOptions
+from harness.apiserver.schemas.shapes import conform
+from harness.apiserver.storage.store import Item, Key, Object
+from harness.apiserver.verbs.objects import Objects
+from scheduler.api.transport import JSON_PATCH
+from scheduler.api.wire import LabelSelector
+
+BUDGETS = ("policy", "poddisruptionbudgets")
+
+
+def bind(objects: Objects, pods: Resource, key: Key, body: Object, *, dry_run: bool) -> None:
+    """Set the pod's node, once, with the annotations and labels that the Binding carries.
+
+    Raises:
+        Refused: the pod is gone, going, gated or bound elsewhere, or the Binding names no node.
+    """
+    given = body.get("metadata") or {}
+    _check_name(given, key, "Binding")
+    target = body.get("target") or {}
+    node = target.get("name")
+    if not node:
+        raise errors.invalid(
+            "Binding", "", key[1], f'Binding "{key[1]}" is invalid: target.name: Required value',
+            [{"reason": "FieldValueRequired", "message": "Required value", "field": "target.name"}],
+        )  # fmt: skip
+    if target.get("kind", "Node") not in {"", "Node"}:
+        text = f'Unsupported value: "{target["kind"]}": supported values: "Node", "<empty>"'
+        raise errors.invalid(
+            "Binding", "", key[1], f'Binding "{key[1]}" is invalid: target.kind: {text}',
+            [{"reason": "FieldValueNotSupported", "message": text, "field": "target.kind"}],
+        )  # fmt: skip
+    item = objects.find(pods, key)
+    pod = item.obj
+    metadata, spec = pod["metadata"], pod["spec"]
+    if given.get("uid") and given["uid"] != metadata["uid"]:
+        why = f"Precondition failed: UID in precondition: {given['uid']}, UID in object meta: {metadata['uid']}"
+        raise errors.conflict("pods/binding", "", key[1], why)
+    if given.get("resourceVersion") and given["resourceVersion"] != metadata["resourceVersion"]:
+        why = (
+            f"Precondition failed: ResourceVersion in precondition: {given['resourceVersion']},"
+            f" ResourceVersion in object meta: {metadata['resourceVersion']}"
+        )
+        raise errors.conflict("pods/binding", "", key[1], why)
+    if "deletionTimestamp" in metadata:
+        raise errors.conflict(
+            "pods/binding", "", key[1], f"pod {key[1]} is being deleted, cannot be assigned to a host"
+        )
+    if spec.get("nodeName"):
+        why = f'pod {key[1]} is already assigned to node "{spec["nodeName"]}"'
+        raise errors.conflict("pods/binding", "", key[1], why)
+    if spec.get("schedulingGates"):
+        raise errors.conflict("pods/binding", "", key[1], f"pod {key[1]} has non-empty .spec.schedulingGates")
+    if dry_run:
+        return
+    now = objects.clock.timestamp()
+    status = pod.get("status") or {}
+    conditions = [one for one in status.get("conditions") or () if one.get("type") != "PodScheduled"]
+    conditions.append({"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now})
+    changed = dict(metadata)
+    for field in ("annotations", "labels"):
+        if given.get(field):
+            changed[field] = {**(metadata.get(field) or {}), **given[field]}
+    if "generation" in changed:
+        changed["generation"] += 1
+    bound = {
+        **pod,
+        "metadata": changed,
+        "spec": {**spec, "nodeName": node},
+        "status": {**status, "conditions": conditions},
+    }
+    bound["status"].pop("nominatedNodeName", None)
+    objects.write(pods, item, bound)
+
+
+def evict(objects: Objects, pods: Resource, key: Key, body: Object, *, dry_run: bool) -> None:
+    """Delete a pod unless a PodDisruptionBudget forbids it.
+
+    Raises:
+        Refused: 404; 429 where a budget has nothing left; 500 where several budgets cover the pod.
+    """
+    _check_name(body.get("metadata") or {}, key, "Eviction")
+    item = objects.find(pods, key)
+    asked: dict[str, Any] = body.get("deleteOptions") or {}
+    options = DeleteOptions(
+        grace=asked.get("gracePeriodSeconds"),
+        uid=(asked.get("preconditions") or {}).get("uid", ""),
+        version=(asked.get("preconditions") or {}).get("resourceVersion", ""),
+        dry_run=dry_run or bool(asked.get("dryRun")),
+    )
+    phase = item.obj.get("status", {}).get("phase")
+    if phase not in {"Succeeded", "Failed", "Pending"} and "deletionTimestamp" not in item.obj["metadata"]:
+        _charge_budget(objects, item, dry_run=options.dry_run)
+    if not options.dry_run and not options.version and "deletionTimestamp" not in item.obj["metadata"]:
+        why = "Eviction API: evicting"
+        objects.write(pods, item, disrupted(item.obj, "EvictionByEvictionAPI", why, objects.clock.timestamp()))
+    objects.delete(pods, key, options)
+
+
+def _check_name(metadata: Object, key: Key, kind: str) -> None:
+    if metadata.get("name", key[1]) != key[1]:
+        raise errors.bad_request(f"name in URL does not match name in {kind} object")
+
+
+def _charge_budget(objects: Objects, pod: Item, *, dry_run: bool) -> None:
+    """Take one disruption from the budget that covers the pod, if there is one."""
+    collection = objects.store.collection(BUDGETS)
+    labels = pod.obj["metadata"].get("labels") or {}
+    covering = [one for one in collection.each(pod.key[0]) if _selects(one.obj, labels)]
+    if not covering:
+        return
+    if len(covering) > 1:
+        raise errors.internal(
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        )
+    budget = covering[0]
+    status = budget.obj.get("status") or {}
+    name = budget.key[1]
+    if status.get("observedGeneration", 0) < budget.obj["metadata"].get("generation", 0):
+        raise errors.too_many(
+            "Cannot evict pod as it would violate the pod's disruption budget.",
+            retry_after=10,
+            causes=[{"reason": "DisruptionBudget",
+                     "message": f"The disruption budget {name} is still being processed by the server."}],
+        )  # fmt: skip
+    allowed = status.get("disruptionsAllowed", 0)
+    if allowed <= 0:
+        needed, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+        text = f"The disruption budget {name} needs {needed} healthy pods and has {healthy} currently"
+        raise errors.too_many(
+            "Cannot evict pod as it would violate the pod's disruption budget.",
+            retry_after=0,
+            causes=[{"reason": "DisruptionBudget",
+                     "message": text}],
+        )  # fmt: skip
+    if dry_run:
+        return
+    disrupted = {**(status.get("disruptedPods") or {}), pod.key[1]: objects.clock.timestamp()}
+    charged = {**status, "disruptionsAllowed": allowed - 1, "disruptedPods": disrupted}
+    collection.put(budget.key, {**budget.obj, "metadata": dict(budget.obj["metadata"]), "status": charged})
+
+
+def _selects(budget: Object, labels: dict[str, str]) -> bool:
+    selector = (budget.get("spec") or {}).get("selector")
+    return selector is not None and msgspec.convert(selector, LabelSelector).matches(labels)
+
+
+# -- scale ------------------------------------------------------------------------------------------------------------
+
+
+def disrupted(pod: Object, reason: str, message: str, now: str) -> Object:
+    """A copy of the pod with the condition DisruptionTarget, by which Jobs tell a disruption from a failure.
+
+    `now` is RFC 3339.
+    """
+    status = pod.get("status") or {}
+    conditions = [one for one in status.get("conditions") or () if one.get("type") != "DisruptionTarget"]
+    conditions.append({
+        "type": "DisruptionTarget", "status": "True", "reason": reason, "message": message, "lastProbeTime": None,
+        "lastTransitionTime": now,
+    })  # fmt: skip
+    return {**pod, "metadata": dict(pod["metadata"]), "status": {**status, "conditions": conditions}}
+
+
+def scale_of(resource: Resource, item: Item) -> Object:
+    """The Scale of a workload, or of a custom resource by the paths in its CRD.
+
+    Raises:
+        Refused: 404, this kind cannot be scaled.
+    """
+    metadata = item.obj["metadata"]
+    spec_path, status_path, selector_path = _scale_paths(resource)
+    selector = _at(item.obj, selector_path)
+    scale: Object = {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {
+            name: metadata[name]
+            for name in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+            if name in metadata
+        },
+        "spec": {"replicas": _at(item.obj, spec_path) or 0},
+        "status": {"replicas": _at(item.obj, status_path) or 0},
+    }
+    if selector:
+        scale["status"]["selector"] = selector if isinstance(selector, str) else _selector_text(selector)
+    return scale
+
+
+def patched_scale(scale: Object, kind: str, patch: Any) -> Object:
+    """The Scale after a patch; a strategic merge is a merge, as it has no lists.
+
+    Raises:
+        Refused: the patch cannot be applied, or leaves no Scale.
+    """
+    try:
+        found = json_patch(scale, patch) if kind == JSON_PATCH else merge_patch(scale, patch)
+    except PatchError as error:
+        if error.reason == "Invalid":
+            raise errors.invalid("", "", "", str(error), ()) from error
+        raise errors.bad_request(str(error)) from error
+    if not isinstance(found, dict):
+        raise errors.bad_request("the patch leaves no Scale")
+    shaped, _ = conform("autoscaling/v1", "Scale", found)
+    return dict(shaped)
+
+
+def rescaled(resource: Resource, item: Item, scale: Object) -> Object:
+    """The object with the replicas that a Scale asks for.
+
+    Raises:
+        Refused: the number is missing or negative.
+    """
+    replicas = (scale.get("spec") or {}).get("replicas", 0)
+    if not isinstance(replicas, int) or replicas < 0:
+        text = f"Invalid value: {replicas}: must be greater than or equal to 0"
+        raise errors.invalid(
+            "Scale", "autoscaling", item.key[1], f'Scale.autoscaling "{item.key[1]}" is invalid: spec.replicas: {text}',
+            [{"reason": "FieldValueInvalid", "message": text, "field": "spec.replicas"}],
+        )  # fmt: skip
+    spec_path, _, _ = _scale_paths(resource)
+    metadata = {**item.obj["metadata"]}
+    asked = (scale.get("metadata") or {}).get("resourceVersion")
+    if asked:
+        metadata["resourceVersion"] = asked
+    return _with({**item.obj, "metadata": metadata}, spec_path, replicas)
+
+
+def _scale_paths(resource: Resource) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    if resource.custom is None:
+        return ("spec", "replicas"), ("status", "replicas"), ("spec", "selector")
+    scale = (resource.custom.get("subresources") or {}).get("scale") or {}
+
+    def path(name: str) -> tuple[str, ...]:
+        return tuple(part for part in scale.get(name, "").split(".") if part)
+
+    return path("specReplicasPath"), path("statusReplicasPath"), path("labelSelectorPath")
+
+
+def _at(obj: Any, path: tuple[str, ...]) -> Any:
+    if not path:
+        return None
+    for name in path:
+        obj = obj.get(name) if isinstance(obj, dict) else None
+    return obj
+
+
+def _with(obj: Object, path: tuple[str, ...], value: Any) -> Object:
+    if len(path) == 1:
+        return {**obj, path[0]: value}
+    return {**obj, path[0]: _with(obj.get(path[0]) or {}, path[1:], value)}
+
+
+def _selector_text(selector: Object) -> str:
+    parts = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or selector).items())
+             if isinstance(value, str)]  # fmt: skip
+    return ",".join(parts)

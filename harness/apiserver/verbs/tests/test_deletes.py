@@ -1,0 +1,146 @@
+"""Deletion: grace, preconditions, finalizers, propagation, namespaces (A10)."""
+
+import pytest
+
+from harness.apiserver.schemas.tests.test_shapes import at
+from harness.apiserver.tests.asking import CONFIGS, PODS, Api, Object, config, pod
+from harness.apiserver.verbs.tests.bound import bound
+from scheduler.api.transport import MERGE_PATCH
+
+NAMESPACES = "/api/v1/namespaces"
+
+
+@pytest.fixture
+def api() -> Api:
+    return Api()
+
+
+def test_what_is_nobodys_goes_at_once(api: Api) -> None:
+    uid = api.do("POST", CONFIGS, config("c"))["metadata"]["uid"]
+    status = api.do("DELETE", f"{CONFIGS}/c")
+    assert (status["status"], status["details"]) == ("Success", {"name": "c", "kind": "configmaps", "uid": uid})
+    assert api.ask("DELETE", f"{CONFIGS}/c")[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("options", "gone"),
+    [
+        pytest.param({}, False, id="the-pods-own-grace"),
+        pytest.param({"gracePeriodSeconds": 5}, False, id="another-grace"),
+        pytest.param({"gracePeriodSeconds": 0}, True, id="none"),
+    ],
+)
+def test_a_running_pod_is_given_time_to_end(api: Api, options: Object, gone: bool) -> None:
+    bound(api, "p", terminationGracePeriodSeconds=20)
+    found = api.do("DELETE", f"{PODS}/p", options)
+    assert (api.ask("GET", f"{PODS}/p")[0] == 404) is gone
+    if gone:
+        return
+    grace = options.get("gracePeriodSeconds", 20)
+    assert found["metadata"]["deletionGracePeriodSeconds"] == grace
+    shorter = api.do("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 2})
+    assert shorter["metadata"]["deletionGracePeriodSeconds"] == 2
+    longer = api.do("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 100})
+    assert longer["metadata"]["deletionGracePeriodSeconds"] == 2
+    api.do("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 0})  # the node agent confirms
+    assert api.ask("GET", f"{PODS}/p")[0] == 404
+
+
+def test_a_pod_on_no_node_goes_at_once(api: Api) -> None:
+    api.do("POST", PODS, pod("p"))
+    api.do("DELETE", f"{PODS}/p")
+    assert api.ask("GET", f"{PODS}/p")[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("conditions", "message"),
+    [
+        pytest.param({"uid": "x"}, "the UID in the precondition (x) does not match the UID in record", id="uid"),
+        pytest.param(
+            {"resourceVersion": "1"}, "the ResourceVersion in the precondition (1) does not match", id="revision"
+        ),
+    ],
+)
+def test_preconditions_of_a_delete(api: Api, conditions: Object, message: str) -> None:
+    metadata = api.do("POST", CONFIGS, config("c"))["metadata"]
+    code, status = api.ask("DELETE", f"{CONFIGS}/c", {"preconditions": conditions})
+    assert (code, status["reason"]) == (409, "Conflict")
+    assert message in status["message"]
+    right = {name: metadata[name] for name in conditions}
+    api.do("DELETE", f"{CONFIGS}/c", {"preconditions": right})
+
+
+def test_finalizers_hold_an_object_until_they_are_gone(api: Api) -> None:
+    api.do("POST", CONFIGS, at(config("c"), "metadata.finalizers", ["x.io/a", "x.io/b"]))
+    held = api.do("DELETE", f"{CONFIGS}/c")
+    assert held["metadata"]["deletionTimestamp"]
+    since = held["metadata"]["deletionTimestamp"]
+    api.clock.advance(10)
+    api.do("PATCH", f"{CONFIGS}/c", {"metadata": {"finalizers": ["x.io/b"]}}, MERGE_PATCH)
+    assert api.do("GET", f"{CONFIGS}/c")["metadata"]["deletionTimestamp"] == since
+    api.do("PATCH", f"{CONFIGS}/c", {"metadata": {"finalizers": None}}, MERGE_PATCH)
+    assert api.ask("GET", f"{CONFIGS}/c")[0] == 404
+
+
+def owned(name: str, owner: Object, *, blocks: bool = False) -> Object:
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner["metadata"]["name"],
+                 "uid": owner["metadata"]["uid"], "blockOwnerDeletion": blocks}  # fmt: skip
+    return at(config(name), "metadata.ownerReferences", [reference])
+
+
+@pytest.mark.parametrize("policy", ["Background", "Foreground", "Orphan"])
+def test_propagation(api: Api, policy: str) -> None:
+    owner = api.do("POST", CONFIGS, config("owner"))
+    api.do("POST", CONFIGS, owned("dependent", owner, blocks=True))
+    api.do("DELETE", f"{CONFIGS}/owner", {"propagationPolicy": policy})
+    assert api.ask("GET", f"{CONFIGS}/owner")[0] == 404
+    code, left = api.ask("GET", f"{CONFIGS}/dependent")
+    assert code == (200 if policy == "Orphan" else 404)
+    if policy == "Orphan":
+        assert "ownerReferences" not in left["metadata"]
+
+
+def test_in_the_foreground_the_owner_waits_for_what_blocks_it(api: Api) -> None:
+    owner = api.do("POST", CONFIGS, config("owner"))
+    held = at(owned("dependent", owner, blocks=True), "metadata.finalizers", ["x.io/a"])
+    api.do("POST", CONFIGS, held)
+    api.do("DELETE", f"{CONFIGS}/owner?propagationPolicy=Foreground")
+    assert api.do("GET", f"{CONFIGS}/owner")["metadata"]["finalizers"] == ["foregroundDeletion"]
+    api.do("PATCH", f"{CONFIGS}/dependent", {"metadata": {"finalizers": None}}, MERGE_PATCH)
+    assert api.ask("GET", f"{CONFIGS}/owner")[0] == 404
+
+
+def test_a_dependent_stays_while_one_owner_is_left(api: Api) -> None:
+    owners = [api.do("POST", CONFIGS, config(name)) for name in ("first", "second")]
+    body = owned("dependent", owners[0])
+    body["metadata"]["ownerReferences"] += owned("x", owners[1])["metadata"]["ownerReferences"]
+    api.do("POST", CONFIGS, body)
+    api.do("DELETE", f"{CONFIGS}/first")
+    kept = api.do("GET", f"{CONFIGS}/dependent")["metadata"]["ownerReferences"]
+    assert [one["name"] for one in kept] == ["second"]
+    api.do("DELETE", f"{CONFIGS}/second")
+    assert api.ask("GET", f"{CONFIGS}/dependent")[0] == 404
+
+
+def test_deletecollection_takes_what_is_selected(api: Api) -> None:
+    for number in range(4):
+        api.do("POST", CONFIGS, config(f"c{number}", labels={"odd": str(number % 2)}))
+    deleted = api.do("DELETE", f"{CONFIGS}?labelSelector=odd%3D1")
+    assert [one["metadata"]["name"] for one in deleted["items"]] == ["c1", "c3"]
+    left = api.do("GET", f"{CONFIGS}?labelSelector=odd")
+    assert [one["metadata"]["name"] for one in left["items"]] == ["c0", "c2"]
+
+
+def test_a_namespace_goes_with_all_that_is_in_it(api: Api) -> None:
+    api.do("POST", NAMESPACES, {"metadata": {"name": "going"}})
+    inside = f"{NAMESPACES}/going/configmaps"
+    api.do("POST", inside, config("plain"))
+    api.do("POST", inside, at(config("held"), "metadata.finalizers", ["x.io/a"]))
+    api.do("DELETE", f"{NAMESPACES}/going")
+    assert api.do("GET", f"{NAMESPACES}/going")["status"]["phase"] == "Terminating"
+    assert api.ask("GET", f"{inside}/plain")[0] == 404
+    code, status = api.ask("POST", inside, config("late"))
+    assert (code, status["details"]["causes"][0]["reason"]) == (403, "NamespaceTerminating")
+    api.do("PATCH", f"{inside}/held", {"metadata": {"finalizers": None}}, MERGE_PATCH)
+    assert api.ask("GET", f"{NAMESPACES}/going")[0] == 404
+    api.do("POST", NAMESPACES, {"metadata": {"name": "going"}})

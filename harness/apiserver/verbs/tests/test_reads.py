@@ -1,0 +1,195 @@
+"""Lists: pages of one snapshot, revisions, selections, shapes (A11, A5)."""
+
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from harness.apiserver.storage.store import Snapshots
+from harness.apiserver.tests.asking import CONFIGS, PODS, Api, config, pod
+
+
+@pytest.fixture
+def api() -> Api:
+    return Api(bare=True)
+
+
+def names(found: Any) -> list[str]:
+    return [one["metadata"]["name"] for one in found["items"]]
+
+
+def ten(api: Api) -> None:
+    for number in range(10):
+        api.do("POST", CONFIGS, config(f"c{number}", labels={"odd": str(number % 2)}))
+
+
+def test_a_list_is_sorted_and_carries_the_newest_revision(api: Api) -> None:
+    for name in ("b", "c", "a"):
+        api.do("POST", CONFIGS, config(name))
+    found = api.do("GET", CONFIGS)
+    assert names(found) == ["a", "b", "c"]
+    assert (found["kind"], found["apiVersion"]) == ("ConfigMapList", "v1")
+    assert found["metadata"] == {"resourceVersion": str(api.version)}
+
+
+def test_pages_show_one_moment(api: Api) -> None:
+    ten(api)
+    first = api.do("GET", f"{CONFIGS}?limit=4")
+    assert first["metadata"]["remainingItemCount"] == 6
+    api.do("DELETE", f"{CONFIGS}/c5")
+    api.do("POST", CONFIGS, config("c45"))
+    second = api.do("GET", f"{CONFIGS}?limit=4&continue={first['metadata']['continue']}")
+    third = api.do("GET", f"{CONFIGS}?limit=4&continue={second['metadata']['continue']}")
+    assert [names(page) for page in (first, second, third)] == [
+        ["c0", "c1", "c2", "c3"], ["c4", "c5", "c6", "c7"], ["c8", "c9"],
+    ]  # fmt: skip
+    assert {page["metadata"]["resourceVersion"] for page in (first, second, third)} == {
+        first["metadata"]["resourceVersion"]
+    }
+    assert second["metadata"]["remainingItemCount"] == 2
+    assert "continue" not in third["metadata"]
+
+
+def test_two_readers_of_one_list_do_not_disturb_each_other(api: Api) -> None:
+    ten(api)
+    first = api.do("GET", f"{CONFIGS}?limit=5")["metadata"]["continue"]
+    again = api.do("GET", f"{CONFIGS}?limit=5")["metadata"]["continue"]
+    assert names(api.do("GET", f"{CONFIGS}?limit=5&continue={first}")) == ["c5", "c6", "c7", "c8", "c9"]
+    assert names(api.do("GET", f"{CONFIGS}?limit=5&continue={again}")) == ["c5", "c6", "c7", "c8", "c9"]
+
+
+def test_pages_of_a_selection_do_not_count_what_remains(api: Api) -> None:
+    ten(api)
+    query = "labelSelector=odd%3D1&limit=2"
+    first = api.do("GET", f"{CONFIGS}?{query}")
+    assert "remainingItemCount" not in first["metadata"]
+    second = api.do("GET", f"{CONFIGS}?{query}&continue={first['metadata']['continue']}")
+    assert names(first) + names(second) == ["c1", "c3", "c5", "c7"]
+
+
+def test_pages_go_on_across_namespaces(api: Api) -> None:
+    for namespace in ("alpha", "beta"):
+        api.do("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+        api.do("POST", f"/api/v1/namespaces/{namespace}/secrets", {"metadata": {"name": "s"}})
+    first = api.do("GET", "/api/v1/secrets?limit=1")
+    second = api.do("GET", f"/api/v1/secrets?limit=1&continue={first['metadata']['continue']}")
+    found = [page["items"][0]["metadata"]["namespace"] for page in (first, second)]
+    assert found == ["alpha", "beta"]
+
+
+def test_a_token_that_nobody_used_for_long_has_expired(api: Api) -> None:
+    ten(api)
+    token = api.do("GET", f"{CONFIGS}?limit=5")["metadata"]["continue"]
+    api.clock.advance(Snapshots.UNREAD + 1)
+    code, status = api.ask("GET", f"{CONFIGS}?limit=5&continue={token}")
+    assert (code, status["reason"]) == (410, "Expired")
+    assert status["message"].startswith("The provided continue parameter is too old")
+
+
+def test_what_is_kept_for_pages_is_bounded(api: Api) -> None:
+    ten(api)
+    token = api.do("GET", f"{CONFIGS}?limit=5")["metadata"]["continue"]
+    for number in range(Snapshots.LIMIT + 10):
+        api.do("GET", f"{CONFIGS}?limit=1&labelSelector={quote(f'n!={number}')}")
+    assert len(api.server.store.snapshots) == Snapshots.LIMIT
+    assert api.ask("GET", f"{CONFIGS}?limit=5&continue={token}")[0] == 410
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "words"),
+    [
+        pytest.param("resourceVersion=0", 200, "", id="any"),
+        pytest.param("resourceVersion={now}", 200, "", id="now"),
+        pytest.param("resourceVersion=1", 200, "", id="not-older-than-long-ago"),
+        pytest.param("resourceVersion=1&resourceVersionMatch=NotOlderThan", 200, "", id="said-so"),
+        pytest.param("resourceVersion={now}&resourceVersionMatch=Exact", 200, "", id="exactly-now"),
+        pytest.param("resourceVersion=1&resourceVersionMatch=Exact", 200, "", id="exactly-long-ago"),
+        pytest.param("resourceVersion=9999", 504, "Too large resource version: 9999", id="the-future"),
+        pytest.param("resourceVersion=x", 422, "invalid syntax", id="no-revision"),
+        pytest.param("resourceVersionMatch=Exact", 422, "forbidden unless resourceVersion", id="nothing-to-match"),
+        pytest.param("resourceVersion=1&resourceVersionMatch=Most", 422, "Unsupported value", id="no-such-match"),
+        pytest.param("resourceVersion=0&resourceVersionMatch=Exact", 422, 'resourceVersion "0"', id="exactly-any"),
+        pytest.param("sendInitialEvents=true", 422, "forbidden for list", id="initial-events-in-a-list"),
+        pytest.param("limit=x", 400, "limit", id="no-limit"),
+        pytest.param("limit=-1", 400, "limit", id="a-negative-limit"),
+        pytest.param("continue=x", 400, "continue key is not valid", id="no-token"),
+        pytest.param("continue=W10&limit=1", 400, "continue key is not valid", id="a-token-of-somebody-else"),
+        pytest.param("labelSelector=a%3Db%3Dc", 400, "unable to parse requirement", id="no-selector"),
+        pytest.param("fieldSelector=spec.x%3D1", 400, "field label not supported", id="no-such-field"),
+        pytest.param("watch=perhaps", 400, "ParseBool", id="no-boolean"),
+    ],
+)  # fmt: skip
+def test_parameters(api: Api, query: str, code: int, words: str) -> None:
+    api.do("POST", CONFIGS, config("a"))
+    found, answer = api.ask("GET", f"{CONFIGS}?{query.format(now=api.version)}")
+    assert found == code, answer
+    if words:
+        assert words in answer["message"]
+
+
+def test_an_exact_list_of_what_has_not_changed_since_has_that_revision(api: Api) -> None:
+    then = api.do("POST", CONFIGS, config("a"))["metadata"]["resourceVersion"]
+    api.do("POST", PODS, pod("p"))
+    found = api.do("GET", f"{CONFIGS}?resourceVersion={then}&resourceVersionMatch=Exact")
+    assert found["metadata"]["resourceVersion"] == then
+
+
+def test_an_exact_list_shows_what_there_was_then(api: Api) -> None:
+    api.do("POST", CONFIGS, config("a", labels={"app": "x"}, k="1"))
+    first = api.do("GET", CONFIGS)
+    api.do("PUT", f"{CONFIGS}/a", config("a", labels={"app": "y"}, k="2"))
+    api.do("POST", CONFIGS, config("b"))
+    api.do("DELETE", f"{CONFIGS}/a")
+    then = first["metadata"]["resourceVersion"]
+    exact = f"resourceVersion={then}&resourceVersionMatch=Exact"
+    assert api.do("GET", f"{CONFIGS}?{exact}") == first
+    assert names(api.do("GET", f"{CONFIGS}?{exact}&labelSelector=app%3Dy")) == []
+    assert names(api.do("GET", f"{CONFIGS}?{exact}&labelSelector=app%3Dx")) == ["a"]
+    page = api.do("GET", f"{CONFIGS}?resourceVersion={then}&limit=1")  # with a limit the old way to say exactly
+    assert page["metadata"]["resourceVersion"] == then
+    rest = page["metadata"].get("continue")
+    while rest:
+        more = api.do("GET", f"{CONFIGS}?limit=1&continue={rest}")
+        page["items"] += more["items"]
+        rest = more["metadata"].get("continue")
+    assert page["items"] == first["items"]
+
+
+def test_an_exact_list_from_before_the_history_is_refused() -> None:
+    api = Api(history=2, bare=True)
+    for name in ("a", "b", "c", "d"):
+        api.do("POST", CONFIGS, config(name))
+    code, found = api.ask("GET", f"{CONFIGS}?resourceVersion=1&resourceVersionMatch=Exact")
+    assert (code, found["reason"]) == (410, "Expired")
+    assert "too old resource version: 1" in found["message"]
+
+
+def test_field_and_label_selectors_both_hold(api: Api) -> None:
+    for name, app in (("a", "x"), ("b", "x"), ("c", "y")):
+        api.do("POST", PODS, pod(name, labels={"app": app}))
+    api.do("POST", f"{PODS}/a/binding", {"target": {"name": "n"}})
+    api.do("POST", f"{PODS}/c/binding", {"target": {"name": "n"}})
+    assert names(api.do("GET", f"{PODS}?fieldSelector=spec.nodeName%3Dn&labelSelector=app%3Dx")) == ["a"]
+    assert names(api.do("GET", "/api/v1/pods?fieldSelector=spec.nodeName%3D")) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind", "item"),
+    [
+        pytest.param(
+            "application/vnd.kubernetes.protobuf, application/json", "ConfigMapList", "", id="json-after-protobuf"
+        ),
+        pytest.param("application/json;as=Table;v=v1;g=meta.k8s.io", "Table", "", id="table"),
+        pytest.param(
+            "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json",
+            "PartialObjectMetadataList", "PartialObjectMetadata", id="metadata",
+        ),
+    ],
+)  # fmt: skip
+def test_shapes(api: Api, accept: str, kind: str, item: str) -> None:
+    api.do("POST", CONFIGS, config("a"))
+    _, found = api.ask("GET", CONFIGS, headers={"accept": accept})
+    assert found["kind"] == kind
+    if item:
+        assert {one["kind"] for one in found["items"]} == {item}
+        assert "data" not in found["items"][0]

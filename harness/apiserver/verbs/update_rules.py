@@ -1,0 +1,62 @@
+"""What an update may change, by the subresource through which it comes: the rest of the body is not looked at."""
+
+from typing import Any
+
+from harness.apiserver.discovery.resources import Resource
+from harness.apiserver.storage.store import Object
+
+
+def narrowed(resource: Resource, old: Object, body: Object, metadata: dict[str, Any], subresource: str) -> Object:
+    """The stored object with the part of `body` that `subresource` is for; `metadata` is the body's own, cleaned."""
+    before = old["metadata"]
+    match subresource:
+        case "status":
+            changed = {**old, "status": body.get("status"), "metadata": _status_metadata(before, metadata)}
+            if changed["status"] is None:
+                changed.pop("status")
+        case "approval":
+            conditions = (body.get("status") or {}).get("conditions") or []
+            changed = {
+                **old,
+                "metadata": dict(before),
+                "status": {**(old.get("status") or {}), "conditions": conditions},
+            }
+        case "ephemeralcontainers":
+            added = (body.get("spec") or {}).get("ephemeralContainers")
+            spec = {**old["spec"], "ephemeralContainers": added}
+            if not added:
+                spec.pop("ephemeralContainers")
+            changed = {**old, "metadata": dict(before), "spec": spec}
+        case "resize":
+            changed = {**old, "metadata": dict(before), "spec": _resized(old["spec"], body.get("spec") or {})}
+        case _:
+            changed = {**body, "metadata": metadata, "apiVersion": resource.api_version, "kind": resource.kind}
+            if resource.has_status:
+                changed.pop("status", None)
+                if "status" in old:
+                    changed["status"] = old["status"]
+    return changed
+
+
+def _status_metadata(before: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+    """A write of the status may change annotations and labels too, nothing else of the metadata."""
+    metadata = dict(before)
+    for name in ("labels", "annotations"):
+        if name in asked:
+            metadata[name] = asked[name]
+        else:
+            metadata.pop(name, None)
+    return metadata
+
+
+def _resized(spec: Object, asked: Object) -> Object:
+    """A pod's spec with the resources that `asked` has for containers of the same names."""
+    changed = dict(spec)
+    for part in ("containers", "initContainers"):
+        wanted = {one.get("name"): one for one in asked.get(part) or ()}
+        if part in spec:
+            changed[part] = [
+                {**one, "resources": wanted[one["name"]].get("resources") or {}} if one["name"] in wanted else one
+                for one in spec[part]
+            ]
+    return changed

@@ -1,0 +1,203 @@
+"""Versions of custom resources that differ in more than their name: `spec.conversion.strategy: Webhook`.
+
+Objects are stored in one version. Whoever reads or writes another one has it converted by the CRD's webhook, which is
+asked like an admission webhook: a request that lacks an answer is `Pending` and tries again with it. Follows
+`apiextensions-apiserver/pkg/apiserver/conversion/webhook_converter.go`.
+"""
+
+import uuid
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+import orjson
+
+from harness.apiserver.discovery.resources import Resource
+from harness.apiserver.errors import Refused
+from harness.apiserver.storage.store import Item, Object
+from harness.apiserver.webhooks.addresses import authorities, url_of
+from harness.apiserver.webhooks.attempts import Answer, Attempt, Call, Pending
+from harness.apiserver.webhooks.dispatch import Webhooks
+from harness.apiserver.webhooks.verdicts import Failed, refusal_of
+
+_SECONDS: Final = 30.0  # that a conversion may take, upstream's
+_AT_ONCE: Final = 250  # objects in one review, so that the answer to a long list stays within its limit
+_REVIEW: Final = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview"}
+_FREE: Final = ("labels", "annotations")  # all that a conversion may change of metadata
+
+
+class Conversions:
+    """Asks the conversion webhooks of one server."""
+
+    def __init__(self, webhooks: Webhooks) -> None:
+        self._webhooks = webhooks
+        webhooks.convert = self.shown
+
+    def shown(self, obj: Object, resource: Resource, attempt: Attempt | None) -> Object:
+        """An object of whatever version in that of the resource, for admission webhooks.
+
+        Raises:
+            Refused: 500, it cannot be converted.
+            Pending: the webhook has to be asked first.
+        """
+        return self._converted(resource, [obj], resource.api_version, attempt)[0]
+
+    def seen(self, resource: Resource, item: Item, attempt: Attempt | None) -> Item:
+        """A stored object in the version that was asked for.
+
+        Raises:
+            Refused: 500, it cannot be converted.
+            Pending: the webhook has to be asked first.
+        """
+        if resource.conversion is None:
+            return item
+        return self.all_seen(resource, [item], attempt)[0]
+
+    def all_seen(self, resource: Resource, items: Sequence[Item], attempt: Attempt | None) -> list[Item]:
+        """The same for many, in their order."""
+        if resource.conversion is None:
+            return list(items)
+        strange = [item.obj for item in items if item.obj.get("apiVersion") != resource.api_version]
+        if not strange:
+            return list(items)
+        converted = iter(self._converted(resource, strange, resource.api_version, attempt))
+        return [
+            item if item.obj.get("apiVersion") == resource.api_version
+            else Item(item.key, next(converted), item.version, item.book)
+            for item in items
+        ]  # fmt: skip
+
+    def kept(self, resource: Resource, body: Object, attempt: Attempt | None) -> Object:
+        """What is stored of an object that somebody writes in the resource's version.
+
+        Raises:
+            Refused: 500, it cannot be converted.
+            Pending: the webhook has to be asked first.
+        """
+        if resource.conversion is None or resource.stored_as == resource.api_version:
+            return body
+        return self._converted(resource, [body], resource.stored_as, attempt)[0]
+
+    def follow(self, resource: Resource, item: Item, done: Callable[[Item | Refused], None]) -> None:
+        """For watches, which go on meanwhile: `done` gets the object in the resource's version, or why it is not."""
+
+        def attempted(attempt: Attempt | None) -> None:
+            try:
+                found = self.seen(resource, item, attempt)
+            except Pending as pending:
+                self._webhooks.fetch(pending, partial(attempted, pending.attempt))
+            except Refused as refused:
+                done(refused)
+            else:
+                done(found)
+
+        attempted(None)
+
+    def _converted(
+        self, resource: Resource, objects: Sequence[Object], desired: str, attempt: Attempt | None
+    ) -> list[Object]:
+        missing: dict[tuple[str, bytes], Call] = {}
+        found: list[Object] = []
+        for start in range(0, len(objects), _AT_ONCE):
+            some = objects[start : start + _AT_ONCE]
+            try:
+                mark, call = _question(resource, some, desired)
+                answer = attempt.answers.get(mark) if attempt is not None else None
+                client = _client(resource)
+                answer = answer or self._webhooks.answer_now(client, call)
+                if answer is None:
+                    missing[mark] = self._webhooks.addressed(client, call)
+                else:
+                    found += _read(answer, call, some, desired)
+            except Failed as why:
+                raise Refused(500, "", f"conversion webhook for {_name(some[0])} failed: {why}") from why
+        if missing:
+            raise self._webhooks.pending(attempt, missing)
+        return found
+
+
+def _client(resource: Resource) -> Object:
+    webhook: Object = (resource.conversion or {}).get("webhook") or {}
+    found: Object = webhook.get("clientConfig") or {}
+    return found
+
+
+def _question(resource: Resource, objects: Sequence[Object], desired: str) -> tuple[tuple[str, bytes], Call]:
+    """How the answer is found again, and the call that gets it.
+
+    Raises:
+        Failed: the webhook cannot be asked.
+    """
+    client = _client(resource)
+    asked = orjson.dumps({"desiredAPIVersion": desired, "objects": list(objects)})
+    name = f"conversion of {resource.plural}.{resource.group}"
+    uid = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{name} {asked.decode()}"))
+    review = {**_REVIEW, "request": {"uid": uid, "desiredAPIVersion": desired, "objects": list(objects)}}
+    url = url_of(client)
+    full = f"{url}{'&' if '?' in url else '?'}timeout={_SECONDS:.0f}s"
+    return (name, asked), Call(name, full, authorities(client), orjson.dumps(review), _SECONDS)
+
+
+def _read(answer: Answer, call: Call, objects: Sequence[Object], desired: str) -> list[Object]:
+    """
+    Raises:
+        Failed: the answer is none, or says no.
+        Refused: what it converted is not what was asked for.
+    """
+    why = refusal_of(answer, call.url)
+    if why:
+        raise Failed(why)
+    try:
+        review = orjson.loads(answer.body)
+    except ValueError as error:
+        raise Failed(f"the answer is not JSON: {error}") from error
+    response = review.get("response") if isinstance(review, dict) else None
+    if not isinstance(response, dict):
+        raise Failed("no response provided")
+    wanted = orjson.loads(call.body)["request"]["uid"]
+    if {name: review.get(name) for name in _REVIEW} != _REVIEW:
+        group, _, version = str(review.get("apiVersion") or "").rpartition("/")
+        raise Failed(
+            "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got "
+            f"{group}/{version}, Kind={review.get('kind') or ''}"
+        )
+    if response.get("uid") != wanted:
+        raise Failed(f'expected response.uid="{wanted}", got "{response.get("uid", "")}"')
+    result = response.get("result")
+    result = result if isinstance(result, dict) else {}
+    if result.get("status") != "Success":
+        raise Failed(str(result.get("message") or "the webhook gave no reason"))
+    converted = response.get("convertedObjects")
+    converted = converted if isinstance(converted, list) else []
+    if len(converted) != len(objects):
+        prefix = f"conversion webhook for {_name(objects[0])}"
+        raise Refused(500, "", f"{prefix} returned {len(converted)} objects, expected {len(objects)}")
+    return [
+        _checked(new, old, desired, number) for number, (new, old) in enumerate(zip(converted, objects, strict=True))
+    ]
+
+
+def _checked(new: Any, old: Object, desired: str, number: int) -> Object:
+    """The converted object with all of the old metadata that a conversion has no say in."""
+    prefix = f"conversion webhook for {_name(old)} returned invalid"
+    if not isinstance(new, dict) or new.get("apiVersion") != desired or new.get("kind") != old.get("kind"):
+        found = f"{new.get('apiVersion')}, Kind={new.get('kind')}" if isinstance(new, dict) else type(new).__name__
+        where = f"converted object at index {number}"
+        raise Refused(500, "", f"{prefix} {where}: expected {desired}, Kind={old.get('kind')}, found {found}")
+    metadata, before = new.get("metadata"), old["metadata"]
+    if not isinstance(metadata, dict):
+        raise Refused(500, "", f"{prefix} metadata: invalid metadata of type {type(metadata).__name__} in object")
+    for field in ("uid", "name", "namespace"):
+        if (metadata.get(field) or "") != (before.get(field) or ""):
+            was, is_ = before.get(field) or "", metadata.get(field) or ""
+            name = "UID" if field == "uid" else field
+            raise Refused(
+                500, "", f"{prefix} converted object at index {number}: must have the same {name}: {was} != {is_}"
+            )
+    restored = {name: value for name, value in before.items() if name not in _FREE}
+    restored |= {name: metadata[name] for name in _FREE if metadata.get(name)}
+    return {**new, "metadata": restored}
+
+
+def _name(obj: Object) -> str:
+    return f"{obj.get('apiVersion')}, Kind={obj.get('kind')}"

@@ -1,0 +1,266 @@
+"""ValidatingAdmissionPolicies and their bindings: refusals that are written as expressions.
+
+A policy says what is to be looked at and what must hold; only a binding puts it to work, and says whether a failure
+denies or warns. Follows `apiserver/pkg/admission/plugin/policy/validating`.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from harness.apiserver import errors
+from harness.apiserver.cel.checking import check
+from harness.apiserver.cel.expressions import ExpressionError, holds, value_of
+from harness.apiserver.discovery.resources import Registry, Resource
+from harness.apiserver.errors import Refused
+from harness.apiserver.field_errors import Causes, invalid, required
+from harness.apiserver.storage.store import Change, Item, Object, Store
+from harness.apiserver.webhooks.rules import GROUP, Rule, chosen, read_rule
+from scheduler.api.wire import LabelSelector
+
+POLICIES: Final = (GROUP, "validatingadmissionpolicies")
+BINDINGS: Final = (GROUP, "validatingadmissionpolicybindings")
+_NAMESPACES: Final = ("", "namespaces")
+_CODES: Final = {"Unauthorized": 401, "Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413}
+_NAMES: Final = ("object", "oldObject", "request", "params", "namespaceObject", "variables")
+
+
+class Asked(Protocol):
+    """What a policy is told of a write."""
+
+    @property
+    def operation(self) -> str: ...
+    @property
+    def resource(self) -> Resource: ...
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def subresource(self) -> str: ...
+    @property
+    def warnings(self) -> list[str]: ...
+
+
+class _Match:
+    """Which writes: `matchConstraints` of a policy, `matchResources` of a binding; nothing given means all."""
+
+    def __init__(self, given: Mapping[str, Any] | None) -> None:
+        given = given or {}
+        self._rules = [
+            (read_rule(one), frozenset(one.get("resourceNames") or ())) for one in given.get("resourceRules") or ()
+        ]
+        self._except = [
+            (read_rule(one), frozenset(one.get("resourceNames") or ()))
+            for one in given.get("excludeResourceRules") or ()
+        ]
+        self._namespaces = msgspec.convert(given.get("namespaceSelector") or {}, LabelSelector)
+        self._objects = msgspec.convert(given.get("objectSelector") or {}, LabelSelector)
+
+    def concerns(self, operation: str, resource: Resource, subresource: str) -> bool:
+        return not self._rules or any(rule.matches(operation, resource, subresource) for rule, _ in self._rules)
+
+    def holds(self, asked: Asked, objects: tuple[Object | None, ...], store: Store) -> bool:
+        def named(rows: list[tuple[Rule, frozenset[str]]]) -> bool:
+            return any(
+                rule.matches(asked.operation, asked.resource, asked.subresource) and (not names or asked.name in names)
+                for rule, names in rows
+            )
+
+        if (self._rules and not named(self._rules)) or named(self._except):
+            return False
+        return chosen(self._namespaces, self._objects, asked.resource, asked.namespace, objects, store)
+
+
+class _Policy(NamedTuple):
+    name: str
+    spec: Object
+    match: _Match
+
+
+class _Binding(NamedTuple):
+    name: str
+    spec: Object
+    match: _Match
+
+
+class Policies:
+    """The policies of one server that are bound."""
+
+    def __init__(self, store: Store, registry: Registry) -> None:
+        self._store, self._registry = store, registry
+        self._bound: list[tuple[_Policy, _Binding]] = []
+        for key in (POLICIES, BINDINGS):
+            store.collection(key).listen(self._changed)
+
+    @property
+    def active(self) -> bool:
+        """Whether there is anything to ask."""
+        return bool(self._bound)
+
+    def _changed(self, _: Change) -> None:
+        policies = {}
+        for item in self._store.collection(POLICIES).items():
+            spec = item.obj.get("spec") or {}
+            policies[item.key[1]] = _Policy(item.key[1], spec, _Match(spec.get("matchConstraints")))
+        self._bound = []
+        for item in self._store.collection(BINDINGS).items():
+            spec = item.obj.get("spec") or {}
+            policy = policies.get(str(spec.get("policyName")))
+            if policy is not None:
+                self._bound.append((policy, _Binding(item.key[1], spec, _Match(spec.get("matchResources")))))
+
+    def concern(self, operation: str, resource: Resource, subresource: str) -> bool:
+        """Whether a policy may have a word, by its rules alone."""
+        return any(policy.match.concerns(operation, resource, subresource) for policy, _ in self._bound)
+
+    def check(self, asked: Asked, request: Object, body: Object | None, old: Object | None) -> None:
+        """`request` is what a review would say of the write.
+
+        Raises:
+            Refused: a policy denies it.
+        """
+        if asked.resource.group == GROUP:
+            return
+        for policy, binding in self._bound:
+            if not policy.match.holds(asked, (body, old), self._store):
+                continue
+            if not binding.match.holds(asked, (body, old), self._store):
+                continue
+            for problem, reason in self._problems(policy, binding, asked, request):
+                _act(policy, binding, asked, problem, reason)
+
+    def _problems(self, policy: _Policy, binding: _Binding, asked: Asked, request: Object) -> Iterator[tuple[str, str]]:
+        """What does not hold, with the reason that the policy gives."""
+        spec = policy.spec
+        fatal = spec.get("failurePolicy", "Fail") == "Fail"
+        namespace = (
+            self._store.collection(_NAMESPACES).get(("", asked.namespace)) if asked.resource.namespaced else None
+        )
+        objects: Object = {
+            "object": request["object"],
+            "oldObject": request["oldObject"],
+            "request": request,
+            "namespaceObject": namespace.obj if namespace is not None else None,
+            "variables": {},
+        }
+        try:
+            if not all(holds(one["expression"], objects) for one in spec.get("matchConditions") or ()):
+                return
+        except ExpressionError as error:
+            if fatal:
+                yield f"failed to evaluate match conditions: {error}", "Invalid"
+            return
+        found = list(self._params(policy, binding, asked)) if spec.get("paramKind") else [None]
+        if not found and (binding.spec.get("paramRef") or {}).get("parameterNotFoundAction") != "Allow":
+            if fatal:
+                yield (
+                    (
+                        "failed to configure binding: no params found for policy binding with `Deny`"
+                        " parameterNotFoundAction"
+                    ),
+                    "Invalid",
+                )
+            return
+        for params in found:
+            given = {**objects, "params": params}
+            variables: Object = {}
+            for one in spec.get("variables") or ():
+                try:
+                    variables[one["name"]] = value_of(one["expression"], {**given, "variables": variables})
+                except ExpressionError:
+                    continue  # it is missed by whoever uses it
+            given["variables"] = variables
+            for rule in spec.get("validations") or ():
+                try:
+                    if not holds(rule["expression"], given):
+                        yield _message(rule, given), rule.get("reason") or "Invalid"
+                except ExpressionError as error:
+                    if fatal:
+                        yield f"expression '{rule['expression']}' resulted in error: {error}", "Invalid"
+
+    def _params(self, policy: _Policy, binding: _Binding, asked: Asked) -> Iterator[Object]:
+        kind, ref = policy.spec["paramKind"], binding.spec.get("paramRef") or {}
+        resource = self._registry.by_kind(str(kind.get("apiVersion", "")), str(kind.get("kind", "")))
+        if resource is None:
+            return
+        namespace = (ref.get("namespace") or asked.namespace) if resource.namespaced else ""
+        collection = self._store.collection(resource.key)
+        if ref.get("name"):
+            found: list[Item | None] = [collection.get((namespace, ref["name"]))]
+        else:
+            selector = msgspec.convert(ref.get("selector") or {}, LabelSelector)
+            found = [
+                item
+                for item in collection.items(namespace if resource.namespaced else None)
+                if selector.matches(item.obj["metadata"].get("labels") or {})
+            ]
+        yield from (item.obj for item in found if item is not None)
+
+
+def _message(rule: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    if rule.get("messageExpression"):
+        try:
+            found = value_of(rule["messageExpression"], given)
+        except ExpressionError:
+            found = ""
+        if isinstance(found, str) and found.strip() and "\n" not in found:
+            return found
+    return str(rule.get("message") or f"failed expression: {rule['expression']}")
+
+
+def _act(policy: _Policy, binding: _Binding, asked: Asked, problem: str, reason: str) -> None:
+    actions = binding.spec.get("validationActions") or ()
+    who = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}'"
+    if "Warn" in actions:
+        asked.warnings.append(f"Validation failed for {who}: {problem}")
+    if "Deny" not in actions:
+        return
+    resource = asked.resource
+    refused = errors.forbidden(resource.plural, resource.group, asked.name, f"{who} denied request: {problem}")
+    details = {**refused.details, "causes": [{"message": problem}]}
+    raise Refused(_CODES.get(reason, 422), reason, refused.message, details=details)
+
+
+# -- when one is stored -----------------------------------------------------------------------------------------------
+
+
+def check_policy(obj: Object, causes: Causes) -> None:
+    """What it must have, and that its expressions can be compiled."""
+    spec = obj.get("spec") or {}
+    if not spec.get("validations") and not spec.get("auditAnnotations"):
+        causes.append(required("spec.validations", "validations or auditAnnotations must contain at least one item"))
+    if not (spec.get("matchConstraints") or {}).get("resourceRules"):
+        causes.append(required("spec.matchConstraints.resourceRules"))
+    names = {name: None for name in _NAMES if name != "params" or spec.get("paramKind")}
+    for part in ("matchConditions", "variables", "validations"):
+        for number, one in enumerate(spec.get(part) or ()):
+            for field in ("expression", "messageExpression"):
+                if one.get(field) or field == "expression":
+                    check_expression(one.get(field), f"spec.{part}[{number}].{field}", names, causes)
+
+
+def check_binding(obj: Object, causes: Causes) -> None:
+    """What it must have."""
+    spec = obj.get("spec") or {}
+    if not spec.get("policyName"):
+        causes.append(required("spec.policyName"))
+    actions = spec.get("validationActions") or []
+    if not actions:
+        causes.append(required("spec.validationActions"))
+    if {"Deny", "Warn"} <= set(actions):
+        why = "must not contain both Deny and Warn (repeating the same validation failure information in the API"
+        causes.append(invalid("spec.validationActions", actions, f"{why} response and headers serves no purpose)"))
+
+
+def check_expression(expression: Any, path: str, names: Mapping[str, None], causes: Causes) -> None:
+    """That it can be compiled; one that asks the `authorizer` is taken as it is."""
+    text = str(expression or "")
+    if not text.strip():
+        causes.append(required(path))
+    elif "authorizer" not in text:
+        try:
+            check(text, names)
+        except ExpressionError as error:
+            causes.append(invalid(path, text, str(error)))
