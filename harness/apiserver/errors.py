@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 
-class Refused(Exception):
+class ApiStatusError(Exception):
     """The request will not be carried out; becomes the answer."""
 
     def __init__(
@@ -56,81 +56,83 @@ def _details(plural: str, group: str, name: str, **more: Any) -> dict[str, Any]:
     return {**details, "kind": plural, **more}
 
 
-def not_found(plural: str, group: str, name: str) -> Refused:
+def not_found(plural: str, group: str, name: str) -> ApiStatusError:
     message = f'{qualified(plural, group)} "{name}" not found'
-    return Refused(404, "NotFound", message, details=_details(plural, group, name))
+    return ApiStatusError(404, "NotFound", message, details=_details(plural, group, name))
 
 
-def unknown_path() -> Refused:
-    return Refused(404, "NotFound", "the server could not find the requested resource")
+def unknown_path() -> ApiStatusError:
+    return ApiStatusError(404, "NotFound", "the server could not find the requested resource")
 
 
-def already_exists(plural: str, group: str, name: str) -> Refused:
+def already_exists(plural: str, group: str, name: str) -> ApiStatusError:
     message = f'{qualified(plural, group)} "{name}" already exists'
-    return Refused(409, "AlreadyExists", message, details=_details(plural, group, name))
+    return ApiStatusError(409, "AlreadyExists", message, details=_details(plural, group, name))
 
 
-def conflict(plural: str, group: str, name: str, why: str) -> Refused:
+def conflict(plural: str, group: str, name: str, why: str) -> ApiStatusError:
     message = f'Operation cannot be fulfilled on {qualified(plural, group)} "{name}": {why}'
-    return Refused(409, "Conflict", message, details=_details(plural, group, name))
+    return ApiStatusError(409, "Conflict", message, details=_details(plural, group, name))
 
 
-def modified(plural: str, group: str, name: str) -> Refused:
+def modified(plural: str, group: str, name: str) -> ApiStatusError:
     why = "the object has been modified; please apply your changes to the latest version and try again"
     return conflict(plural, group, name, why)
 
 
-def invalid(kind: str, group: str, name: str, message: str, causes: Sequence[Mapping[str, str]]) -> Refused:
+def invalid(kind: str, group: str, name: str, message: str, causes: Sequence[Mapping[str, str]]) -> ApiStatusError:
     """`message` is the whole sentence; `causes` have reason, message and field."""
-    return Refused(422, "Invalid", message, details=_details(kind, group, name, causes=[dict(one) for one in causes]))
+    return ApiStatusError(
+        422, "Invalid", message, details=_details(kind, group, name, causes=[dict(one) for one in causes])
+    )
 
 
-def bad_request(message: str) -> Refused:
-    return Refused(400, "BadRequest", message)
+def bad_request(message: str) -> ApiStatusError:
+    return ApiStatusError(400, "BadRequest", message)
 
 
-def forbidden(plural: str, group: str, name: str, why: str) -> Refused:
+def forbidden(plural: str, group: str, name: str, why: str) -> ApiStatusError:
     subject = f'{qualified(plural, group)} "{name}"' if name else qualified(plural, group)
-    return Refused(403, "Forbidden", f"{subject} is forbidden: {why}", details=_details(plural, group, name))
+    return ApiStatusError(403, "Forbidden", f"{subject} is forbidden: {why}", details=_details(plural, group, name))
 
 
-def method_not_allowed() -> Refused:
+def method_not_allowed() -> ApiStatusError:
     message = "the server does not allow this method on the requested resource"
-    return Refused(405, "MethodNotAllowed", message)
+    return ApiStatusError(405, "MethodNotAllowed", message)
 
 
-def not_acceptable() -> Refused:
+def not_acceptable() -> ApiStatusError:
     message = "only the following media types are accepted: application/json, application/yaml"
-    return Refused(406, "NotAcceptable", message)
+    return ApiStatusError(406, "NotAcceptable", message)
 
 
-def unsupported_media(accepted: Sequence[str]) -> Refused:
+def unsupported_media(accepted: Sequence[str]) -> ApiStatusError:
     message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
-    return Refused(415, "UnsupportedMediaType", message)
+    return ApiStatusError(415, "UnsupportedMediaType", message)
 
 
-def expired(message: str) -> Refused:
-    return Refused(410, "Expired", message)
+def expired(message: str) -> ApiStatusError:
+    return ApiStatusError(410, "Expired", message)
 
 
-def too_old(asked: int, oldest: int) -> Refused:
+def too_old(asked: int, oldest: int) -> ApiStatusError:
     return expired(f"too old resource version: {asked} ({oldest})")
 
 
-def too_large(limit: int) -> Refused:
-    return Refused(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
+def too_large(limit: int) -> ApiStatusError:
+    return ApiStatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
 
 
-def too_many(message: str, *, retry_after: int, causes: Sequence[Mapping[str, str]] = ()) -> Refused:
+def too_many(message: str, *, retry_after: int, causes: Sequence[Mapping[str, str]] = ()) -> ApiStatusError:
     details: dict[str, Any] = {"retryAfterSeconds": retry_after}
     if causes:
         details["causes"] = [dict(one) for one in causes]
-    return Refused(429, "TooManyRequests", message, details=details, headers={"retry-after": str(retry_after)})
+    return ApiStatusError(429, "TooManyRequests", message, details=details, headers={"retry-after": str(retry_after)})
 
 
-def unauthorized() -> Refused:
-    return Refused(401, "Unauthorized", "Unauthorized")
+def unauthorized() -> ApiStatusError:
+    return ApiStatusError(401, "Unauthorized", "Unauthorized")
 
 
-def internal(message: str) -> Refused:
-    return Refused(500, "InternalError", f"Internal error occurred: {message}")
+def internal(message: str) -> ApiStatusError:
+    return ApiStatusError(500, "InternalError", f"Internal error occurred: {message}")

@@ -23,7 +23,7 @@ from harness.apiserver.controllers.definitions import Definitions
 from harness.apiserver.discovery.documents import Discovery, version
 from harness.apiserver.discovery.openapi import OpenApi
 from harness.apiserver.discovery.resources import Registry, Resource
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.request.negotiation import PLAIN, negotiate
 from harness.apiserver.request.options import DeleteOptions, write_of
 from harness.apiserver.request.request import Asked, Target
@@ -99,7 +99,7 @@ class ApiServer:
             return Response(refused.code, refused.encoded(), _PLAIN_HEADERS)
         except Pending:
             raise
-        except Refused as refused:
+        except ApiStatusError as refused:
             return Response(refused.code, refused.encoded(), {**_PLAIN_HEADERS, **refused.headers})
         if asked.warnings and isinstance(answer, Response):
             texts = ", ".join(f'299 - "{_quoted(text)}"' for text in asked.warnings)
@@ -251,7 +251,7 @@ class ApiServer:
     def _found(self, target: Target, asked: Asked) -> Item:
         """
         Raises:
-            Refused: 404.
+            ApiStatusError: 404.
             Pending: it has to be converted first.
         """
         item = self.objects.find(target.resource, target.key)

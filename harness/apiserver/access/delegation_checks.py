@@ -14,7 +14,7 @@ VOUCHED: Final = frozenset({escalation.GROUP, signing.GROUP})  # groups with suc
 def vouch(access: Access, by: Identity, resource: Resource, body: Object, old: Object | None) -> None:
     """
     Raises:
-        Refused: 403, the writer may not say this.
+        ApiStatusError: 403, the writer may not say this.
     """
     if resource.group == escalation.GROUP:
         escalation.check_grant(access, by, resource, body, old)

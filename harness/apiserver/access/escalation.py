@@ -19,7 +19,7 @@ GROUP: Final = "rbac.authorization.k8s.io"
 def check_grant(access: Access, by: Identity, resource: Resource, body: Object, old: Object | None) -> None:
     """
     Raises:
-        Refused: 403, the role or binding gives what its writer has not.
+        ApiStatusError: 403, the role or binding gives what its writer has not.
     """
     if MASTERS in by.groups or by is CONTROLLERS:
         return

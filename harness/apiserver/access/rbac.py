@@ -55,13 +55,13 @@ class Access:
     def check(self, identity: Identity, act: Act) -> None:
         """
         Raises:
-            Refused: 403.
+            ApiStatusError: 403.
         """
         if self.allows(identity, act):
             return
         if act.path:
             why = f'forbidden: User "{identity.name}" cannot {act.verb} path "{act.path}"'
-            raise errors.Refused(403, "Forbidden", why)
+            raise errors.ApiStatusError(403, "Forbidden", why)
         where = f'in the namespace "{act.namespace}"' if act.namespace else "at the cluster scope"
         why = (
             f'User "{identity.name}" cannot {act.verb} resource "{act.full_resource}"'

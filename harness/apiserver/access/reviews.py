@@ -15,7 +15,7 @@ def review(kind: str, body: Object, identity: Identity, access: Access, tokens: 
     """The review with its status.
 
     Raises:
-        Refused: this kind of review is not answered.
+        ApiStatusError: this kind of review is not answered.
     """
     spec: dict[str, Any] = body.get("spec") or {}
     match kind:

@@ -110,7 +110,7 @@ def vouch_for(access: Access, by: Identity, resource: Resource, body: Object, ol
     """Write down who asks, and see to it that only those decide who may.
 
     Raises:
-        Refused: 403, the writer may not approve, or sign, for this signer; or nobody gets what is asked for.
+        ApiStatusError: 403, the writer may not approve, or sign, for this signer; or nobody gets what is asked for.
     """
     spec = body.get("spec")
     if not isinstance(spec, dict):
@@ -153,7 +153,7 @@ def _may(access: Access, by: Identity, verb: str, request: Object) -> bool:
     return any(access.allows(by, Act(verb, GROUP, "signers", name=name)) for name in names)
 
 
-def _not_permitted(resource: Resource, request: Object, what: str) -> errors.Refused:
+def _not_permitted(resource: Resource, request: Object, what: str) -> errors.ApiStatusError:
     why = f'user not permitted to {what} with signerName "{request["spec"].get("signerName", "")}"'
     return errors.forbidden(resource.plural, resource.group, request["metadata"]["name"], why)
 

@@ -31,7 +31,7 @@ class Tokens:
         """The TokenRequest with its answer, for the account at `key` (namespace, name).
 
         Raises:
-            Refused: no such account, or less than ten minutes are asked for.
+            ApiStatusError: no such account, or less than ten minutes are asked for.
         """
         account = self._store.collection(_ACCOUNTS).get(key)
         if account is None:

@@ -60,7 +60,7 @@ class Admission:
         `write` is what webhooks are told of it, if any may have a word.
 
         Raises:
-            Refused: it may not be created.
+            ApiStatusError: it may not be created.
             Pending: webhooks have to be asked first.
         """
         if resource.namespaced:
@@ -100,7 +100,7 @@ class Admission:
     ) -> None:
         """
         Raises:
-            Refused: the object may not become this.
+            ApiStatusError: the object may not become this.
             Pending: webhooks have to be asked first.
         """
         if subresource == "status":
@@ -130,7 +130,7 @@ class Admission:
         """What stores no object of its resource: deletes, bindings, evictions. Webhooks may only refuse it.
 
         Raises:
-            Refused: it may not be done.
+            ApiStatusError: it may not be done.
             Pending: webhooks have to be asked first.
         """
         self.webhooks.mutate(write, body, old, lambda found: found)
@@ -140,7 +140,7 @@ class Admission:
         """A Scale as webhooks leave it.
 
         Raises:
-            Refused: it may not be.
+            ApiStatusError: it may not be.
             Pending: webhooks have to be asked first.
         """
         if not self.webhooks.active:

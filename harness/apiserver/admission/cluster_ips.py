@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv4Network, ip_address
 from typing import Any
 
 from harness.apiserver.discovery.resources import Resource
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.errors import invalid as invalid_object
 from harness.apiserver.field_errors import Cause, invalid, message
 from harness.apiserver.storage.store import Change, CollectionKey, Object, Store
@@ -34,7 +34,7 @@ class ClusterIps:
     def __call__(self, resource: Resource, body: Object, old: Object | None, subresource: str) -> None:
         """
         Raises:
-            Refused: an address or port is asked for that cannot be had, or none is left.
+            ApiStatusError: an address or port is asked for that cannot be had, or none is left.
         """
         if resource.key != SERVICES or subresource or not isinstance(body.get("spec"), dict):
             return
@@ -85,7 +85,7 @@ class ClusterIps:
     def _free_address(self) -> str:
         """
         Raises:
-            Refused: every address is taken.
+            ApiStatusError: every address is taken.
         """
         size = RANGE.num_addresses - 1
         for step in range(size):
@@ -94,7 +94,7 @@ class ClusterIps:
             if address not in self._addresses:
                 self._next = offset
                 return address
-        raise Refused(500, "InternalError", "failed to allocate a serviceIP: range is full")
+        raise ApiStatusError(500, "InternalError", "failed to allocate a serviceIP: range is full")
 
     # -- ports --------------------------------------------------------------------------------------------------------
 
@@ -125,12 +125,12 @@ class ClusterIps:
     def _free_port(self, protocol: str, mine: set[tuple[int, str]]) -> int:
         """
         Raises:
-            Refused: every port is taken.
+            ApiStatusError: every port is taken.
         """
         for port in (*range(_FIRST_PORT, NODE_PORTS.stop), *range(NODE_PORTS.start, _FIRST_PORT)):
             if (port, protocol) not in self._ports and (port, protocol) not in mine:
                 return port
-        raise Refused(500, "InternalError", "failed to allocate a nodePort: range is full")
+        raise ApiStatusError(500, "InternalError", "failed to allocate a nodePort: range is full")
 
     # -- what is taken ------------------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from harness.apiserver.controllers.podusage import pod_usage
 from harness.apiserver.controllers.recording import NORMAL, WARNING
 from harness.apiserver.controllers.work_queue import Turns
 from harness.apiserver.discovery.resources import Registry, Resource
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.request.options import Options
 from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 from harness.apiserver.verbs.subresources import rescaled, scale_of
@@ -252,7 +252,7 @@ class Autoscalers:
         body = rescaled(resource, target, {"spec": {"replicas": wanted}})
         try:
             self._control.objects.update(resource, target.key, body, Options())
-        except Refused as refused:
+        except ApiStatusError as refused:
             why = f"the HPA controller was unable to update the target scale: {refused.message}"
             self._say(status, "AbleToScale", "False", "FailedUpdateScale", why)
             return

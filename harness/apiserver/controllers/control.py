@@ -9,7 +9,7 @@ from harness.apiserver.controllers.owners import Dependents, reference_to
 from harness.apiserver.controllers.recording import NORMAL, WARNING, Recorder
 from harness.apiserver.controllers.work_queue import Turns
 from harness.apiserver.discovery.resources import Registry, Resource
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.request.options import DeleteOptions, Options
 from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 from harness.apiserver.verbs.objects import Objects
@@ -77,13 +77,13 @@ class Control:
         """Store a pod and say so on its owner.
 
         Raises:
-            Refused: it was not accepted; the owner has an event that says why.
+            ApiStatusError: it was not accepted; the owner has an event that says why.
         """
         try:
             made = self.objects.create(self.pods, owner.key[0], pod, Options())
         except Pending:
             raise  # it goes on by itself
-        except Refused as refused:
+        except ApiStatusError as refused:
             name = pod["metadata"].get("name", "")
             if refused.reason != "AlreadyExists" and not _namespace_ends(refused):
                 subject = f'pod "{name}"' if name and not pod["metadata"].get("generateName") else "pod"
@@ -108,7 +108,7 @@ class Control:
         options = DeleteOptions(propagation=propagation, uid=item.obj["metadata"]["uid"])
         try:
             self.objects.delete(resource, item.key, options)
-        except Refused:
+        except ApiStatusError:
             return False
         return True
 
@@ -195,5 +195,5 @@ def is_new_spec(change: Change) -> bool:
     )
 
 
-def _namespace_ends(refused: Refused) -> bool:
+def _namespace_ends(refused: ApiStatusError) -> bool:
     return any(one.get("reason") == "NamespaceTerminating" for one in refused.details.get("causes") or ())

@@ -13,7 +13,7 @@ from harness.apiserver.controllers.owners import Dependents, reference_to
 from harness.apiserver.controllers.podstate import condition
 from harness.apiserver.controllers.recording import NORMAL, WARNING
 from harness.apiserver.controllers.work_queue import Turns
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.request.options import Options
 from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 from scheduler.api.clock import from_rfc3339, rfc3339
@@ -112,7 +112,7 @@ class CronJobs:
         body = self._job(item, due)
         try:
             made = control.objects.create(self._jobs, item.key[0], body, Options())
-        except Refused as refused:
+        except ApiStatusError as refused:
             if refused.reason not in {"AlreadyExists", "NotFound"}:
                 self._say(item, WARNING, "FailedCreate", f"Error creating job: {refused.message}")
             return

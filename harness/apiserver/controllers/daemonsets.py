@@ -10,7 +10,7 @@ from harness.apiserver.controllers.podstate import available_in, is_finished, is
 from harness.apiserver.controllers.recording import WARNING
 from harness.apiserver.controllers.revisions import HASH_LABEL, Revisions, mark_of
 from harness.apiserver.controllers.work_queue import Turns
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 
 DAEMON_SETS: CollectionKey = ("apps", "daemonsets")
@@ -62,7 +62,7 @@ class DaemonSets:
             if item.obj["spec"]["updateStrategy"]["type"] == "RollingUpdate":
                 self._roll(item, update, fits)
             self._turns.succeeded(key)
-        except Refused as refused:
+        except ApiStatusError as refused:
             if refused.code != 404:
                 self._turns.failed(key)
             known = self._revisions.claim(item)
@@ -82,7 +82,7 @@ class DaemonSets:
         """A pod where one should be, none where none may be.
 
         Raises:
-            Refused: a pod could not be made.
+            ApiStatusError: a pod could not be made.
         """
         here: dict[str, list[Item]] = {}
         for pod in pods:
@@ -154,7 +154,7 @@ class DaemonSets:
         """Replace pods of older templates, as many at a time as the strategy allows.
 
         Raises:
-            Refused: a pod could not be made.
+            ApiStatusError: a pod could not be made.
         """
         rolling = item.obj["spec"]["updateStrategy"].get("rollingUpdate") or {}
         nodes = [name for name, (should_run, _) in fits.items() if should_run]

@@ -31,7 +31,7 @@ from harness.apiserver.controllers.rollouts import (
 )
 from harness.apiserver.controllers.templates import HASH_LABEL, same_template, template_hash
 from harness.apiserver.controllers.work_queue import Turns
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.request.options import Options
 from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 
@@ -81,13 +81,13 @@ class Deployments:
             return
         try:
             self._settle(item, sets)
-        except Refused as refused:
+        except ApiStatusError as refused:
             if refused.code != 404:  # else its namespace is gone
                 self._failed(key, refused)
             return
         self._turns.succeeded(key)
 
-    def _failed(self, key: Key, refused: Refused) -> None:
+    def _failed(self, key: Key, refused: ApiStatusError) -> None:
         item = self._control.get(self._resource, key)
         if item is None:
             return
@@ -197,7 +197,7 @@ class Deployments:
         """The set of the present template with the newest revision; made with `replicas` if there is none.
 
         Raises:
-            Refused: it cannot be made.
+            ApiStatusError: it cannot be made.
         """
         new = self._newest(item, sets)
         newest = max((revision(one.obj) for one in sets if new is None or one.key != new.key), default=0) + 1
@@ -241,7 +241,7 @@ class Deployments:
         }  # fmt: skip
         try:
             made = self._control.objects.create(self._sets, item.key[0], body, Options())
-        except Refused as refused:
+        except ApiStatusError as refused:
             if refused.reason == "AlreadyExists":  # another template came out alike: the next try counts it in
                 status = {**(item.obj.get("status") or {}), "collisionCount": (collisions or 0) + 1}
                 self._control.put_status(self._resource, self._fresh(item), status)

@@ -9,7 +9,7 @@ from harness.apiserver.controllers.control import GATHER, PODS, Control
 from harness.apiserver.controllers.owners import Dependents, reference_to
 from harness.apiserver.controllers.podstate import is_finished, is_going, is_ready
 from harness.apiserver.controllers.work_queue import Turns
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.request.options import Options
 from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 
@@ -88,7 +88,7 @@ class Endpoints:
             self._write_endpoints(service, pods)
             self._write_slices(service, pods)
             self._turns.succeeded(key)
-        except Refused as refused:
+        except ApiStatusError as refused:
             if refused.code != 404:
                 self._turns.failed(key)
 

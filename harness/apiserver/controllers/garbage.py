@@ -6,7 +6,7 @@ that block it are gone; one whose dependents are to be orphaned first loses them
 
 from harness.apiserver.controllers.work_queue import Turns
 from harness.apiserver.discovery.resources import Registry
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.request.options import DeleteOptions
 from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 from harness.apiserver.verbs.objects import Objects
@@ -131,5 +131,5 @@ class GarbageCollector:
         options = DeleteOptions(propagation=propagation, uid=item.obj["metadata"]["uid"])
         try:
             self._objects.delete(resource, item.key, options)
-        except Refused:
+        except ApiStatusError:
             return  # gone or replaced meanwhile: nothing of ours is left

@@ -32,7 +32,7 @@ from harness.apiserver.controllers.podstate import (
 )
 from harness.apiserver.controllers.recording import NORMAL, WARNING
 from harness.apiserver.controllers.work_queue import Turns
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 from scheduler.api.clock import from_rfc3339
 
@@ -127,7 +127,7 @@ class Jobs:
         tally, by_policy, counted = self._count(item, status, pods)
         viewed: Object = {**item.obj, "status": status}
         target = _pending_failure(item.obj) or by_policy or verdict(viewed, tally, now)
-        problem: Refused | None = None
+        problem: ApiStatusError | None = None
         if target is not None:
             self._stop(item, tally)
         elif "deletionTimestamp" not in item.obj["metadata"]:
@@ -213,7 +213,7 @@ class Jobs:
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
-    def _scale(self, item: Item, job: Object, tally: Tally) -> Refused | None:
+    def _scale(self, item: Item, job: Object, tally: Tally) -> ApiStatusError | None:
         """Make or delete pods, and correct the tally accordingly."""
         active = [pod for pod in self._pods(item) if is_active(pod.obj)]
         if job["spec"].get("suspend"):
@@ -251,7 +251,7 @@ class Jobs:
                 seen.add(index)
         return found
 
-    def _make(self, item: Item, job: Object, tally: Tally, active: list[Item], count: int) -> Refused | None:
+    def _make(self, item: Item, job: Object, tally: Tally, active: list[Item], count: int) -> ApiStatusError | None:
         now = self._control.clock.now()
         setbacks = self._setbacks[item.obj["metadata"]["uid"]]
         wait = setbacks.wait(_WHOLE, now)
@@ -272,7 +272,7 @@ class Jobs:
                 give_index(item, pod, index, setbacks.count(index) if per_index else None)
             try:
                 self._control.create_pod(COMPONENT, self._resource, item, pod)
-            except Refused as refused:
+            except ApiStatusError as refused:
                 return refused
         return None
 

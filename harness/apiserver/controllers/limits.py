@@ -27,7 +27,7 @@ class LimitRanger:
     def __call__(self, resource: Resource, body: Object, old: Object | None, subresource: str) -> None:
         """
         Raises:
-            Refused: 403, a LimitRange is not kept.
+            ApiStatusError: 403, a LimitRange is not kept.
         """
         if old is not None or subresource or resource.key not in {_PODS, _CLAIMS} or not len(self._ranges):
             return

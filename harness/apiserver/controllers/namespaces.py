@@ -2,7 +2,7 @@
 
 from harness.apiserver.controllers.work_queue import Turns
 from harness.apiserver.discovery.resources import Registry
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.request.options import DeleteOptions, Options
 from harness.apiserver.storage.store import Change, CollectionKey
 from harness.apiserver.verbs.objects import Objects
@@ -63,7 +63,7 @@ class Namespaces:
             ):
                 try:
                     self._objects.create(resource, name, body, Options())
-                except Refused:
+                except ApiStatusError:
                     return  # the namespace went as fast as it came
 
     def _empty(self, name: str) -> None:

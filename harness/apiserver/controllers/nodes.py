@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.apiserver.controllers.work_queue import Turns
 from harness.apiserver.discovery.resources import Registry
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.request.options import DeleteOptions
 from harness.apiserver.storage.store import Change, CollectionKey, Item, Object
 from harness.apiserver.verbs.objects import Objects
@@ -188,7 +188,7 @@ class Nodes:
         assert resource is not None  # noqa: S101
         try:
             self._objects.delete(resource, pod.key, DeleteOptions(grace=grace, uid=pod.obj["metadata"]["uid"]))
-        except Refused:
+        except ApiStatusError:
             return  # gone meanwhile
 
 

@@ -47,7 +47,7 @@ class Quotas:
     def __call__(self, resource: Resource, body: Object, old: Object | None, subresource: str) -> None:
         """
         Raises:
-            Refused: 403, a quota would be exceeded, or counts something of which the pod says nothing.
+            ApiStatusError: 403, a quota would be exceeded, or counts something of which the pod says nothing.
         """
         accounts = self._accounts.get(body["metadata"].get("namespace", ""))
         if not accounts or subresource not in {"", "resize"}:

@@ -1,7 +1,7 @@
 """Events that controllers leave behind; one that repeats is counted, not stored again."""
 
 from harness.apiserver.discovery.resources import Resource
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.request.options import Options
 from harness.apiserver.storage.store import Item, Object
 from harness.apiserver.verbs.objects import Objects
@@ -63,7 +63,7 @@ class Recorder:
         }
         try:
             written = self._objects.create(self._events, namespace, event, Options())
-        except Refused:
+        except ApiStatusError:
             return  # its namespace is going: nobody will read it
         if len(self._known) >= REMEMBERED:
             self._known.pop(next(iter(self._known)))

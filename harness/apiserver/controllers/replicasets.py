@@ -8,7 +8,7 @@ from harness.apiserver.controllers.owners import controller_of
 from harness.apiserver.controllers.podstate import available_in, deletion_order, is_active
 from harness.apiserver.controllers.work_queue import Turns
 from harness.apiserver.discovery.resources import Resource
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.storage.store import CollectionKey, Item, Key, Object
 from harness.apiserver.webhooks.attempts import Pending
 
@@ -36,7 +36,7 @@ class ReplicaSets:
             self._turns.succeeded(key)
             return
         pods = [pod for pod in control.owned_pods.claim(self._resource, item) if is_active(pod.obj)]
-        problem: Refused | None = None
+        problem: ApiStatusError | None = None
         if "deletionTimestamp" not in item.obj["metadata"]:
             problem = self._scale(item, pods)
             pods = [pod for pod in control.owned_pods.of(item.obj["metadata"]["uid"]) if is_active(pod.obj)]
@@ -49,7 +49,7 @@ class ReplicaSets:
         else:
             self._turns.succeeded(key)
 
-    def _scale(self, item: Item, pods: list[Item]) -> Refused | None:
+    def _scale(self, item: Item, pods: list[Item]) -> ApiStatusError | None:
         spec = item.obj["spec"]
         short = spec.get("replicas", 1) - len(pods)
         if short > 0:
@@ -58,7 +58,7 @@ class ReplicaSets:
                 pod["metadata"]["generateName"] = f"{item.key[1]}-"
                 try:
                     self._control.create_pod(self._component, self._resource, item, pod)
-                except Refused as refused:
+                except ApiStatusError as refused:
                     return None if refused.code == 404 else refused
             if short > BURST:
                 self._turns.add(item.key)
@@ -81,7 +81,7 @@ class ReplicaSets:
                 found.extend(self._control.owned_pods.of(one.obj["metadata"]["uid"]))
         return found
 
-    def _tell(self, item: Item, pods: list[Item], problem: Refused | None) -> None:
+    def _tell(self, item: Item, pods: list[Item], problem: ApiStatusError | None) -> None:
         spec, before = item.obj["spec"], item.obj.get("status") or {}
         wanted = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
         min_ready, now = int(spec.get("minReadySeconds") or 0), self._control.clock.now()
@@ -112,7 +112,7 @@ class ReplicaSets:
             status["conditions"] = conditions
         self._control.put_status(self._resource, item, status)
 
-    def _conditions(self, before: list[Object], short: int, problem: Refused | None) -> list[Object]:
+    def _conditions(self, before: list[Object], short: int, problem: ApiStatusError | None) -> list[Object]:
         if problem is None:
             return without_condition(before, "ReplicaFailure")
         reason = "FailedCreate" if short > 0 else "FailedDelete"

@@ -7,7 +7,7 @@ from harness.apiserver.controllers.control import Control
 from harness.apiserver.controllers.owners import Dependents, reference_to
 from harness.apiserver.controllers.templates import template_hash
 from harness.apiserver.discovery.resources import Resource
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.request.options import Options
 from harness.apiserver.storage.store import CollectionKey, Item, Object
 
@@ -32,7 +32,7 @@ class Revisions:
         """The revision of the present template, the newest of all; made or moved to the front if it is not.
 
         Raises:
-            Refused: it cannot be made.
+            ApiStatusError: it cannot be made.
         """
         data = _data(owner.obj)
         newest = number_of(known[-1]) if known else 0
@@ -65,7 +65,7 @@ class Revisions:
                 body["metadata"]["annotations"] = dict(annotations)
             try:
                 return self._control.objects.create(self._resource, owner.key[0], body, Options())
-            except Refused as refused:
+            except ApiStatusError as refused:
                 if refused.reason != "AlreadyExists":
                     raise
                 collisions = (collisions or 0) + 1

@@ -11,7 +11,7 @@ from harness.apiserver.controllers.podstate import available_in, is_active, is_f
 from harness.apiserver.controllers.revisions import HASH_LABEL, Revisions, number_of, template_of
 from harness.apiserver.controllers.volumeclaims import Claims
 from harness.apiserver.controllers.work_queue import Turns
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.storage.store import CollectionKey, Item, Key, Object
 
 STATEFUL_SETS: CollectionKey = ("apps", "statefulsets")
@@ -45,7 +45,7 @@ class StatefulSets:
         }
         try:
             update = self._revisions.current(item, known)
-        except Refused as refused:
+        except ApiStatusError as refused:
             if refused.code != 404:
                 self._turns.failed(key)
             return
@@ -54,7 +54,7 @@ class StatefulSets:
         try:
             round_.run()
             self._turns.succeeded(key)
-        except Refused as refused:
+        except ApiStatusError as refused:
             if refused.code != 404:
                 self._turns.failed(key)
         if round_.look_again is not None:
@@ -121,7 +121,7 @@ class _Round:
     def run(self) -> None:
         """
         Raises:
-            Refused: a pod could not be made.
+            ApiStatusError: a pod could not be made.
         """
         self._claims.keep_policy(self._item, self._pods, self._wanted)
         if self._fill():

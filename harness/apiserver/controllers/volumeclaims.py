@@ -3,7 +3,7 @@
 from harness.apiserver.controllers.control import Control
 from harness.apiserver.controllers.owners import reference_to
 from harness.apiserver.discovery.resources import Resource
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.request.options import Options
 from harness.apiserver.storage.store import CollectionKey, Item, Object
 
@@ -21,7 +21,7 @@ class Claims:
         """Make the claims of pod `ordinal` that are not there, and mount them in `pod_spec`.
 
         Raises:
-            Refused: a claim cannot be made.
+            ApiStatusError: a claim cannot be made.
         """
         templates = item.obj["spec"].get("volumeClaimTemplates") or ()
         if not templates:
@@ -45,7 +45,7 @@ class Claims:
         body = {"metadata": metadata, "spec": copied.get("spec") or {}}
         try:
             self._control.objects.create(self._resource, item.key[0], body, Options())
-        except Refused as refused:
+        except ApiStatusError as refused:
             if refused.reason != "AlreadyExists":
                 raise
 

@@ -26,7 +26,7 @@ def decode(body: bytes, content_type: str, *, yaml_too: bool = False, any_type: 
     """The body of a request; `yaml_too` where a type ending in +yaml is one of those accepted.
 
     Raises:
-        Refused: 413 too large, 415 no such media type, 400 malformed, too deep, or (unless `any_type`) no object.
+        ApiStatusError: 413 too large, 415 no such media type, 400 malformed, too deep, or (unless `any_type`) no object.
     """
     if len(body) > BODY_LIMIT:
         raise errors.too_large(BODY_LIMIT)

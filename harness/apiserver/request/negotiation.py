@@ -30,7 +30,7 @@ def negotiate(accept: str) -> Format:
     """The first of the client's wishes that can be met; protobuf is passed over.
 
     Raises:
-        Refused: 406, none can.
+        ApiStatusError: 406, none can.
     """
     if not accept.strip():
         return PLAIN

@@ -55,7 +55,7 @@ class Asked:
     def options(self) -> Options:
         """
         Raises:
-            Refused: a parameter has no such value.
+            ApiStatusError: a parameter has no such value.
         """
         query = self.query
         dry = query.get("dryRun", "")
@@ -125,7 +125,7 @@ class Asked:
         """The object in the request, of the resource's own kind unless another is named.
 
         Raises:
-            Refused: there is none, or it has not the shape of its kind.
+            ApiStatusError: there is none, or it has not the shape of its kind.
         """
         found = self.decoded()
         if not kind:
@@ -149,7 +149,7 @@ class Asked:
 def check_kind(resource: Resource, body: Mapping[str, Any]) -> None:
     """
     Raises:
-        Refused: 400, the object says that it is of another kind or version.
+        ApiStatusError: 400, the object says that it is of another kind or version.
     """
     kind, version = body.get("kind"), body.get("apiVersion")
     if (kind and kind != resource.kind) or (version and version != resource.api_version):

@@ -279,7 +279,7 @@ def conform(
     fields that `body` shares with it are not looked at again.
 
     Raises:
-        Refused: 400, a field has another type.
+        ApiStatusError: 400, a field has another type.
     """
     group, _, version = api_version.rpartition("/")
     shape = _custom_root(kind) if custom else shape_of(group, version, kind)
@@ -414,7 +414,7 @@ def tell_unknown(kind: str, version: str, paths: Sequence[str], strictness: str,
     """Report fields that were left out, as `fieldValidation` wants it.
 
     Raises:
-        Refused: 400, they are not to be tolerated.
+        ApiStatusError: 400, they are not to be tolerated.
     """
     if strictness == "Ignore":
         return

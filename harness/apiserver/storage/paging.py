@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import orjson
 
 from harness.apiserver import errors
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.storage.store import Key
 
 TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
@@ -22,7 +22,7 @@ def flag(query: Mapping[str, str], name: str) -> bool | None:
     """A boolean parameter; None if it is not there.
 
     Raises:
-        Refused: it is no boolean.
+        ApiStatusError: it is no boolean.
     """
     text = query.get(name, "")
     if not text:
@@ -38,7 +38,7 @@ def number(query: Mapping[str, str], name: str) -> int:
     """A parameter that counts something; 0 if it is not there.
 
     Raises:
-        Refused: it is no number of 0 and more.
+        ApiStatusError: it is no number of 0 and more.
     """
     text = query.get(name, "")
     if not text:
@@ -52,7 +52,7 @@ def revision(text: str) -> int:
     """A resourceVersion as a number.
 
     Raises:
-        Refused: it is none.
+        ApiStatusError: it is none.
     """
     if not (text.isascii() and text.isdigit()) or len(text) > 19:
         raise _refused(
@@ -65,7 +65,7 @@ def check_options(query: Mapping[str, str], *, watch: bool) -> None:
     """Whether the parameters go together.
 
     Raises:
-        Refused: 422, they do not.
+        ApiStatusError: 422, they do not.
     """
     version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
     initial = query.get("sendInitialEvents", "")
@@ -100,7 +100,7 @@ def check_options(query: Mapping[str, str], *, watch: bool) -> None:
         )
 
 
-def _refused(field: str, text: str) -> Refused:
+def _refused(field: str, text: str) -> ApiStatusError:
     word = text.partition(":")[0]
     reasons = {"Forbidden": "FieldValueForbidden", "Unsupported value": "FieldValueNotSupported"}
     return errors.invalid(
@@ -109,9 +109,9 @@ def _refused(field: str, text: str) -> Refused:
     )  # fmt: skip
 
 
-def too_large_version(version: int, newest: int) -> Refused:
+def too_large_version(version: int, newest: int) -> ApiStatusError:
     """A revision that has not come yet: client-go waits and asks again."""
-    return Refused(
+    return ApiStatusError(
         504,
         "Timeout",
         f"Timeout: Too large resource version: {version}, current: {newest}",
@@ -120,7 +120,7 @@ def too_large_version(version: int, newest: int) -> Refused:
     )  # fmt: skip
 
 
-def page_expired() -> Refused:
+def page_expired() -> ApiStatusError:
     return errors.expired(
         "The provided continue parameter is too old to display a consistent list result."
         " You must start a new list without the continue parameter."
@@ -136,7 +136,7 @@ def encode_token(version: int, key: Key) -> str:
 def decode_token(token: str) -> tuple[int, Key]:
     """
     Raises:
-        Refused: 400, it is not one of ours.
+        ApiStatusError: 400, it is not one of ours.
     """
     try:
         found = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from harness.apiserver.errors import Refused, bad_request
+from harness.apiserver.errors import ApiStatusError, bad_request
 
 Object = dict[str, Any]
 Test = Callable[[Object], bool]
@@ -44,7 +44,7 @@ def label_test(text: str) -> Test | None:
     """The test for a label selector; None if it asks for nothing.
 
     Raises:
-        Refused: it is not a selector.
+        ApiStatusError: it is not a selector.
     """
     parts = [_label_part(part, text) for part in _split(text) if part.strip()]
     if not parts:
@@ -95,7 +95,7 @@ def _compared(value: str | None, bound: int, *, above: bool) -> bool:
     return int(value) > bound if above else int(value) < bound
 
 
-def _bad(whole: str, part: str, why: str) -> Refused:
+def _bad(whole: str, part: str, why: str) -> ApiStatusError:
     return bad_request(f'unable to parse requirement: "{whole}": found "{part.strip()}": {why}')
 
 
@@ -104,7 +104,7 @@ def field_test(text: str, key: tuple[str, str], extra: tuple[str, ...] = ()) -> 
     """The test for a field selector on objects of collection `key`; None if it asks for nothing.
 
     Raises:
-        Refused: it is not a selector, or names a field that cannot be selected on.
+        ApiStatusError: it is not a selector, or names a field that cannot be selected on.
     """
     tests = []
     for part in text.split(","):

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import orjson
 
-from harness.apiserver.errors import Refused, expired, too_old
+from harness.apiserver.errors import ApiStatusError, expired, too_old
 from harness.apiserver.storage.paging import too_large_version
 from harness.apiserver.storage.selectors import Test
 from harness.apiserver.storage.store import Change, Collection, Item
@@ -19,7 +19,9 @@ from scheduler.api.clock import Clock, Timer
 
 BOOKMARK_EVERY = 60.0  # seconds, upstream's own
 BACKLOG_PIECE = 256  # lines handed over at once: all of a large collection in one piece would be copied too often
-Convert = Callable[[Item, Callable[[Item | Refused], None]], None]  # an object, and who gets it in the asked version
+Convert = Callable[
+    [Item, Callable[[Item | ApiStatusError], None]], None
+]  # an object, and who gets it in the asked version
 Encode = Callable[[str, Item, Change], bytes]
 Head = dict[str, str]  # apiVersion and kind, for bookmarks
 
@@ -97,7 +99,7 @@ class View:
         return orjson.dumps({"type": "BOOKMARK", "object": {**self.head, "metadata": metadata}}) + b"\n"
 
 
-def error_line(refused: Refused) -> bytes:
+def error_line(refused: ApiStatusError) -> bytes:
     """A refusal inside a stream."""
     return orjson.dumps({"type": "ERROR", "object": refused.status()}) + b"\n"
 
@@ -155,14 +157,14 @@ class Channel:
         line: list[bytes] = []
         self._converting.append(line)
 
-        def done(found: Item | Refused) -> None:
-            if isinstance(found, Refused):
+        def done(found: Item | ApiStatusError) -> None:
+            if isinstance(found, ApiStatusError):
                 line.append(error_line(found))
             else:
                 line.append(self._view.encode(kind, found, change))
             while self._converting and self._converting[0]:
                 self._add(self._converting.popleft()[0])
-            if isinstance(found, Refused):
+            if isinstance(found, ApiStatusError):
                 self._flush()
                 for reader in list(self._readers):  # they list again, and hear there what is wrong
                     reader.finish()
@@ -244,7 +246,7 @@ def backlog(view: View, collection: Collection, version: int, newest: int) -> li
     """What happened after `version`, and what these readers see of it.
 
     Raises:
-        Refused: 410, the history does not go back so far; or 504 as upstream, the revision lies in the future.
+        ApiStatusError: 410, the history does not go back so far; or 504 as upstream, the revision lies in the future.
     """
     if version < collection.forgotten:
         raise too_old(version, collection.forgotten)

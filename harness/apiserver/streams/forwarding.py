@@ -14,7 +14,7 @@ from harness.errors import HarnessError
 
 log = logging.getLogger(__name__)
 
-MOST_PORTS: Final = 127  # of a WebSocket, which has two channels for each
+MAX_PORTS: Final = 127  # of a WebSocket, which has two channels for each
 PAIR_WITHIN: Final = 30.0  # seconds between the two streams of a connection
 
 Dial = Callable[[int], Awaitable[Pipe]]

@@ -38,7 +38,7 @@ def handshake(headers: Mapping[str, str], protocols: tuple[str, ...]) -> dict[st
     """The headers of the answer; the first of `protocols` that the client offers is chosen.
 
     Raises:
-        Refused: 400, this is no WebSocket, or one of other protocols.
+        ApiStatusError: 400, this is no WebSocket, or one of other protocols.
     """
     key = headers.get("sec-websocket-key", "")
     if headers.get("upgrade", "").lower() != "websocket" or not key:

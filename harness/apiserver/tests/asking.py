@@ -6,7 +6,7 @@ from urllib.parse import quote
 import orjson
 
 from harness.apiserver.assembly import build_server
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.server import ApiServer
 from harness.apiserver.streams.responses import Closable, Streaming
 from scheduler.api.clock import Clock, SimClock
@@ -114,7 +114,7 @@ class Api:
         found = self.server.handle(Request("GET", f"{path}?{text}"))
         if isinstance(found, Response):
             status = orjson.loads(found.body)
-            raise Refused(status["code"], status["reason"], status["message"])
+            raise ApiStatusError(status["code"], status["reason"], status["message"])
         assert isinstance(found, Streaming)
         reader = Lines()
         return Watch(self.clock, reader, found.start(reader))

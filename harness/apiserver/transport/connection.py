@@ -19,7 +19,7 @@ import httptools
 
 from harness.apiserver import errors
 from harness.apiserver.access.identity import Identity
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.request.bodies import BODY_LIMIT
 from harness.apiserver.server import ApiServer
 from harness.apiserver.streams.line import Line, Session
@@ -68,7 +68,7 @@ class Connection(asyncio.Protocol):
         self._body: list[bytes] = []
         self._familiar = Familiar()
         self._fresh = b""  # data at whose beginning a request begins that httptools has to read
-        self._waiting: deque[Arrived | Refused] = deque()
+        self._waiting: deque[Arrived | ApiStatusError] = deque()
         self._gathered: list[bytes] | None = None  # answers to be written together; None: write at once
         self._gathered_bytes = 0
         self._deaf = False  # what still comes in is thrown away: the connection ends after the last answer
@@ -303,7 +303,7 @@ class Connection(asyncio.Protocol):
             if not self._waiting or self._stuck or self._busy or self._watch is not None or self._transport is None:
                 return
             arrived = self._waiting.popleft()
-            if isinstance(arrived, Refused):
+            if isinstance(arrived, ApiStatusError):
                 self._answer(arrived, close=True, linger=True)
             else:
                 self._carry_out(arrived)
@@ -346,7 +346,7 @@ class Connection(asyncio.Protocol):
         else:
             self._respond(found, head=method == "HEAD", close=close)
 
-    def _refuse(self, refused: Refused) -> None:
+    def _refuse(self, refused: ApiStatusError) -> None:
         """Answer so after what came before, and listen no more."""
         if not self._deaf:
             self._deaf = True
@@ -354,7 +354,7 @@ class Connection(asyncio.Protocol):
             self._serve()
 
     def _refuse_headers(self) -> None:
-        self._refuse(Refused(431, "RequestHeaderFieldsTooLarge", "the headers of the request are too large"))
+        self._refuse(ApiStatusError(431, "RequestHeaderFieldsTooLarge", "the headers of the request are too large"))
 
     def _count_header(self, size: int) -> None:
         self._header_bytes += size
@@ -401,7 +401,7 @@ class Connection(asyncio.Protocol):
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
-    def _answer(self, refused: Refused, *, close: bool, linger: bool = False) -> None:
+    def _answer(self, refused: ApiStatusError, *, close: bool, linger: bool = False) -> None:
         headers = {"content-type": "application/json", **refused.headers}
         self._respond(Response(refused.code, refused.encoded(), headers), close=close, linger=linger)
 

@@ -10,7 +10,7 @@ from harness.apiserver.defaults.qos import qos_class
 from harness.apiserver.field_errors import Causes, forbidden, immutable, invalid, required
 from harness.apiserver.names import Object
 from harness.apiserver.validation.placement import check_tolerations
-from harness.apiserver.validation.pods import MOST_SECONDS, check_pod_spec
+from harness.apiserver.validation.pods import MAX_SECONDS, check_pod_spec
 from harness.apiserver.validation.resources import check_requirements
 
 _FIELDS = (
@@ -114,8 +114,8 @@ def _check_deadline(now: int | None, before: int | None, causes: Causes) -> bool
     if now is None:
         if before is not None:
             causes.append(invalid(path, None, "must not update from a positive integer to nil value"))
-    elif not 0 <= now <= MOST_SECONDS:
-        causes.append(invalid(path, now, f"must be between 0 and {MOST_SECONDS}, inclusive"))
+    elif not 0 <= now <= MAX_SECONDS:
+        causes.append(invalid(path, now, f"must be between 0 and {MAX_SECONDS}, inclusive"))
         return False
     elif before is not None and now > before:
         causes.append(invalid(path, now, "must be less than or equal to previous value"))

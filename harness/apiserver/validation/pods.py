@@ -20,7 +20,7 @@ from harness.apiserver.validation.containers import check_containers, check_init
 from harness.apiserver.validation.placement import check_affinity, check_spread, check_tolerations
 from harness.apiserver.validation.resources import NOT_NEGATIVE, check_list, check_requirements
 
-MOST_SECONDS = (1 << 31) - 1
+MAX_SECONDS = (1 << 31) - 1
 _RESTART = ("Always", "OnFailure", "Never")
 _DNS = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PREEMPTION = ("Never", "PreemptLowerPriority")
@@ -66,8 +66,8 @@ def check_pod_spec(spec: Object, path: str, causes: Causes) -> None:
     ):  # fmt: skip
         causes.extend(invalid(f"{path}.{field}", spec[field], problem) for problem in problems)
     deadline = spec.get("activeDeadlineSeconds")
-    if deadline is not None and not 1 <= deadline <= MOST_SECONDS:
-        problem = f"must be between 1 and {MOST_SECONDS}, inclusive"
+    if deadline is not None and not 1 <= deadline <= MAX_SECONDS:
+        problem = f"must be between 1 and {MAX_SECONDS}, inclusive"
         causes.append(invalid(f"{path}.activeDeadlineSeconds", deadline, problem))
     grace = spec.get("terminationGracePeriodSeconds")
     if grace is not None and grace < 0:

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs
 from harness.apiserver import errors
 from harness.apiserver.storage.store import Item
 from harness.apiserver.streams.conversing import Begin, ConversingByChannels, ConversingByStreams
-from harness.apiserver.streams.forwarding import MOST_PORTS, Dial, ForwardingByChannels, ForwardingByStreams, is_port
+from harness.apiserver.streams.forwarding import MAX_PORTS, Dial, ForwardingByChannels, ForwardingByStreams, is_port
 from harness.apiserver.streams.line import Line, Session
 from harness.apiserver.streams.responses import Upgraded
 from harness.apiserver.streams.websocket import handshake
@@ -31,7 +31,7 @@ def begin(verb: str, pod: Item, request: Request, containers: Containers | None)
     """The answer to exec, attach or portforward.
 
     Raises:
-        Refused: 400, this cannot be done, or 403, the client cannot speak of it.
+        ApiStatusError: 400, this cannot be done, or 403, the client cannot speak of it.
     """
     namespace, name = pod.key
     if containers is None:
@@ -87,7 +87,7 @@ def _query(request: Request) -> dict[str, list[str]]:
 def _wanted(query: Mapping[str, list[str]]) -> Wanted:
     """
     Raises:
-        Refused: nothing of the program is asked for.
+        ApiStatusError: nothing of the program is asked for.
     """
     flags = {name: query.get(name, [""])[-1] in _TRUE for name in _ENDS}
     if not (flags["stdin"] or flags["stdout"] or flags["stderr"]):
@@ -122,9 +122,9 @@ def _forwarding(request: Request, query: Mapping[str, list[str]], dial: Dial) ->
 
         return Upgraded(101, b"", headers, by_streams)
     ports = _ports(query)
-    if not ports or len(ports) > MOST_PORTS or not all(is_port(one) for one in ports):
+    if not ports or len(ports) > MAX_PORTS or not all(is_port(one) for one in ports):
         raise errors.bad_request(
-            f"ports: expected between 1 and {MOST_PORTS} numbers from 1 to 65535, found {','.join(ports)[:200]!r}"
+            f"ports: expected between 1 and {MAX_PORTS} numbers from 1 to 65535, found {','.join(ports)[:200]!r}"
         )
 
     def by_channels(line: Line) -> Session:
@@ -144,10 +144,10 @@ def _is_spdy(request: Request) -> bool:
 def _spdy_headers(request: Request, protocol: str) -> dict[str, str]:
     """
     Raises:
-        Refused: 403, the client does not speak the protocol.
+        ApiStatusError: 403, the client does not speak the protocol.
     """
     offered = [one.strip() for one in request.headers.get("x-stream-protocol-version", "").split(",") if one.strip()]
     if protocol not in offered and (offered or protocol != FORWARDING):  # forwarding clients of old offer nothing
         why = f"unable to upgrade: expected protocol {protocol}, found {offered}"
-        raise errors.Refused(403, "Forbidden", why)
+        raise errors.ApiStatusError(403, "Forbidden", why)
     return {"upgrade": "SPDY/3.1", "connection": "Upgrade", "x-stream-protocol-version": protocol}

@@ -26,7 +26,7 @@ def read_log(
     """The answer to a GET of a pod's log; `find` finds the pod again as long as it is there.
 
     Raises:
-        Refused: no such container, or it has not started.
+        ApiStatusError: no such container, or it has not started.
     """
     container = container_of(pod.obj, query.get("container", ""))
     state = _state(pod.obj, container)
@@ -96,7 +96,7 @@ def container_of(pod: Object, asked: str) -> str:
     """The container that is meant by a name, or by none.
 
     Raises:
-        Refused: it is not there, or must be named.
+        ApiStatusError: it is not there, or must be named.
     """
     spec, name = pod["spec"], pod["metadata"]["name"]
     names = [one["name"] for part in ("initContainers", "containers") for one in spec.get(part) or ()]
@@ -133,7 +133,7 @@ def _started(state: Mapping[str, Any]) -> str:
 def _cut(data: bytes, query: Mapping[str, str], started: str, now: float) -> bytes:
     """
     Raises:
-        Refused: a parameter is no such number or time.
+        ApiStatusError: a parameter is no such number or time.
     """
     since = None
     if "sinceSeconds" in query:

@@ -53,7 +53,7 @@ class Objects:
     def find(self, resource: Resource, key: Key) -> Item:
         """
         Raises:
-            Refused: 404.
+            ApiStatusError: 404.
         """
         item = self.collection(resource).get(key)
         if item is None:
@@ -81,7 +81,7 @@ class Objects:
         """`entries` are the object's managedFields where they are known already.
 
         Raises:
-            Refused: the object is not acceptable, or is there already.
+            ApiStatusError: the object is not acceptable, or is there already.
             Pending: webhooks have to be asked first.
         """
         webhooks = self._admission.webhooks
@@ -183,7 +183,7 @@ class Objects:
         """Replace; one that is not there is refused, as for nearly all kinds upstream.
 
         Raises:
-            Refused: not there, changed meanwhile, or not acceptable.
+            ApiStatusError: not there, changed meanwhile, or not acceptable.
         """
         check_kind(resource, body)
         metadata = body.setdefault("metadata", {})
@@ -223,7 +223,7 @@ class Objects:
         """Change a part; whether the object is new is the second value (server-side apply may create it).
 
         Raises:
-            Refused: not there, changed meanwhile, or not acceptable.
+            ApiStatusError: not there, changed meanwhile, or not acceptable.
         """
         if kind == APPLY_PATCH:
             return self._apply(resource, key, patch, options, subresource)
@@ -291,7 +291,7 @@ class Objects:
                 {"reason": "FieldManagerConflict", "message": f'conflict with "{manager}"', "field": path}
                 for manager, path in error.conflicts
             ]
-            raise errors.Refused(409, "Conflict", str(error), details={"causes": causes}) from error
+            raise errors.ApiStatusError(409, "Conflict", str(error), details={"causes": causes}) from error
         except PatchError as error:
             raise errors.bad_request(str(error)) from error
         if body is live:
@@ -378,7 +378,7 @@ class Objects:
         """Delete, or begin to; whether the object is gone is the second value.
 
         Raises:
-            Refused: not there, or not the one that was meant.
+            ApiStatusError: not there, or not the one that was meant.
         """
         old = self.find(resource, key)
         metadata = old.obj["metadata"]
@@ -437,7 +437,7 @@ class Objects:
     def ask_to_delete(self, resource: Resource, item: Item, options: DeleteOptions) -> None:
         """
         Raises:
-            Refused: a webhook does not let it go.
+            ApiStatusError: a webhook does not let it go.
             Pending: webhooks have to be asked first.
         """
         self._admission.other(write_of("DELETE", resource, item.key, options), None, item.obj)

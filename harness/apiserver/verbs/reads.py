@@ -95,7 +95,7 @@ class Reads:
         """The answer to a GET of a collection: a list (with managedFields if the client is `named`), or a watch.
 
         Raises:
-            Refused: a parameter is wrong, or the asked revision is gone.
+            ApiStatusError: a parameter is wrong, or the asked revision is gone.
             Pending: objects have to be converted first.
         """
         if flag(query, "watch"):

@@ -21,7 +21,7 @@ def bind(objects: Objects, pods: Resource, key: Key, body: Object, *, dry_run: b
     """Set the pod's node, once, with the annotations and labels that the Binding carries.
 
     Raises:
-        Refused: the pod is gone, going, gated or bound elsewhere, or the Binding names no node.
+        ApiStatusError: the pod is gone, going, gated or bound elsewhere, or the Binding names no node.
     """
     given = body.get("metadata") or {}
     _check_name(given, key, "Binding")
@@ -85,7 +85,7 @@ def evict(objects: Objects, pods: Resource, key: Key, body: Object, *, dry_run: 
     """Delete a pod unless a PodDisruptionBudget forbids it.
 
     Raises:
-        Refused: 404; 429 where a budget has nothing left; 500 where several budgets cover the pod.
+        ApiStatusError: 404; 429 where a budget has nothing left; 500 where several budgets cover the pod.
     """
     _check_name(body.get("metadata") or {}, key, "Eviction")
     item = objects.find(pods, key)
@@ -174,7 +174,7 @@ def scale_of(resource: Resource, item: Item) -> Object:
     """The Scale of a workload, or of a custom resource by the paths in its CRD.
 
     Raises:
-        Refused: 404, this kind cannot be scaled.
+        ApiStatusError: 404, this kind cannot be scaled.
     """
     metadata = item.obj["metadata"]
     spec_path, status_path, selector_path = _scale_paths(resource)
@@ -199,7 +199,7 @@ def patched_scale(scale: Object, kind: str, patch: Any) -> Object:
     """The Scale after a patch; a strategic merge is a merge, as it has no lists.
 
     Raises:
-        Refused: the patch cannot be applied, or leaves no Scale.
+        ApiStatusError: the patch cannot be applied, or leaves no Scale.
     """
     try:
         found = json_patch(scale, patch) if kind == JSON_PATCH else merge_patch(scale, patch)
@@ -217,7 +217,7 @@ def rescaled(resource: Resource, item: Item, scale: Object) -> Object:
     """The object with the replicas that a Scale asks for.
 
     Raises:
-        Refused: the number is missing or negative.
+        ApiStatusError: the number is missing or negative.
     """
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     if not isinstance(replicas, int) or replicas < 0:

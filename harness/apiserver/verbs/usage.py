@@ -34,7 +34,7 @@ class Usage:
     def find(self, resource: Resource, key: tuple[str, str]) -> Item:
         """
         Raises:
-            Refused: 404, it is not there or has no figures.
+            ApiStatusError: 404, it is not there or has no figures.
         """
         found = self._store.collection(self._source(resource).key).get(key)
         if found is None or not _counts(found.obj):

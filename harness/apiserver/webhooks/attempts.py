@@ -8,7 +8,7 @@ object has changed in the meantime, the webhook is asked again. What was drawn b
 from dataclasses import dataclass, field
 from typing import Final
 
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 
 TRIES: Final = 64  # of one request; more means that its object changes faster than its webhooks answer
 
@@ -56,7 +56,7 @@ class Attempt:
 FIRST: Final = Attempt()  # of a request that can wait and has not begun to: nobody writes to this one
 
 
-class Pending(Refused):
+class Pending(ApiStatusError):
     """Answers are missing: have them fetched, then try again with the attempt.
 
     It is a refusal only for those who cannot wait.

@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 
 from harness.apiserver.discovery.resources import Resource
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.storage.store import Item, Object
 from harness.apiserver.webhooks.addresses import authorities, url_of
 from harness.apiserver.webhooks.attempts import Answer, Attempt, Call, Pending
@@ -37,7 +37,7 @@ class Conversions:
         """An object of whatever version in that of the resource, for admission webhooks.
 
         Raises:
-            Refused: 500, it cannot be converted.
+            ApiStatusError: 500, it cannot be converted.
             Pending: the webhook has to be asked first.
         """
         return self._converted(resource, [obj], resource.api_version, attempt)[0]
@@ -46,7 +46,7 @@ class Conversions:
         """A stored object in the version that was asked for.
 
         Raises:
-            Refused: 500, it cannot be converted.
+            ApiStatusError: 500, it cannot be converted.
             Pending: the webhook has to be asked first.
         """
         if resource.conversion is None:
@@ -71,14 +71,14 @@ class Conversions:
         """What is stored of an object that somebody writes in the resource's version.
 
         Raises:
-            Refused: 500, it cannot be converted.
+            ApiStatusError: 500, it cannot be converted.
             Pending: the webhook has to be asked first.
         """
         if resource.conversion is None or resource.stored_as == resource.api_version:
             return body
         return self._converted(resource, [body], resource.stored_as, attempt)[0]
 
-    def follow(self, resource: Resource, item: Item, done: Callable[[Item | Refused], None]) -> None:
+    def follow(self, resource: Resource, item: Item, done: Callable[[Item | ApiStatusError], None]) -> None:
         """For watches, which go on meanwhile: `done` gets the object in the resource's version, or why it is not."""
 
         def attempted(attempt: Attempt | None) -> None:
@@ -86,7 +86,7 @@ class Conversions:
                 found = self.seen(resource, item, attempt)
             except Pending as pending:
                 self._webhooks.fetch(pending, partial(attempted, pending.attempt))
-            except Refused as refused:
+            except ApiStatusError as refused:
                 done(refused)
             else:
                 done(found)
@@ -110,7 +110,7 @@ class Conversions:
                 else:
                     found += _read(answer, call, some, desired)
             except Failed as why:
-                raise Refused(500, "", f"conversion webhook for {_name(some[0])} failed: {why}") from why
+                raise ApiStatusError(500, "", f"conversion webhook for {_name(some[0])} failed: {why}") from why
         if missing:
             raise self._webhooks.pending(attempt, missing)
         return found
@@ -142,7 +142,7 @@ def _read(answer: Answer, call: Call, objects: Sequence[Object], desired: str) -
     """
     Raises:
         Failed: the answer is none, or says no.
-        Refused: what it converted is not what was asked for.
+        ApiStatusError: what it converted is not what was asked for.
     """
     why = refusal_of(answer, call.url)
     if why:
@@ -171,7 +171,7 @@ def _read(answer: Answer, call: Call, objects: Sequence[Object], desired: str) -
     converted = converted if isinstance(converted, list) else []
     if len(converted) != len(objects):
         prefix = f"conversion webhook for {_name(objects[0])}"
-        raise Refused(500, "", f"{prefix} returned {len(converted)} objects, expected {len(objects)}")
+        raise ApiStatusError(500, "", f"{prefix} returned {len(converted)} objects, expected {len(objects)}")
     return [
         _checked(new, old, desired, number) for number, (new, old) in enumerate(zip(converted, objects, strict=True))
     ]
@@ -183,15 +183,17 @@ def _checked(new: Any, old: Object, desired: str, number: int) -> Object:
     if not isinstance(new, dict) or new.get("apiVersion") != desired or new.get("kind") != old.get("kind"):
         found = f"{new.get('apiVersion')}, Kind={new.get('kind')}" if isinstance(new, dict) else type(new).__name__
         where = f"converted object at index {number}"
-        raise Refused(500, "", f"{prefix} {where}: expected {desired}, Kind={old.get('kind')}, found {found}")
+        raise ApiStatusError(500, "", f"{prefix} {where}: expected {desired}, Kind={old.get('kind')}, found {found}")
     metadata, before = new.get("metadata"), old["metadata"]
     if not isinstance(metadata, dict):
-        raise Refused(500, "", f"{prefix} metadata: invalid metadata of type {type(metadata).__name__} in object")
+        raise ApiStatusError(
+            500, "", f"{prefix} metadata: invalid metadata of type {type(metadata).__name__} in object"
+        )
     for field in ("uid", "name", "namespace"):
         if (metadata.get(field) or "") != (before.get(field) or ""):
             was, is_ = before.get(field) or "", metadata.get(field) or ""
             name = "UID" if field == "uid" else field
-            raise Refused(
+            raise ApiStatusError(
                 500, "", f"{prefix} converted object at index {number}: must have the same {name}: {was} != {is_}"
             )
     restored = {name: value for name, value in before.items() if name not in _FREE}

@@ -99,7 +99,7 @@ class Webhooks:
         """The object as the webhooks want it; the same one where they want nothing else.
 
         Raises:
-            Refused: a webhook said no, or could not be asked.
+            ApiStatusError: a webhook said no, or could not be asked.
             Pending: an answer is missing.
         """
         if write.resource.group == GROUP:
@@ -156,7 +156,7 @@ class Webhooks:
     def validate(self, write: Write, body: Object | None, old: Object | None) -> None:
         """
         Raises:
-            Refused: a policy or a webhook said no, or a webhook could not be asked.
+            ApiStatusError: a policy or a webhook said no, or a webhook could not be asked.
             Pending: answers are missing.
         """
         if write.resource.group == GROUP:
@@ -226,7 +226,7 @@ class Webhooks:
         """The object as a webhook sees it that asked for `version`.
 
         Raises:
-            Refused: it cannot be converted.
+            ApiStatusError: it cannot be converted.
             Pending: it has to be converted first.
         """
         if version.custom is None or write.kind is not None or obj.get("apiVersion") == version.api_version:
@@ -286,7 +286,7 @@ class Webhooks:
         """What to raise where answers are missing.
 
         Raises:
-            Refused: too often already.
+            ApiStatusError: too often already.
         """
         if attempt is None or attempt is FIRST:
             attempt = Attempt()

@@ -7,7 +7,7 @@ Until it is through, the same write is not begun a second time.
 from collections.abc import Callable
 from typing import TypeVar
 
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.webhooks.attempts import FIRST, Attempt, Pending
 from harness.apiserver.webhooks.dispatch import Webhooks
 
@@ -21,14 +21,14 @@ class Parking:
     def __init__(self, webhooks: Webhooks) -> None:
         self._webhooks = webhooks
         self._running: dict[bytes, Pending] = {}
-        self._refusals: dict[bytes, Refused] = {}  # of writes that ended while nobody was there to hear it
+        self._refusals: dict[bytes, ApiStatusError] = {}  # of writes that ended while nobody was there to hear it
 
     def carry_out(self, mark: bytes, work: Callable[[Attempt], T]) -> T:
         """What `work` returns, if no webhook has to be waited for. `mark` is the same for the same write.
 
         Raises:
             Pending: it goes on by itself.
-            Refused: it was refused, now or since the last time.
+            ApiStatusError: it was refused, now or since the last time.
         """
         refused = self._refusals.pop(mark, None)
         if refused is not None:
@@ -49,7 +49,7 @@ class Parking:
                 work(pending.attempt)
             except Pending as further:
                 self._go_on(mark, further, work)
-            except Refused as refused:
+            except ApiStatusError as refused:
                 if len(self._refusals) >= _OUTCOMES:
                     self._refusals.clear()
                 self._refusals[mark] = refused

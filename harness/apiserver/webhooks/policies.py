@@ -13,7 +13,7 @@ from harness.apiserver import errors
 from harness.apiserver.cel.checking import check
 from harness.apiserver.cel.expressions import ExpressionError, holds, value_of
 from harness.apiserver.discovery.resources import Registry, Resource
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.field_errors import Causes, invalid, required
 from harness.apiserver.storage.store import Change, Item, Object, Store
 from harness.apiserver.webhooks.rules import GROUP, Rule, chosen, read_rule
@@ -119,7 +119,7 @@ class Policies:
         """`request` is what a review would say of the write.
 
         Raises:
-            Refused: a policy denies it.
+            ApiStatusError: a policy denies it.
         """
         if asked.resource.group == GROUP:
             return
@@ -220,7 +220,7 @@ def _act(policy: _Policy, binding: _Binding, asked: Asked, problem: str, reason:
     resource = asked.resource
     refused = errors.forbidden(resource.plural, resource.group, asked.name, f"{who} denied request: {problem}")
     details = {**refused.details, "causes": [{"message": problem}]}
-    raise Refused(_CODES.get(reason, 422), reason, refused.message, details=details)
+    raise ApiStatusError(_CODES.get(reason, 422), reason, refused.message, details=details)
 
 
 # -- when one is stored -----------------------------------------------------------------------------------------------

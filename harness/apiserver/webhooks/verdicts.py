@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from harness.apiserver import errors
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.webhooks.attempts import Answer
 
 _API_VERSION, _KIND = "admission.k8s.io/v1", "AdmissionReview"
@@ -99,7 +99,7 @@ def _patch(response: dict[str, Any], *, mutating: bool) -> list[Any]:
     return found
 
 
-def denied(name: str, status: dict[str, Any]) -> Refused:
+def denied(name: str, status: dict[str, Any]) -> ApiStatusError:
     """The refusal for the client of a webhook that said no."""
     by = f'admission webhook "{name}" denied the request'
     message, reason = status.get("message"), status.get("reason")
@@ -107,9 +107,9 @@ def denied(name: str, status: dict[str, Any]) -> Refused:
     code = status.get("code")
     code = code if isinstance(code, int) and code >= 400 else 400
     details = status.get("details")
-    return Refused(code, str(reason or ""), text, details=details if isinstance(details, dict) else None)
+    return ApiStatusError(code, str(reason or ""), text, details=details if isinstance(details, dict) else None)
 
 
-def failed(name: str, why: Failed) -> Refused:
+def failed(name: str, why: Failed) -> ApiStatusError:
     """The refusal for the client of a webhook that could not be asked."""
     return errors.internal(f'failed calling webhook "{name}": {why}')

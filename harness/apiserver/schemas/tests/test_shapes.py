@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.schemas.shapes import conform
 from harness.apiserver.tests.asking import PODS, Api, Object, pod
 from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
@@ -158,7 +158,7 @@ def test_a_wrong_type_is_refused_in_the_words_of_go(path: str, value: object, me
         conformed, unknown = conform("v1", "Pod", at(FULL, path, value))
         assert (conformed, unknown) == (FULL, [path])
         return
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ApiStatusError) as refused:
         conform("v1", "Pod", at(FULL, path, value))
     assert (refused.value.code, refused.value.message) == (400, message)
 

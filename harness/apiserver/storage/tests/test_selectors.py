@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.storage.selectors import field_test, label_test
 
 PODS = ("", "pods")
@@ -62,7 +62,7 @@ def test_a_selector_that_asks_nothing_is_none(selector: str) -> None:
     "selector", ["=x", "a=b=c", "a in b", "a in (b", "a ~ b", "-a=b", "a>x", "a&b", "a in ()(", "!a=b", "a//b", "a=-"]
 )
 def test_what_is_no_label_selector(selector: str) -> None:
-    with pytest.raises(Refused, match="unable to parse requirement") as refused:
+    with pytest.raises(ApiStatusError, match="unable to parse requirement") as refused:
         label_test(selector)
     assert refused.value.code == 400
 
@@ -122,7 +122,7 @@ def test_fields_of_others(collection: tuple[str, str], selector: str, obj: dict[
     ],
 )
 def test_what_is_no_field_selector(selector: str, message: str) -> None:
-    with pytest.raises(Refused, match=message):
+    with pytest.raises(ApiStatusError, match=message):
         field_test(selector, PODS)
 
 
@@ -143,6 +143,6 @@ def test_set_forms_agree_with_equality(labels: dict[str, str], key: str, values:
 @given(st.text(max_size=20))
 def test_any_text_is_a_selector_or_is_refused(text: str) -> None:
     for parse in (label_test, lambda one: field_test(one, PODS)):
-        with contextlib.suppress(Refused):  # any other exception is a fault
+        with contextlib.suppress(ApiStatusError):  # any other exception is a fault
             test = parse(text)
             assert test is None or test(POD) in {True, False}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import orjson
 import pytest
 
-from harness.apiserver.errors import Refused
+from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.streams.responses import Streaming
 from harness.apiserver.tests.asking import CONFIGS, PODS, Api, Lines, config, pod
 from scheduler.api.transport import MERGE_PATCH, Request
@@ -162,7 +162,7 @@ def test_watches_that_are_refused(query: dict[str, str], code: int, words: str) 
     api = Api(history=4, bare=True)
     for number in range(6):
         api.do("POST", CONFIGS, config(f"c{number}"))
-    with pytest.raises(Refused, match=words) as refused:
+    with pytest.raises(ApiStatusError, match=words) as refused:
         api.watch(CONFIGS, **query)
     assert refused.value.code == code
     assert api.server.reads.watches == 0
@@ -175,7 +175,7 @@ def test_the_oldest_revision_still_known_is_served(api: Api) -> None:
     assert short.watch(CONFIGS, resourceVersion=str(short.version - 4)).short() == [
         "ADDED c2", "ADDED c3", "ADDED c4", "ADDED c5",
     ]  # fmt: skip
-    with pytest.raises(Refused):
+    with pytest.raises(ApiStatusError):
         short.watch(CONFIGS, resourceVersion=str(short.version - 5))
 
 
