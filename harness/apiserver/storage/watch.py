@@ -19,9 +19,8 @@ from scheduler.api.clock import Clock, Timer
 
 BOOKMARK_EVERY = 60.0  # seconds, upstream's own
 BACKLOG_PIECE = 256  # lines handed over at once: all of a large collection in one piece would be copied too often
-Convert = Callable[
-    [Item, Callable[[Item | ApiStatusError], None]], None
-]  # an object, and who gets it in the asked version
+# Calls back with the object in the version that the channel wants, or with the error of the conversion webhook.
+Convert = Callable[[Item, Callable[[Item | ApiStatusError], None]], None]
 Encode = Callable[[str, Item, Change], bytes]
 Head = dict[str, str]  # apiVersion and kind, for bookmarks
 

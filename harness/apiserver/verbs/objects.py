@@ -203,7 +203,7 @@ class Objects:
         webhooks = self._admission.webhooks
         if (
             options.attempt is None
-            and not options.told
+            and not options.webhooks_done
             and webhooks.caller is not None
             and webhooks.concern("UPDATE", resource, subresource)
         ):
@@ -340,7 +340,7 @@ class Objects:
                 del metadata[empty]
         said = body = narrowed(resource, old.obj, body, metadata, subresource)
         webhooks = self._admission.webhooks
-        asked = webhooks.active and not options.told and webhooks.concern("UPDATE", resource, subresource)
+        asked = webhooks.active and not options.webhooks_done and webhooks.concern("UPDATE", resource, subresource)
         if asked or body != old.obj:
             if resource.group in VOUCHED:
                 vouch(self._access, options.by, resource, body, old.obj)

@@ -186,9 +186,8 @@ def _checked(new: Any, old: Object, desired: str, number: int) -> Object:
         raise ApiStatusError(500, "", f"{prefix} {where}: expected {desired}, Kind={old.get('kind')}, found {found}")
     metadata, before = new.get("metadata"), old["metadata"]
     if not isinstance(metadata, dict):
-        raise ApiStatusError(
-            500, "", f"{prefix} metadata: invalid metadata of type {type(metadata).__name__} in object"
-        )
+        message = f"{prefix} metadata: invalid metadata of type {type(metadata).__name__} in object"
+        raise ApiStatusError(500, "", message)
     for field in ("uid", "name", "namespace"):
         if (metadata.get(field) or "") != (before.get(field) or ""):
             was, is_ = before.get(field) or "", metadata.get(field) or ""
