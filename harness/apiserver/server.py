@@ -282,7 +282,7 @@ class ApiServer:
                 raise errors.method_not_allowed()
         options = context.options()
         stored = resource
-        if multi_version.second(resource):
+        if multi_version.is_second(resource):
             stored, body = self._stored(resource), multi_version.to_stored(resource, body)
         item = self.objects.create(stored, namespace or "", body, options)
         return self._written(resource, item, context, code=201)
@@ -290,7 +290,7 @@ class ApiServer:
     def _update(self, target: Target, context: RequestContext) -> Item:
         resource = target.resource
         body = context.body(resource)
-        if multi_version.second(resource):
+        if multi_version.is_second(resource):
             resource, body = self._stored(resource), multi_version.to_stored(resource, body)
         return self.objects.update(resource, target.key, body, context.options(), subresource=target.subresource)
 
@@ -315,7 +315,7 @@ class ApiServer:
             )  # fmt: skip
         patch = context.decoded(yaml_too=kind == APPLY_PATCH, any_type=kind == JSON_PATCH)
         stored = resource
-        if multi_version.second(resource) and isinstance(patch, dict):
+        if multi_version.is_second(resource) and isinstance(patch, dict):
             stored, patch = self._stored(resource), multi_version.patch_to_stored(resource, patch)
         item, new = self.objects.patch(stored, target.key, kind, patch, options, target.subresource)
         return self._written(resource, item, context, code=201 if new else 200)
@@ -329,7 +329,7 @@ class ApiServer:
         seen = self._found(target, context)  # converted before it is removed
         item, gone = self.objects.delete(resource, target.key, context.delete_options())
         if resource.conversion is not None:
-            item = Item(item.key, {**seen.obj, "metadata": item.obj["metadata"]}, item.version, item.book)
+            item = Item(item.key, {**seen.obj, "metadata": item.obj["metadata"]}, item.version, item.ledger)
         if gone and resource.key != ("", "pods"):
             status: Object = {
                 "kind": "Status",
@@ -347,13 +347,13 @@ class ApiServer:
         options = context.delete_options()
         items = self.reads.select(target.resource, target.namespace, context.query)
         if self.admission.webhooks.concern("DELETE", target.resource):
-            self._ask_to_delete(target.resource, items, options, context)
+            self._admit_deletes(target.resource, items, options, context)
         seen = self.objects.conversions.all_seen(target.resource, items, context.attempt)
         for item in items:
             self.objects.delete(target.resource, item.key, options)
         return self.reads.listing(target.resource, seen, context.format)
 
-    def _ask_to_delete(
+    def _admit_deletes(
         self, resource: Resource, items: Sequence[Item], options: DeleteOptions, context: RequestContext
     ) -> None:
         """Call the webhooks of all objects before the first is removed.
@@ -364,7 +364,7 @@ class ApiServer:
         missing: dict[tuple[str, bytes], Call] = {}
         for item in items:
             try:
-                self.objects.ask_to_delete(resource, item, replace(options, attempt=answers))
+                self.objects.admit_delete(resource, item, replace(options, attempt=answers))
             except Pending as pending:
                 missing |= pending.calls
         if missing:

@@ -137,7 +137,7 @@ def apply(
 
 
 def _owners_before(live: JsonObject | None, schema: SchemaNode | None, now: str) -> Owners:
-    """Who owns what; of an object that nobody kept book on, one manager who stands for all that happened so far."""
+    """Who owns what; of an object that nobody kept ledger on, one manager who stands for all that happened so far."""
     if live is None:
         return {}
     owners = read_owners(entries_of(live))

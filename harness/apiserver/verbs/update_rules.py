@@ -1,4 +1,4 @@
-"""What an update may change, by the subresource through which it comes: the rest of the body is not looked at."""
+"""Which part of an object an update may change, for each subresource. Other parts of the body are ignored."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from harness.apiserver.storage.store import Object
 
 
 def narrowed(resource: Resource, old: Object, body: Object, metadata: dict[str, Any], subresource: str) -> Object:
-    """The stored object with the part of `body` that `subresource` is for; `metadata` is the body's own, cleaned."""
+    """The stored object with the part of `body` that `subresource` may change. `metadata` is the body's, sanitized."""
     before = old["metadata"]
     match subresource:
         case "status":
@@ -38,22 +38,22 @@ def narrowed(resource: Resource, old: Object, body: Object, metadata: dict[str, 
     return changed
 
 
-def _status_metadata(before: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
-    """A write of the status may change annotations and labels too, nothing else of the metadata."""
+def _status_metadata(before: dict[str, Any], requested: dict[str, Any]) -> dict[str, Any]:
+    """The stored metadata with the requested labels and annotations: a write of the status may change these too."""
     metadata = dict(before)
     for name in ("labels", "annotations"):
-        if name in asked:
-            metadata[name] = asked[name]
+        if name in requested:
+            metadata[name] = requested[name]
         else:
             metadata.pop(name, None)
     return metadata
 
 
-def _resized(spec: Object, asked: Object) -> Object:
-    """A pod's spec with the resources that `asked` has for containers of the same names."""
+def _resized(spec: Object, requested: Object) -> Object:
+    """A pod's spec with the resources that `requested` has for containers of the same names."""
     changed = dict(spec)
     for part in ("containers", "initContainers"):
-        wanted = {one.get("name"): one for one in asked.get(part) or ()}
+        wanted = {one.get("name"): one for one in requested.get(part) or ()}
         if part in spec:
             changed[part] = [
                 {**one, "resources": wanted[one["name"]].get("resources") or {}} if one["name"] in wanted else one

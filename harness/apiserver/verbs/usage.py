@@ -1,7 +1,7 @@
-"""metrics.k8s.io: what nodes and pods use, as far as this server knows it: what running containers requested.
+"""The API metrics.k8s.io: usage of nodes and pods.
 
-There is nothing to measure in a simulated pod, so it is taken to use what it asked for. A pod that does not run, and a
-node that is not ready, have no figures, as with a real metrics server.
+Simulated pods cannot be measured, so a running pod is reported to use what it requests. Pods that do not run and nodes
+that are not ready have no metrics, as with metrics-server.
 """
 
 from collections.abc import Mapping
@@ -20,33 +20,34 @@ _RESOURCES: Final = ("cpu", "memory")
 
 
 class Usage:
-    """Figures of one store's nodes and pods, worked out when asked for."""
+    """Computes metrics of nodes and pods on request."""
 
     def __init__(self, store: Store, registry: Registry, reads: Reads, clock: Clock) -> None:
         self._store, self._registry, self._reads, self._clock = store, registry, reads, clock
 
     def list(self, resource: Resource, namespace: str | None, query: Mapping[str, str]) -> list[Item]:
-        """Figures of the nodes or pods that the query's selectors mean."""
+        """The metrics of the nodes or pods that the query selects."""
         found = self._reads.select(self._source(resource), namespace, query)
         loads = {} if resource.namespaced else self._loads()
-        return [self._figures(resource, item.obj, loads) for item in found if _counts(item.obj)]
+        return [self._metrics(resource, item.obj, loads) for item in found if _has_metrics(item.obj)]
 
     def find(self, resource: Resource, key: tuple[str, str]) -> Item:
-        """
+        """The metrics of one node or pod.
+
         Raises:
-            ApiStatusError: 404, it is not there or has no figures.
+            ApiStatusError: 404, it does not exist or has no metrics.
         """
         found = self._store.collection(self._source(resource).key).get(key)
-        if found is None or not _counts(found.obj):
+        if found is None or not _has_metrics(found.obj):
             raise errors.not_found(resource.plural, GROUP, key[1])
-        return self._figures(resource, found.obj, {} if resource.namespaced else self._loads())
+        return self._metrics(resource, found.obj, {} if resource.namespaced else self._loads())
 
     def _source(self, resource: Resource) -> Resource:
         source = self._registry.find("", "v1", resource.plural)
         assert source is not None  # noqa: S101
         return source
 
-    def _figures(self, resource: Resource, obj: Object, loads: Mapping[str, tuple[int, int]]) -> Item:
+    def _metrics(self, resource: Resource, obj: Object, loads: Mapping[str, tuple[int, int]]) -> Item:
         given = obj["metadata"]
         metadata = {name: given[name] for name in ("name", "namespace", "labels") if name in given}
         metadata["creationTimestamp"] = now = self._clock.timestamp()
@@ -66,10 +67,10 @@ class Usage:
         return Item((metadata.get("namespace", ""), metadata["name"]), body, self._store.version)
 
     def _loads(self) -> dict[str, tuple[int, int]]:
-        """Node → what its running pods use."""
+        """Usage of the running pods of each node: node → (millicores, bytes)."""
         loads: dict[str, tuple[int, int]] = {}
         for item in self._store.collection(("", "pods")).each():
-            if _counts(item.obj):
+            if _has_metrics(item.obj):
                 node = item.obj["spec"].get("nodeName", "")
                 cpu, memory = loads.get(node, (0, 0))
                 for container in item.obj["spec"]["containers"]:
@@ -79,8 +80,8 @@ class Usage:
         return loads
 
 
-def _counts(obj: Object) -> bool:
-    """Whether it has figures: a pod that runs, a node that is ready."""
+def _has_metrics(obj: Object) -> bool:
+    """Whether there are metrics: for running pods and ready nodes."""
     status = obj.get("status", {})
     if obj["kind"] == "Pod":
         return bool(status.get("phase") == "Running")
@@ -88,7 +89,7 @@ def _counts(obj: Object) -> bool:
 
 
 def _requested(container: Mapping[str, Any]) -> tuple[int, int]:
-    """CPU in thousandths of a core, memory in bytes."""
+    """The requests of a container: CPU in millicores, memory in bytes."""
     requests = (container.get("resources") or {}).get("requests") or {}
     return milli(requests.get("cpu", "0")), units(requests.get("memory", "0"))
 

@@ -63,7 +63,7 @@ class Conversions:
         converted = iter(self._converted(resource, strange, resource.api_version, attempt))
         return [
             item if item.obj.get("apiVersion") == resource.api_version
-            else Item(item.key, next(converted), item.version, item.book)
+            else Item(item.key, next(converted), item.version, item.ledger)
             for item in items
         ]  # fmt: skip
 

@@ -80,7 +80,7 @@ def test_a_status_has_an_owner_of_its_own(server: ApiServer) -> None:
 
 def test_many_writers_are_all_remembered(server: ApiServer) -> None:
     create(server, manager="one")
-    for number in range(8):  # more than a book keeps unsettled
+    for number in range(8):  # more than a ledger keeps unsettled
         change = {"metadata": {"labels": {f"l{number}": "x"}}}
         ask(server, "PATCH", f"{PODS}/p?fieldManager=m{number}", change, MERGE_PATCH)
     found = owners(server)

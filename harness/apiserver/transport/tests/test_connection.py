@@ -180,7 +180,7 @@ def test_a_client_that_takes_no_answers_is_asked_for_no_more(place: Served, wire
     except TimeoutError:
         pass
     assert sent < 100_000
-    waiting = [connection for connection in list(place.http._connections) if connection._stuck]
+    waiting = [connection for connection in list(place.http._connections) if connection._write_paused]
     assert len(waiting) == 1
     transport = waiting[0]._transport
     assert transport is not None

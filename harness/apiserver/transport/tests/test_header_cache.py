@@ -8,7 +8,7 @@ import pytest
 
 from harness.apiserver.tests.asking import PODS
 from harness.apiserver.tests.serving import Served, served
-from harness.apiserver.transport.header_cache import LIMIT, Arrived, Familiar
+from harness.apiserver.transport.header_cache import LIMIT, HeaderCache, ParsedRequest
 
 HEAD = b"\r\nHost: here\r\nAuthorization: Bearer abc\r\nContent-Type: application/json"
 
@@ -17,7 +17,7 @@ class Reading:
     """What httptools makes of bytes."""
 
     def __init__(self, data: bytes) -> None:
-        self.arrived: list[Arrived] = []
+        self.arrived: list[ParsedRequest] = []
         self._parser = httptools.HttpRequestParser(self)
         self._parser.feed_data(data)
 
@@ -36,7 +36,7 @@ class Reading:
 
     def on_message_complete(self) -> None:
         method, close = self._parser.get_method().decode(), not self._parser.should_keep_alive()
-        self.arrived.append(Arrived(method, self._url.decode(), self._headers, self._body, close))
+        self.arrived.append(ParsedRequest(method, self._url.decode(), self._headers, self._body, close))
 
 
 def post(body: bytes, path: bytes = b"/a", more: bytes = b"", length: bytes = b"") -> bytes:
@@ -45,8 +45,8 @@ def post(body: bytes, path: bytes = b"/a", more: bytes = b"", length: bytes = b"
     )  # fmt: skip
 
 
-def knowing(data: bytes) -> Familiar:
-    familiar = Familiar()
+def knowing(data: bytes) -> HeaderCache:
+    familiar = HeaderCache()
     familiar.learn(data, Reading(data).arrived[0])
     return familiar
 
@@ -119,7 +119,7 @@ def test_the_unusual_is_not_remembered(data: bytes) -> None:
 
 
 def test_it_remembers_only_so_many() -> None:
-    familiar = Familiar()
+    familiar = HeaderCache()
     requests = [post(b"", more=b"\r\nX-Number: %d" % number) for number in range(LIMIT + 1)]
     for data in requests:
         familiar.learn(data, Reading(data).arrived[0])
