@@ -15,8 +15,8 @@ from harness.apiserver.defaults.qos import qos_class
 from harness.apiserver.discovery.resources import Registry, Resource
 from harness.apiserver.field_errors import Cause, message
 from harness.apiserver.names import check_metadata, subdomain
-from harness.apiserver.schemas.custom_schemas import Custom
-from harness.apiserver.schemas.shapes import conform, tell_unknown
+from harness.apiserver.schemas.custom_schemas import CustomSchema
+from harness.apiserver.schemas.shapes import conform, report_unknown_fields
 from harness.apiserver.storage.store import Collection, Object, Store
 from harness.apiserver.validation.kinds import validate
 from harness.apiserver.webhooks.dispatch import Webhooks, Write
@@ -37,7 +37,7 @@ class Admission:
 
     def __init__(self, store: Store, registry: Registry, clock: Clock) -> None:
         self._store, self._registry, self._clock = store, registry, clock
-        self._customs: dict[int, Custom] = {}
+        self._customs: dict[int, CustomSchema] = {}
         self._specs = PodSpecs()
         self._usual_at, self._usual = -1, Priority(0, "", "")  # of pods without a class, as of which revision
         self.webhooks = Webhooks(store, registry)
@@ -173,17 +173,17 @@ class Admission:
         if resource.custom is not None:
             unknown = self._custom(resource).complete(body)
             if unknown:
-                tell_unknown(resource.kind, resource.version, unknown, strictness, warnings)
+                report_unknown_fields(resource.kind, resource.version, unknown, strictness, warnings)
         else:
             default(resource.group, resource.kind, body)
 
-    def _custom(self, resource: Resource) -> Custom:
+    def _custom(self, resource: Resource) -> CustomSchema:
         assert resource.custom is not None  # noqa: S101
         found = self._customs.get(id(resource.custom))
         if found is None:
             if len(self._customs) > 256:
                 self._customs.clear()
-            found = self._customs[id(resource.custom)] = Custom(resource.custom)
+            found = self._customs[id(resource.custom)] = CustomSchema(resource.custom)
         return found
 
     def _check(self, resource: Resource, body: Object, old: Object | None, subresource: str) -> None:

@@ -1,6 +1,6 @@
-"""Tables: what the server answers to `Accept: application/json;as=Table;v=v1;g=meta.k8s.io`, which `kubectl get` sends.
+"""Tables: the response to `Accept: application/json;as=Table;v=v1;g=meta.k8s.io`, which `kubectl get` sends.
 
-Pure functions on objects as they are on the wire. How a kind is printed is in `harness.apiserver.printers`.
+Pure functions on decoded objects. The columns of each kind are in `harness.apiserver.printers`.
 Follows Kubernetes `pkg/printers` and, for custom resources, apiextensions' `tableconvertor`.
 """
 
@@ -17,7 +17,7 @@ IncludeObject = Literal["None", "Metadata", "Object"]
 _API_VERSION = "meta.k8s.io/v1"
 _LIST_META = ("selfLink", "resourceVersion", "continue", "remainingItemCount")
 
-# Upstream gives these the moment of creation and not the age: they have no printer of their own there.
+# Kinds without a printer upstream show the time of creation instead of the age.
 _CREATED_AT = Printer(
     (NAME, Column("Created At", "When the object was created.", "date")),
     lambda o, _now: [name_of(o), created_at(o["metadata"].get("creationTimestamp"))],
@@ -94,8 +94,8 @@ _PRINTERS: dict[tuple[str, str], Printer] = {
 def printer(group: str, plural: str, printer_columns: Sequence[dict[str, Any]] | None = None) -> Printer:
     """How the objects of `plural` in `group` ("" is the core group) are printed.
 
-    `printer_columns` are a CRD version's `additionalPrinterColumns`; for a built-in kind they are not looked at.
-    A kind that nobody knows gets Name and Age. A watch asks once and gives the printer to each `frame`.
+    `printer_columns` are a CRD version's `additionalPrinterColumns`; ignored for built-in kinds.
+    Unknown kinds get Name and Age. A watch calls this once and passes the printer to each `frame`.
     """
     return _PRINTERS.get((group, plural)) or custom_printer(printer_columns)
 

@@ -14,7 +14,7 @@ from harness.apiserver.discovery.resources import Resource
 from harness.apiserver.request.bodies import decode
 from harness.apiserver.request.negotiation import Format
 from harness.apiserver.request.options import DeleteOptions, Options
-from harness.apiserver.schemas.shapes import conform, tell_unknown
+from harness.apiserver.schemas.shapes import conform, report_unknown_fields
 from harness.apiserver.storage.paging import flag
 from harness.apiserver.storage.store import Key, Object
 from harness.apiserver.webhooks.attempts import FIRST, Attempt
@@ -144,7 +144,7 @@ class RequestContext:
         )
         if unknown:
             strictness = self.options().field_validation
-            tell_unknown(kind or resource.kind, resource.version, unknown, strictness, self.warnings)
+            report_unknown_fields(kind or resource.kind, resource.version, unknown, strictness, self.warnings)
         checked: Object = body
         return checked
 

@@ -1,12 +1,12 @@
-"""Whether what a client sent has the shape of its kind: the decoding step that everything behind it relies on.
+"""Checks that an object conforms to the types of its kind, as Go's JSON decoder does in kube-apiserver.
 
-Defaults, admission and validation look into objects without asking first whether a list is a list. Here, once for each
-write, the fields that a request carries are held against the types in the API's own documents, as Go's JSON decoder
-does for kube-apiserver: a wrong type is refused in Go's words, an unknown field is dropped and reported, and a null
-means that the field was not given. Only what is there is looked at; a plain pod costs about 10 µs.
+Defaults, admission and validation rely on this check and do not test types. It runs once for each write and compares
+the fields of the object with the types in the OpenAPI documents: a wrong type is an error with Go's message, an unknown
+field is dropped and reported, null means that the field is not set. It visits only fields that are present; a plain pod
+takes about 10 µs.
 """
 
-# ruff: noqa: ARG002 every shape is asked with the same arguments, needed or not
+# ruff: noqa: ARG002 all shapes have the same signature
 import binascii
 import functools
 import re
@@ -18,7 +18,7 @@ import orjson
 from harness.apiserver import errors
 from harness.apiserver.schemas.schema_nodes import JsonObject, builtin
 
-Where = tuple[Any, str] | None  # the way to a field: (way to its parent, name or [index])
+Where = tuple[Any, str] | None  # path of a field: (path of its parent, name or [index])
 
 _REF = "#/$defs/"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
@@ -26,28 +26,28 @@ _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _TIMES = frozenset({"io.k8s.apimachinery.pkg.apis.meta.v1.Time", "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"})
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
-_WORDS: dict[type, str] = {
+_TYPE_NAMES: dict[type, str] = {
     dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number", type(None): "null",
 }  # fmt: skip
 _LIMITS = {"int32": 2**31, "int64": 2**63}
 
 
-class Misshapen(Exception):
-    """Something has another type than its field; the way to it is filled in on the way up."""
+class TypeMismatch(Exception):
+    """A value has not the type of its field. The path is filled in while the exception propagates."""
 
-    def __init__(self, said: str, go_type: str = "") -> None:
-        self.said, self.go_type = said, go_type  # go_type: the message wants field and type behind it
+    def __init__(self, text: str, go_type: str = "") -> None:
+        self.text, self.go_type = text, go_type  # with go_type the message ends in field and type
         self.struct = ""
         self.path: list[str] = []
-        super().__init__(said)
+        super().__init__(text)
 
     def message(self) -> str:
-        """In the words of Go's decoder, which names no indices and no map keys."""
+        """The message of Go's decoder, whose paths have no indices and no map keys."""
         if not self.go_type:
-            return self.said
+            return self.text
         if not self.path:
-            return f"{self.said} into Go value of type {self.go_type}"
-        return f"{self.said} into Go struct field {self.struct}.{'.'.join(self.path)} of type {self.go_type}"
+            return f"{self.text} into Go value of type {self.go_type}"
+        return f"{self.text} into Go struct field {self.struct}.{'.'.join(self.path)} of type {self.go_type}"
 
 
 class Shape:
@@ -57,27 +57,27 @@ class Shape:
 
     def __init__(self, go_type: str, plain: type | None = None) -> None:
         self.go_type = go_type
-        self.plain = plain  # a value of exactly this type needs no further look
+        self.plain = plain  # values of exactly this type conform
 
     def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
-        """The value as it should be; the same object where nothing had to change.
+        """The conforming value; the same object if nothing changed. Appends paths of unknown fields to `unknown`.
 
         Raises:
-            Misshapen: it has another type.
+            TypeMismatch: the value has another type.
         """
         if self.plain is not None and type(value) is not self.plain:
             raise self.refuse(value)
         return value
 
     def empty(self) -> Any:
-        """What a null in a list or a map stands for."""
+        """The zero value, which replaces null in lists and maps."""
         return "" if self.plain is str else False if self.plain is bool else 0
 
-    def refuse(self, value: Any) -> Misshapen:
-        word = _WORDS.get(type(value), "value")
+    def refuse(self, value: Any) -> TypeMismatch:
+        word = _TYPE_NAMES.get(type(value), "value")
         if word == "number" and self.go_type in _LIMITS:
             word = f"number {value}"
-        return Misshapen(f"json: cannot unmarshal {word}", self.go_type)
+        return TypeMismatch(f"json: cannot unmarshal {word}", self.go_type)
 
 
 class _Anything(Shape):
@@ -91,7 +91,7 @@ class _Anything(Shape):
 
 
 class _FreeObject(_Anything):
-    """An object of which only that is known."""
+    """An object without a schema for its fields."""
 
     __slots__ = ()
 
@@ -138,7 +138,9 @@ class _Quantity(Shape):
     def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
         if type(value) is str or type(value) is int or type(value) is float:
             return value
-        raise Misshapen(r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
+        raise TypeMismatch(
+            r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+        )
 
     def empty(self) -> Any:
         return "0"
@@ -151,7 +153,7 @@ class _Time(Shape):
         if type(value) is not str:
             raise self.refuse(value)
         if value and not _TIME.fullmatch(value):
-            raise Misshapen(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}"')
+            raise TypeMismatch(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}"')
         return value
 
 
@@ -164,7 +166,7 @@ class _Bytes(Shape):
         try:
             binascii.a2b_base64(value.replace("\n", "").replace("\r", ""), strict_mode=True)
         except ValueError as error:
-            raise Misshapen(f"illegal base64 data: {error}") from error
+            raise TypeMismatch(f"illegal base64 data: {error}") from error
         return value
 
 
@@ -223,14 +225,14 @@ class _Map(Shape):
 
 
 class Struct(Shape):
-    """A type with named fields."""
+    """An object with named fields."""
 
     __slots__ = ("_build", "_fields", "_name")
 
     def __init__(self, go_type: str, build: Callable[[], dict[str, Shape]]) -> None:
         super().__init__(go_type)
         self._name = go_type.rpartition(".")[2]
-        self._build: Callable[[], dict[str, Shape]] | None = build  # types may hold themselves: built when first met
+        self._build: Callable[[], dict[str, Shape]] | None = build  # built on first use, since types can be recursive
         self._fields: dict[str, Shape] = {}
 
     def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
@@ -247,7 +249,7 @@ class Struct(Shape):
                 if shape is None:
                     unknown.append(_dotted((where, name)))
                 elif type(old) is shape.plain or (old is None and type(shape) is _Time):
-                    continue  # upstream prints times that are not set as null, and clients send them back
+                    continue  # upstream encodes unset times as null, and clients send them back
                 elif old is not None:
                     new = shape.conform(old, (where, name), unknown)
                     if new is not old:
@@ -258,7 +260,7 @@ class Struct(Shape):
                 if changed is None:
                     changed = dict(value)
                 del changed[name]
-        except Misshapen as error:
+        except TypeMismatch as error:
             if error.go_type:
                 error.path.insert(0, name)
                 error.struct = error.struct or self._name
@@ -272,14 +274,14 @@ class Struct(Shape):
 def conform(
     api_version: str, kind: str, body: Any, *, custom: bool = False, trusted: JsonObject | None = None
 ) -> tuple[Any, list[str]]:
-    """The object as its kind wants it, and the paths of the fields that the kind does not know, which are left out.
+    """The object without unknown fields, and the paths of these fields.
 
-    `body` is not changed; what needs no change is shared with it. Of a custom kind only what all objects have is
-    looked at: its own schema has its own words for the rest. `trusted` is an object that went through here before:
-    fields that `body` shares with it are not looked at again.
+    `body` is not changed; unchanged parts are shared with the result. For a custom kind only apiVersion, kind and
+    metadata are checked; the schema of its CRD is checked in `custom_schemas`. `trusted` is an object that conforms:
+    fields that are identical in both are not checked again.
 
     Raises:
-        ApiStatusError: 400, a field has another type.
+        ApiStatusError: 400, a field has the wrong type.
     """
     group, _, version = api_version.rpartition("/")
     shape = _custom_root(kind) if custom else shape_of(group, version, kind)
@@ -288,13 +290,13 @@ def conform(
     unknown: list[str] = []
     mark = b""
     if type(body) is dict:
-        known = {} if trusted is None else {name: one for name, one in body.items() if one is trusted.get(name)}
+        known = {} if trusted is None else {name: field for name, field in body.items() if field is trusted.get(name)}
         if kind == "Pod" and not custom and "spec" not in known and type(body.get("spec")) is dict:
             mark = orjson.dumps(body["spec"])
             if mark in _good_specs:
                 known["spec"], mark = body["spec"], b""
         if known:
-            rest = {name: one for name, one in body.items() if name not in known}
+            rest = {name: field for name, field in body.items() if name not in known}
             conformed = _conformed(shape, rest, api_version, kind, unknown)
             return (body if conformed is rest else {**conformed, **known}), unknown
     conformed = _conformed(shape, body, api_version, kind, unknown)
@@ -306,13 +308,13 @@ def conform(
 
 
 _GOOD_SPECS = 2048
-_good_specs: set[bytes] = set()  # of pods, as JSON: the replicas of a workload send the same one again and again
+_good_specs: set[bytes] = set()  # JSON of conforming pod specs: replicas of a workload have the same one
 
 
 def _conformed(shape: Shape, body: Any, api_version: str, kind: str, unknown: list[str]) -> Any:
     try:
         return shape.conform(body, None, unknown)
-    except Misshapen as error:
+    except TypeMismatch as error:
         version = api_version.rpartition("/")[2]
         raise errors.bad_request(
             f'{kind} in version "{version}" cannot be handled as a {kind}: {error.message()}'
@@ -321,7 +323,7 @@ def _conformed(shape: Shape, body: Any, api_version: str, kind: str, unknown: li
 
 @functools.cache
 def shape_of(group: str, version: str, kind: str) -> Shape | None:
-    """The shape of a built-in kind; None if the documents do not have it."""
+    """The shape of a built-in kind; None if there is no such kind."""
     wanted = {"group": group, "version": version, "kind": kind}
     for name, raw in builtin().definitions.items():
         if wanted in raw.get("x-kubernetes-group-version-kind", ()):
@@ -330,7 +332,7 @@ def shape_of(group: str, version: str, kind: str) -> Shape | None:
 
 
 class _CustomRoot(Struct):
-    """Fields beside the common ones are left alone."""
+    """Checks apiVersion, kind and metadata only."""
 
     __slots__ = ()
 
@@ -352,7 +354,7 @@ def _custom_root(kind: str) -> Shape:
 
 @functools.cache
 def _named(name: str) -> Shape:
-    """The shape of a definition."""
+    """The shape of a definition of the OpenAPI documents."""
     go_type = ".".join(name.split(".")[-2:])
     if name == _QUANTITY:
         return _Quantity("resource.Quantity")
@@ -374,7 +376,7 @@ def _shape(raw: JsonObject, go_type: str = "") -> Shape:
     if reference is not None:
         return _named(reference.removeprefix(_REF))
     kinds = raw.get("type")
-    kind = next((one for one in kinds if one != "null"), "") if isinstance(kinds, list) else kinds or ""
+    kind = next((name for name in kinds if name != "null"), "") if isinstance(kinds, list) else kinds or ""
     form = raw.get("format", "")
     match kind:
         case "string" if form == "byte":
@@ -402,7 +404,7 @@ def _shape(raw: JsonObject, go_type: str = "") -> Shape:
 
 
 def _dotted(where: Where) -> str:
-    """`spec.containers[0].foo`"""
+    """A path as text: `spec.containers[0].foo`."""
     parts: list[str] = []
     while where is not None:
         where, name = where
@@ -410,11 +412,11 @@ def _dotted(where: Where) -> str:
     return "".join(part if part.startswith("[") else f".{part}" for part in reversed(parts)).lstrip(".")
 
 
-def tell_unknown(kind: str, version: str, paths: Sequence[str], strictness: str, warnings: list[str]) -> None:
-    """Report fields that were left out, as `fieldValidation` wants it.
+def report_unknown_fields(kind: str, version: str, paths: Sequence[str], strictness: str, warnings: list[str]) -> None:
+    """Report unknown fields according to `fieldValidation`: ignore, add to `warnings`, or raise.
 
     Raises:
-        ApiStatusError: 400, they are not to be tolerated.
+        ApiStatusError: 400, `strictness` is Strict.
     """
     if strictness == "Ignore":
         return

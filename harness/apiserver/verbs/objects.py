@@ -19,7 +19,7 @@ from harness.apiserver.patching.managed_fields import WriteLedger, touches_manag
 from harness.apiserver.patching.patch import PatchError, json_patch, merge_patch, strategic_merge
 from harness.apiserver.request.options import DeleteOptions, Options, grace_of, write_of
 from harness.apiserver.request.request import check_kind
-from harness.apiserver.schemas.shapes import conform, tell_unknown
+from harness.apiserver.schemas.shapes import conform, report_unknown_fields
 from harness.apiserver.storage.store import Collection, Item, Key, Object, Store
 from harness.apiserver.verbs import field_owners
 from harness.apiserver.verbs.field_owners import schema_of
@@ -256,7 +256,7 @@ class Objects:
             resource.api_version, resource.kind, body, custom=resource.custom is not None, trusted=old
         )
         if unknown:
-            tell_unknown(resource.kind, resource.version, unknown, options.field_validation, options.warnings)
+            report_unknown_fields(resource.kind, resource.version, unknown, options.field_validation, options.warnings)
         return body
 
     def _apply(

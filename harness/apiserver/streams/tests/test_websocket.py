@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.apiserver.streams.websocket import BINARY, LARGEST, PING, TEXT, TOO_BIG, Fault, Reader, closing, frame
+from harness.apiserver.streams.websocket import BINARY, MAX_FRAME, PING, TEXT, TOO_BIG, Fault, Reader, closing, frame
 from harness.apiserver.tests.sockets import masked
 
 STREAM = (
@@ -32,7 +32,7 @@ def test_messages_come_whole_however_they_are_cut(size: int) -> None:
 
 def test_a_large_frame_is_told_as_it_comes() -> None:
     reader = Reader()
-    head = b"\x82\xff" + LARGEST.to_bytes(8, "big") + b"\0\0\0\0"
+    head = b"\x82\xff" + MAX_FRAME.to_bytes(8, "big") + b"\0\0\0\0"
 
     pieces = [piece for data in (head, b"a" * 1000, b"b" * 1000) for piece in reader.feed(data)]
 
