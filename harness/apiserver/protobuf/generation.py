@@ -100,7 +100,9 @@ def _group(folder: Path) -> str | None:
 
 def main() -> int:
     release, *folders = sys.argv[1:]
-    TABLE.write_bytes(orjson.dumps(table([Path(one) for one in folders], release), option=orjson.OPT_SORT_KEYS) + b"\n")
+    TABLE.write_bytes(
+        orjson.dumps(table([Path(folder) for folder in folders], release), option=orjson.OPT_SORT_KEYS) + b"\n"
+    )
     return 0
 
 

@@ -53,10 +53,12 @@ def _resized(spec: Object, requested: Object) -> Object:
     """A pod's spec with the resources that `requested` has for containers of the same names."""
     changed = dict(spec)
     for part in ("containers", "initContainers"):
-        wanted = {one.get("name"): one for one in requested.get(part) or ()}
+        wanted = {container.get("name"): container for container in requested.get(part) or ()}
         if part in spec:
             changed[part] = [
-                {**one, "resources": wanted[one["name"]].get("resources") or {}} if one["name"] in wanted else one
-                for one in spec[part]
+                {**container, "resources": wanted[container["name"]].get("resources") or {}}
+                if container["name"] in wanted
+                else container
+                for container in spec[part]
             ]
     return changed

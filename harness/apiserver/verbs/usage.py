@@ -60,7 +60,8 @@ class Usage:
         }
         if resource.namespaced:
             body["containers"] = [
-                {"name": one["name"], "usage": _written(_requested(one))} for one in obj["spec"]["containers"]
+                {"name": container["name"], "usage": _written(_requested(container))}
+                for container in obj["spec"]["containers"]
             ]
         else:
             body["usage"] = _written(loads.get(given["name"], (0, 0)))
@@ -85,7 +86,7 @@ def _has_metrics(obj: Object) -> bool:
     status = obj.get("status", {})
     if obj["kind"] == "Pod":
         return bool(status.get("phase") == "Running")
-    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in status.get("conditions") or ())
+    return any(row.get("type") == "Ready" and row.get("status") == "True" for row in status.get("conditions") or ())
 
 
 def _requested(container: Mapping[str, Any]) -> tuple[int, int]:

@@ -38,7 +38,7 @@ class Conversions:
 
         Raises:
             ApiStatusError: 500, it cannot be converted.
-            Pending: the webhook has to be asked first.
+            Pending: the webhook has to be called first.
         """
         return self._converted(resource, [obj], resource.api_version, attempt)[0]
 
@@ -47,7 +47,7 @@ class Conversions:
 
         Raises:
             ApiStatusError: 500, it cannot be converted.
-            Pending: the webhook has to be asked first.
+            Pending: the webhook has to be called first.
         """
         if resource.conversion is None:
             return item
@@ -72,7 +72,7 @@ class Conversions:
 
         Raises:
             ApiStatusError: 500, it cannot be converted.
-            Pending: the webhook has to be asked first.
+            Pending: the webhook has to be called first.
         """
         if resource.conversion is None or resource.stored_as == resource.api_version:
             return body

@@ -1,4 +1,4 @@
-"""The Table around the rows. What the rows say is tested with the printers."""
+"""Tables: headers, metadata and formats. Cells are tested with the printers."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Rules in CEL: those of custom resources, and the conditions of webhooks."""
+"""CEL rules of custom resources, and match conditions of webhooks."""
 
 from typing import Any
 
@@ -93,7 +93,7 @@ def test_a_rule_that_cannot_be_evaluated_says_why() -> None:
     assert found.message.endswith("evaluating rule: self.b > 1")
 
 
-def test_rows_of_a_map_list_have_a_before() -> None:
+def test_items_of_a_map_list_have_an_old_value() -> None:
     row = {"type": "object", "properties": {"name": TEXT, "v": INTEGER}, "x-kubernetes-validations": [
         {"rule": "self.v >= oldSelf.v", "message": "never less"},
     ]}  # fmt: skip
@@ -107,7 +107,7 @@ def test_rows_of_a_map_list_have_a_before() -> None:
     assert [(one.field, one.message) for one in found] == [("rows[1]", 'Invalid value: "object": never less')]
 
 
-def test_the_server_holds_objects_against_them() -> None:
+def test_the_server_evaluates_rules() -> None:
     api = Api()
     version = {
         "name": "v1", "served": True, "storage": True,

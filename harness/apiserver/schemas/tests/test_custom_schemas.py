@@ -1,4 +1,4 @@
-"""CustomSchema resources lose what their schema does not know."""
+"""Pruning of custom resources."""
 
 from typing import Any
 
@@ -56,7 +56,7 @@ SCHEMA = {
         ),
     ],
 )
-def test_what_the_schema_does_not_know_is_pruned(spec: dict[str, Any], want: dict[str, Any], paths: list[str]) -> None:
+def test_unknown_fields_are_pruned(spec: dict[str, Any], want: dict[str, Any], paths: list[str]) -> None:
     body = {"apiVersion": "x/v1", "kind": "X", "metadata": {"name": "a"}, "spec": spec}
     assert CustomSchema({"schema": {"openAPIV3Schema": SCHEMA}}).complete(body) == paths
     assert body == {"apiVersion": "x/v1", "kind": "X", "metadata": {"name": "a"}, "spec": want}

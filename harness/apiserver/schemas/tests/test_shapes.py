@@ -1,4 +1,4 @@
-"""What has not the shape of its kind is refused in Go's words, wherever it is, and never breaks anything behind."""
+"""Wrong types are refused with Go's messages at every place, and never reach later steps."""
 
 import copy
 from typing import Any
@@ -153,7 +153,7 @@ def go(struct_field: str, found: str, go_type: str) -> str:
         ),
     ],
 )  # fmt: skip
-def test_a_wrong_type_is_refused_in_the_words_of_go(path: str, value: object, message: str) -> None:
+def test_a_wrong_type_is_refused_with_the_message_of_go(path: str, value: object, message: str) -> None:
     if not message:
         conformed, unknown = conform("v1", "Pod", at(FULL, path, value))
         assert (conformed, unknown) == (FULL, [path])
@@ -163,7 +163,7 @@ def test_a_wrong_type_is_refused_in_the_words_of_go(path: str, value: object, me
     assert (refused.value.code, refused.value.message) == (400, message)
 
 
-def test_what_is_right_is_handed_on_untouched() -> None:
+def test_a_conforming_object_is_returned_unchanged() -> None:
     assert conform("v1", "Pod", FULL)[0] is FULL
 
 
@@ -178,7 +178,7 @@ def test_what_is_right_is_handed_on_untouched() -> None:
         ),
     ],
 )
-def test_null_means_not_given(given_: Object, wanted: Object) -> None:
+def test_null_means_unset(given_: Object, wanted: Object) -> None:
     assert conform("v1", "Pod", given_)[0] == wanted
 
 
