@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.apiserver.schemas.tests.test_response_formats import at
+from harness.apiserver.schemas.tests.test_shapes import at
 from harness.apiserver.tests.asking import CONFIGS, PODS, Api, Object, config, pod
 from harness.apiserver.verbs.tests.bound import bound
 from scheduler.api.transport import MERGE_PATCH

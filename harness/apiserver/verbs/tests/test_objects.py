@@ -5,7 +5,7 @@ import re
 import orjson
 import pytest
 
-from harness.apiserver.schemas.tests.test_response_formats import CRD, THING, at
+from harness.apiserver.schemas.tests.test_shapes import CRD, THING, at
 from harness.apiserver.tests.asking import CONFIGS, PODS, Api, Object, config, pod
 from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request, Response
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver.schemas.tests.test_response_formats import at
+from harness.apiserver.schemas.tests.test_shapes import at
 from harness.apiserver.tests.asking import PODS, Api, Object, pod
 from harness.apiserver.verbs.tests.bound import bound
 from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
