@@ -1,4 +1,4 @@
-"""A whole API server: the store with its rules, the controllers, and what every cluster has from the start."""
+"""Builds a complete API server: store, admission, controllers, and the objects that every cluster starts with."""
 
 from harness.apiserver.access.authority import Authority
 from harness.apiserver.access.rbac import bootstrap_roles
@@ -28,16 +28,16 @@ from harness.apiserver.server import ApiServer
 from harness.apiserver.storage.store import Object
 from scheduler.api.clock import Clock
 
-KOORDINATOR = "koordinator-system"  # where Koordinator's programs keep their own, as the shipped CRDs are there
+KOORDINATOR = "koordinator-system"  # Koordinator's components keep their objects here; its CRDs ship with us
 _LIMITED = frozenset({("", "pods"), ("", "persistentvolumeclaims")})
 
 
 def build_server(
     clock: Clock, *, seed: int = 0, history: int | None = None, authority: Authority | None = None
 ) -> ApiServer:
-    """A server with controllers, the first namespaces, the system's priority classes and the shipped CRDs.
+    """An API server with controllers, initial namespaces, system priority classes, shipped CRDs and default roles.
 
-    Without an authority no certificate is signed, as nobody would take it.
+    Without an authority CertificateSigningRequests are not signed: no TLS server would trust the certificates.
     """
     server = ApiServer(clock, seed=seed, history=history)
     ranges = server.store.collection(LIMIT_RANGES)

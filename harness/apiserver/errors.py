@@ -1,4 +1,4 @@
-"""Refusals: every error that a client sees is a `Status`, worded as kube-apiserver words it."""
+"""Errors that a client receives as a `Status` object, with kube-apiserver's codes, reasons and messages."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import orjson
 
 
 class ApiStatusError(Exception):
-    """The request will not be carried out; becomes the answer."""
+    """A failed request; the transport sends `status()` as the response."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class ApiStatusError(Exception):
 
 
 def qualified(plural: str, group: str) -> str:
-    """`pods`, `deployments.apps`: how messages name a resource."""
+    """The name of a resource in messages: `pods`, `deployments.apps`."""
     return f"{plural}.{group}" if group else plural
 
 
@@ -81,9 +81,9 @@ def modified(plural: str, group: str, name: str) -> ApiStatusError:
 
 
 def invalid(kind: str, group: str, name: str, message: str, causes: Sequence[Mapping[str, str]]) -> ApiStatusError:
-    """`message` is the whole sentence; `causes` have reason, message and field."""
+    """422. `message` is the complete sentence; each of `causes` has reason, message and field."""
     return ApiStatusError(
-        422, "Invalid", message, details=_details(kind, group, name, causes=[dict(one) for one in causes])
+        422, "Invalid", message, details=_details(kind, group, name, causes=[dict(cause) for cause in causes])
     )
 
 
@@ -115,8 +115,8 @@ def expired(message: str) -> ApiStatusError:
     return ApiStatusError(410, "Expired", message)
 
 
-def too_old(asked: int, oldest: int) -> ApiStatusError:
-    return expired(f"too old resource version: {asked} ({oldest})")
+def too_old(requested: int, oldest: int) -> ApiStatusError:
+    return expired(f"too old resource version: {requested} ({oldest})")
 
 
 def too_large(limit: int) -> ApiStatusError:
@@ -126,7 +126,7 @@ def too_large(limit: int) -> ApiStatusError:
 def too_many(message: str, *, retry_after: int, causes: Sequence[Mapping[str, str]] = ()) -> ApiStatusError:
     details: dict[str, Any] = {"retryAfterSeconds": retry_after}
     if causes:
-        details["causes"] = [dict(one) for one in causes]
+        details["causes"] = [dict(cause) for cause in causes]
     return ApiStatusError(429, "TooManyRequests", message, details=details, headers={"retry-after": str(retry_after)})
 
 

@@ -1,6 +1,6 @@
-"""Why an object was refused, field by field, in kube-apiserver's words.
+"""Field errors: why an object is invalid, one entry for each field.
 
-Scripts and people match on these sentences, so they are upstream's to the letter (`util/validation/field/errors.go`).
+Scripts and people match on the messages, so they are upstream's to the letter (`util/validation/field/errors.go`).
 """
 
 import json
@@ -46,32 +46,32 @@ def not_found(field: str, value: Any) -> Cause:
 
 
 def immutable(field: str, value: Any, before: Any) -> Causes:
-    """A cause if a field changed that must not; absent, null and empty are one."""
+    """A cause if an immutable field changed. Absent, null and empty count as equal."""
     if value == before or not (value or before):
         return []
     return [invalid(field, value, "field is immutable")]
 
 
-def too_long(field: str, most: int) -> Cause:
-    """More than `most` bytes; the value itself is not repeated."""
-    return Cause(field, "FieldValueTooLong", f"Too long: may not be more than {most} bytes")
+def too_long(field: str, limit: int) -> Cause:
+    """The value has more than `limit` bytes; the message does not repeat it."""
+    return Cause(field, "FieldValueTooLong", f"Too long: may not be more than {limit} bytes")
 
 
-def too_many(field: str, count: int, most: int) -> Cause:
-    return Cause(field, "FieldValueTooMany", f"Too many: {count}: must have at most {most} items")
+def too_many(field: str, count: int, limit: int) -> Cause:
+    return Cause(field, "FieldValueTooMany", f"Too many: {count}: must have at most {limit} items")
 
 
 def message(kind: str, name: str, causes: Causes, *, group: str = "") -> str:
-    """The `message` of the Status: one cause as it is, several in brackets, the same one only once."""
+    """The `message` of the Status: a single cause as it is, several in brackets, without duplicates."""
     qualified = f"{kind}.{group}" if group else kind
-    told = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
-    if not told:
+    texts = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
+    if not texts:
         return f"{qualified} {quoted(name)} is invalid"
-    return f"{qualified} {quoted(name)} is invalid: {told[0] if len(told) == 1 else '[' + ', '.join(told) + ']'}"
+    return f"{qualified} {quoted(name)} is invalid: {texts[0] if len(texts) == 1 else '[' + ', '.join(texts) + ']'}"
 
 
 def shown(value: Any) -> str:
-    """A value as an error shows it: text quoted, numbers bare, anything larger as JSON where upstream prints Go."""
+    """A value as messages show it: strings quoted, numbers bare, objects and lists as JSON (upstream: Go syntax)."""
     if isinstance(value, str):
         return quoted(value)
     return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)

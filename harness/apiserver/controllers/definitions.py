@@ -1,4 +1,7 @@
-"""CustomResourceDefinitions at work: a definition that is stored is served, one that goes takes its objects with it."""
+"""The CRD controller: serves stored CustomResourceDefinitions; removes the objects of deleted ones.
+
+Follows `apiextensions-apiserver/pkg/controller` (establish, finalizer).
+"""
 
 from collections.abc import Iterable
 from typing import Any
@@ -11,7 +14,7 @@ DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 
 class Definitions:
-    """Follows the collection of CRDs."""
+    """Listens to the collection of CRDs and keeps the registry up to date."""
 
     def __init__(self, objects: Objects, registry: Registry) -> None:
         self._objects, self._registry = objects, registry

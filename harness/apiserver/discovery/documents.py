@@ -1,4 +1,4 @@
-"""What clients ask before anything else: versions, groups, resources, in both forms of discovery."""
+"""The discovery documents: versions, groups and resources, aggregated and not."""
 
 import hashlib
 from typing import Any
@@ -12,7 +12,7 @@ Object = dict[str, Any]
 
 
 def version() -> Object:
-    """The answer to /version."""
+    """The document at /version."""
     _, major, minor = VERSION.replace("v", "v.").split(".")[:3]
     return {
         "major": major,
@@ -28,7 +28,7 @@ def version() -> Object:
 
 
 class Discovery:
-    """Documents made from the registry, made again when that has changed."""
+    """Builds discovery documents from the registry; caches the aggregated ones until the registry changes."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -53,7 +53,7 @@ class Discovery:
 
     @staticmethod
     def _group(name: str, versions: list[str]) -> Object:
-        rows = [{"groupVersion": f"{name}/{one}", "version": one} for one in _preferred(versions)]
+        rows = [{"groupVersion": f"{name}/{version}", "version": version} for version in _preferred(versions)]
         return {"name": name, "versions": rows, "preferredVersion": rows[0]}
 
     def resources(self, group: str, version: str) -> Object | None:
@@ -62,7 +62,7 @@ class Discovery:
         if not found:
             return None
         rows: list[Object] = []
-        for row in sorted(found, key=lambda one: one.plural):
+        for row in sorted(found, key=lambda row: row.plural):
             rows.append(_listed(row))
             rows += [_listed_subresource(row, name) for name in sorted(row.subresources)]
         return {
@@ -73,7 +73,7 @@ class Discovery:
         }
 
     def aggregated(self, *, core: bool) -> tuple[bytes, str]:
-        """APIGroupDiscoveryList v2 and its ETag."""
+        """The APIGroupDiscoveryList v2 as JSON, and its ETag."""
         name = "core" if core else "groups"
         made = self._made.get(name)
         if made is None or made[0] != self._registry.generation:
@@ -89,22 +89,22 @@ class Discovery:
                 continue
             rows = [
                 {
-                    "version": one,
+                    "version": version,
                     "freshness": "Current",
                     "resources": [
                         _aggregated(row)
-                        for row in sorted(self._registry, key=lambda each: each.plural)
-                        if row.group == group and row.version == one
+                        for row in sorted(self._registry, key=lambda row: row.plural)
+                        if row.group == group and row.version == version
                     ],
                 }
-                for one in _preferred(versions)
+                for version in _preferred(versions)
             ]
             items.append({"metadata": {"name": group, "creationTimestamp": None}, "versions": rows})
         return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
 
 
 def _preferred(versions: list[str]) -> list[str]:
-    """Stable before beta before alpha, newest first."""
+    """The versions in order of preference: stable before beta before alpha, then newest first."""
 
     def rank(version: str) -> tuple[int, int, int]:
         number, stage, step = version.removeprefix("v"), 2, 0

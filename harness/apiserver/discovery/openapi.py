@@ -1,4 +1,4 @@
-"""The OpenAPI documents that kubectl reads for explain, apply and validation, made when somebody asks."""
+"""The OpenAPI documents (v2, v3) that kubectl reads for explain, apply and validation; built on request."""
 
 import hashlib
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ Object = dict[str, Any]
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _GVK = "x-kubernetes-group-version-kind"
-_PACKAGED, _SECOND, _THIRD = b'"#/$defs/', b'"#/definitions/', b'"#/components/schemas/'
+_PACKAGED_REF, _V2_REF, _V3_REF = b'"#/$defs/', b'"#/definitions/', b'"#/components/schemas/'
 _WRITE_PARAMETERS = [
     {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
     for name in ("dryRun", "fieldManager", "fieldValidation")
@@ -23,36 +23,36 @@ _VERBS = ("get", "put", "patch", "delete")
 
 
 class OpenApi:
-    """Documents per group version; made again when the registry has changed."""
+    """Builds documents for each group version; caches them until the registry changes."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._made: dict[str, bytes] = {}
+        self._documents: dict[str, bytes] = {}
         self._generation = -1
 
     def document(self, parts: list[str]) -> bytes | None:
         """The document at `/openapi/PARTS`; None if there is none."""
         if self._generation != self._registry.generation:
-            self._made.clear()
+            self._documents.clear()
             self._generation = self._registry.generation
         path = "/".join(parts)
-        data = self._made.get(path)
+        data = self._documents.get(path)
         if data is None:
             data = self._make(parts)
             if data is not None:
-                self._made[path] = data
+                self._documents[path] = data
         return data
 
     def _make(self, parts: list[str]) -> bytes | None:
         match parts:
             case ["v2"]:
-                return self._second()
+                return self._v2()
             case ["v3"]:
                 return self._index()
             case ["v3", "api", version]:
-                return self._third("", version)
+                return self._v3("", version)
             case ["v3", "apis", group, version]:
-                return self._third(group, version)
+                return self._v3(group, version)
             case _:
                 return None
 
@@ -68,11 +68,11 @@ class OpenApi:
     def _rows(self, group: str, version: str) -> list[Resource]:
         return [row for row in self._registry if row.group == group and row.version == version]
 
-    def _third(self, group: str, version: str) -> bytes | None:
+    def _v3(self, group: str, version: str) -> bytes | None:
         rows = self._rows(group, version)
         if not rows:
             return None
-        components = {name: _in_third(schema) for name, schema in self._components(rows)}
+        components = {name: _to_v3(schema) for name, schema in self._components(rows)}
         names = {_kind_of(schema): name for name, schema in components.items() if _kind_of(schema)}
         paths: Object = {}
         for row in rows:
@@ -83,21 +83,21 @@ class OpenApi:
             "paths": paths,
             "components": {"schemas": components},
         }
-        return orjson.dumps(body).replace(_PACKAGED, _THIRD)
+        return orjson.dumps(body).replace(_PACKAGED_REF, _V3_REF)
 
-    def _second(self) -> bytes:
+    def _v2(self) -> bytes:
         found: Object = {}
         for group, versions in self._registry.groups().items():
             for version in versions:
                 rows = self._components(self._rows(group, version))
-                found.update((name, _in_second(schema)) for name, schema in rows)
+                found.update((name, _to_v2(schema)) for name, schema in rows)
         info = {"title": "Kubernetes", "version": "v1.35.0"}
         return orjson.dumps({"swagger": "2.0", "info": info, "paths": {}, "definitions": found}).replace(
-            _PACKAGED, _SECOND
+            _PACKAGED_REF, _V2_REF
         )
 
     def _components(self, rows: list[Resource]) -> Iterator[tuple[str, Object]]:
-        """The schemas of these kinds and all that they refer to."""
+        """The schemas of these kinds and all schemas that they refer to."""
         known = builtin().definitions
         kinds = {(row.group, row.version, row.kind) for row in rows if row.custom is None}
         todo = [name for name, schema in known.items() if _kind_of(schema) in kinds]
@@ -129,46 +129,46 @@ def _references(schema: Any) -> Iterator[str]:
         reference = schema.get("$ref")
         if isinstance(reference, str):
             yield reference.rpartition("/")[2]
-        for one in schema.values():
-            yield from _references(one)
+        for sub in schema.values():
+            yield from _references(sub)
     elif isinstance(schema, list):
-        for one in schema:
-            yield from _references(one)
+        for sub in schema:
+            yield from _references(sub)
 
 
-def _in_third(schema: Any) -> Any:
-    """In OpenAPI v3 as kube-apiserver writes it, where a reference has nothing beside it."""
+def _to_v3(schema: Any) -> Any:
+    """The schema in OpenAPI v3 as kube-apiserver writes it: a `$ref` with siblings becomes an `allOf`."""
     if isinstance(schema, list):
-        return [_in_third(one) for one in schema]
+        return [_to_v3(sub) for sub in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {key: _in_third(value) for key, value in _plain(schema).items()}
+    found = {key: _to_v3(value) for key, value in _plain(schema).items()}
     if isinstance(found.get("$ref"), str) and len(found) > 1:
         found = {"allOf": [{"$ref": found.pop("$ref")}], **found}
     return found
 
 
-def _in_second(schema: Any) -> Any:
-    """In OpenAPI v2, which knows no alternatives: one that is a string or a number is called a string."""
+def _to_v2(schema: Any) -> Any:
+    """The schema in OpenAPI v2, which has no `oneOf`: string or number becomes string."""
     if isinstance(schema, list):
-        return [_in_second(one) for one in schema]
+        return [_to_v2(sub) for sub in schema]
     if not isinstance(schema, dict):
         return schema
     found = _plain(schema)
     if isinstance(found.get("oneOf"), list) and "properties" not in found:
         kept = {key: value for key, value in found.items() if key != "oneOf"}
         found = {**kept, "type": "string"}
-    one = found.get("allOf")
-    if isinstance(one, list) and len(one) == 1 and isinstance(one[0], dict) and "$ref" in one[0]:
-        found = {**{key: value for key, value in found.items() if key != "allOf"}, **one[0]}
-    return {key: _in_second(value) for key, value in found.items()}
+    parts = found.get("allOf")
+    if isinstance(parts, list) and len(parts) == 1 and isinstance(parts[0], dict) and "$ref" in parts[0]:
+        found = {**{key: value for key, value in found.items() if key != "allOf"}, **parts[0]}
+    return {key: _to_v2(value) for key, value in found.items()}
 
 
 def _plain(schema: Object) -> Object:
-    """Without what the packaged definitions add for validators of JSON schema: null as a type, fixed kinds."""
+    """The schema without what the packaged definitions add for JSON schema validators: null types, fixed kinds."""
     kind = schema.get("type")
     if isinstance(kind, list):
-        schema = {**schema, "type": next((one for one in kind if one != "null"), "object")}
+        schema = {**schema, "type": next((name for name in kind if name != "null"), "object")}
     properties = schema.get("properties")
     if _GVK in schema and isinstance(properties, dict):
         named = {

@@ -1,10 +1,10 @@
-"""What is served: one row for each kind of object, built-in or defined by a CustomResourceDefinition."""
+"""The registry of served resources: one row for each version of each kind, built-in or custom."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-EVENTS_GROUP = "events.k8s.io"  # a second face of core events: one collection
+EVENTS_GROUP = "events.k8s.io"  # a second version of core events, stored in the same collection
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
@@ -21,11 +21,12 @@ class Resource:
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     subresources: frozenset[str] = frozenset()
-    custom: Mapping[str, Any] | None = field(default=None, hash=False, compare=False)  # the version's part of its CRD
+    # The entry in `spec.versions` of its CRD.
+    custom: Mapping[str, Any] | None = field(default=None, hash=False, compare=False)
     verbs: tuple[str, ...] = ALL_VERBS
-    stored_as: str = ""  # the apiVersion in which its objects are stored, where a webhook converts them
-    conversion: Mapping[str, Any] | None = field(default=None, hash=False, compare=False)  # of its CRD, by a webhook
-    key: tuple[str, str] = field(init=False, compare=False)  # of the collection in the store; events share one
+    stored_as: str = ""  # the stored apiVersion, if a webhook converts
+    conversion: Mapping[str, Any] | None = field(default=None, hash=False, compare=False)  # of its CRD
+    key: tuple[str, str] = field(init=False, compare=False)  # of the collection in the store
     api_version: str = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -38,7 +39,7 @@ class Resource:
 
 
 def _built_in(row: str) -> Resource:
-    where, plural, kind, flags, short, categories, subresources = (one.strip() for one in row.split("|"))
+    where, plural, kind, flags, short, categories, subresources = (cell.strip() for cell in row.split("|"))
     group, _, version = where.rpartition("/")
     return Resource(
         group,
@@ -130,13 +131,13 @@ BUILT_IN = tuple(
 
 
 class Registry:
-    """Finds the row for a path; custom resources come and go while it is in use."""
+    """Finds the resource for a path or kind. Custom resources are added and removed while the server runs."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[str, str, str], Resource] = {}
         self._custom: dict[tuple[str, str], tuple[Resource, ...]] = {}
-        self._stored: dict[tuple[str, str], Resource] = {}  # by collection, of those that somebody asked about
-        self.generation = 0  # grows with every change, for whoever keeps something derived from the rows
+        self._stored: dict[tuple[str, str], Resource] = {}  # cache of `storage`, by collection
+        self.generation = 0  # grows with every change; key of caches that derive from the rows
         for row in BUILT_IN:
             self._rows[row.group, row.version, row.plural] = row
 
@@ -151,18 +152,18 @@ class Registry:
         return None
 
     def storage(self, key: tuple[str, str]) -> Resource | None:
-        """A row for the objects of a collection; of several versions the stored one if only one is, or the first."""
+        """The resource under which a collection stores its objects: the stored version, or the first."""
         found = self._stored.get(key)
         if found is None:
             rows = [row for row in self._rows.values() if row.key == key]
-            one = (row for row in rows if row.conversion is None or row.stored_as == row.api_version)
-            found = next(one, rows[0] if rows else None)
+            stored = (row for row in rows if row.conversion is None or row.stored_as == row.api_version)
+            found = next(stored, rows[0] if rows else None)
             if found is not None:
                 self._stored[key] = found
         return found
 
     def set_custom(self, group: str, plural: str, rows: tuple[Resource, ...]) -> None:
-        """Serve the versions of a CRD; none: stop serving it."""
+        """Serve these versions of a CRD; without rows, stop serving it."""
         for old in self._custom.pop((group, plural), ()):
             self._rows.pop((old.group, old.version, old.plural), None)
         if rows:
@@ -180,7 +181,7 @@ class Registry:
         return iter(self._rows.values())
 
     def groups(self) -> dict[str, list[str]]:
-        """Group → its versions, in the order in which they came; the core group is ''."""
+        """Group → its versions, in the order of registration; the core group is ''."""
         found: dict[str, list[str]] = {}
         for row in self._rows.values():
             versions = found.setdefault(row.group, [])

@@ -1,9 +1,10 @@
-"""Server-side apply: a manager says what it wants, keeps what it says, and gives up what it no longer says.
+"""Server-side apply: merges the configuration of a field manager and updates field ownership.
 
-The caller decodes the body, takes out what the endpoint does not let a client set (status on the main resource),
-fills in defaults and stores the result; a result that is the live object itself means that nothing is to be written.
-Follows structured-merge-diff's `merge.Updater` and apimachinery's `managedfields`, whose messages these are. One
-deviation: null in a configuration means "not mentioned".
+A manager owns the fields of its configuration; fields that it no longer lists, and nobody else owns, are removed. The
+caller decodes the body, removes fields that the endpoint does not let a client set (status on the main resource), fills
+in defaults and stores the result. If the result is the live object itself, there is nothing to write. Follows
+structured-merge-diff's `merge.Updater` and apimachinery's `managedfields`, including messages. One deviation: null in a
+configuration means that the field is not set.
 """
 
 from dataclasses import replace
@@ -20,7 +21,7 @@ from harness.apiserver.patching.field_ownership import (
     entries_of,
     owned,
     read_owners,
-    took,
+    record_write,
     update_managed,
     write_owners,
 )
@@ -47,7 +48,7 @@ _KUBECTL = "kubectl"
 
 
 class ApplyConflict(Exception):
-    """Other managers own fields that the configuration would change (409, reason Conflict).
+    """Other managers own fields that the configuration changes (409, reason Conflict).
 
     `conflicts` pairs a manager's name with a path; `causes` are the entries of the Status's `details.causes`.
     """
@@ -82,11 +83,14 @@ def apply(
     api_version: str,
     subresource: str = "",
 ) -> JsonObject:
-    """The object after `manager` has applied `config`, with `metadata.managedFields` brought up to date.
+    """The object after `manager` has applied `config`, with `metadata.managedFields` updated.
 
-    `live` is None where there is no object yet; `now` is RFC 3339; without a `schema` all lists are atomic. Gives back
-    `live` itself when nothing changes. Raises ApplyConflict unless `force`, and PatchError (BadRequest) for a
-    configuration with `managedFields`, or with a list item that lacks its key or repeats another's.
+    `live` is None if the object does not exist. `now` is RFC 3339. Without a `schema` all lists are atomic. Returns
+    `live` itself if nothing changes.
+
+    Raises:
+        ApplyConflict: other managers own changed fields, and `force` is false.
+        PatchError: BadRequest, `config` has `managedFields`, or a list item whose key is missing or not unique.
     """
     if entries_of(config):
         raise PatchError("metadata.managedFields must be nil", "BadRequest")
@@ -96,12 +100,12 @@ def apply(
     before = bare(live) if live is not None else None
     applier = Manager(manager, "Apply", "", subresource)
     last = owners.get(applier)
-    said = fields_of(config, schema)
-    mine = owned(said)
+    config_fields = fields_of(config, schema)
+    mine = owned(config_fields)
 
     merged = _merge(before or {}, config, schema)
     if last is not None and last.fields:
-        everyone = said  # with what cannot be owned: the name holds the metadata
+        everyone = config_fields  # including fields without owners: the name keeps the metadata
         for each, own in owners.items():
             if each != applier:
                 everyone = union(everyone, own.fields)
@@ -115,7 +119,7 @@ def apply(
         for path in paths(intersection(own.fields, changed))
     ]
     if conflicts and not force:
-        conflicts = _held_against(manager, conflicts, before, schema)
+        conflicts = _remaining_conflicts(manager, conflicts, before, schema)
         if conflicts:
             raise ApplyConflict(conflicts)
 
@@ -137,7 +141,7 @@ def apply(
 
 
 def _owners_before(live: JsonObject | None, schema: SchemaNode | None, now: str) -> Owners:
-    """Who owns what; of an object that nobody kept book on, one manager who stands for all that happened so far."""
+    """The owners before the apply. An object without managedFields is owned by one manager, `before-first-apply`."""
     if live is None:
         return {}
     owners = read_owners(entries_of(live))
@@ -145,7 +149,7 @@ def _owners_before(live: JsonObject | None, schema: SchemaNode | None, now: str)
         return owners
     version = live.get("apiVersion", "")
     everything, _ = changes(None, bare(live), schema)
-    return took({}, Manager(_BEFORE_FIRST_APPLY, "Update", version), everything, {}, now=now, version=version)
+    return record_write({}, Manager(_BEFORE_FIRST_APPLY, "Update", version), everything, {}, now=now, version=version)
 
 
 def _without_nulls(value: Any) -> Any:
@@ -155,7 +159,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _check_keys(value: Any, schema: SchemaNode | None, path: str) -> None:
-    """Refuse what has no place in a keyed list."""
+    """Check that all items of keyed lists have unique keys."""
     if schema is None or not is_granular(value, schema):
         return
     if isinstance(value, dict):
@@ -181,7 +185,7 @@ def _check_keys(value: Any, schema: SchemaNode | None, path: str) -> None:
 
 
 def _merge(live: Any, config: Any, schema: SchemaNode | None) -> Any:
-    """The live value with the configuration's laid over it; atomic values are replaced as a whole."""
+    """The live value merged with the configuration's; atomic values are replaced as a whole."""
     if type(live) is not type(config) or not is_granular(config, schema):
         return config
     if isinstance(config, dict):
@@ -194,7 +198,7 @@ def _merge(live: Any, config: Any, schema: SchemaNode | None) -> Any:
 
 
 def _merge_list(live: list[Any], config: list[Any], schema: SchemaNode) -> list[Any]:
-    """Items by key. The configuration's order holds; the live list's own items stay before what they stood before."""
+    """Merges lists by key in the order of the configuration; other live items keep the item that follows them."""
     left = list(zip(item_elements(live, schema), live, strict=True))
     right = list(zip(item_elements(config, schema), config, strict=True))
     on_left: dict[str, Any] = {}
@@ -216,7 +220,7 @@ def _merge_list(live: list[Any], config: list[Any], schema: SchemaNode) -> list[
                 i += 1
                 continue
             if j < len(right) and element != right[j][0] and at < len(shared) and shared[at] != element:
-                i += 1  # its turn comes where the configuration has it
+                i += 1  # added at its place in the configuration
                 continue
         element, item = right[j]
         out.append(_merge(on_left[element], item, schema.items) if element in on_left else item)
@@ -228,9 +232,9 @@ def _merge_list(live: list[Any], config: list[Any], schema: SchemaNode) -> list[
 
 
 def _pruned(merged: JsonObject, last: FieldSet, everyone: FieldSet, schema: SchemaNode | None) -> JsonObject:
-    """Without what the applier owned until now, does not want any more, and nobody else owns.
+    """The merged object without fields that only the applier owned and no longer lists.
 
-    What stood in a removed list item or map entry without an owner goes with it; elsewhere the unowned stays.
+    Fields without an owner are removed with their list item or map entry; all others stay.
     """
     last = with_named_parents(last, schema)
     rest = without(merged, last, schema)
@@ -246,10 +250,10 @@ def _pruned(merged: JsonObject, last: FieldSet, everyone: FieldSet, schema: Sche
     return pruned
 
 
-def _held_against(
+def _remaining_conflicts(
     manager: str, conflicts: list[tuple[Manager, str]], before: JsonObject | None, schema: SchemaNode | None
 ) -> list[tuple[Manager, str]]:
-    """The conflicts that stand: kubectl may take over what its own client-side apply wrote and nobody changed since."""
+    """The conflicts without those on fields that kubectl's client-side apply wrote and nobody changed since."""
     last = _last_applied(before) if manager == _KUBECTL and before is not None else None
     if last is None or before is None:
         return conflicts
@@ -272,7 +276,7 @@ def _last_applied(obj: JsonObject) -> str | None:
 
 
 def _with_last_applied(merged: JsonObject, config: JsonObject) -> JsonObject:
-    """So that `kubectl apply` without `--server-side` can go on from here."""
+    """The object with an updated last-applied annotation, which `kubectl apply` without `--server-side` reads."""
     metadata = dict(config.get("metadata", {}))
     annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != LAST_APPLIED}
     metadata.pop("annotations", None)

@@ -1,7 +1,6 @@
-"""`metadata.managedFields`: who last set which field, and what an ordinary write changes about that.
+"""Field ownership: reads and writes `metadata.managedFields`, and updates it for a write.
 
-Owners are read from and written to the objects themselves; nothing is remembered here. A write that changes nothing
-gives back the very list that it found, so that callers can tell with `is`.
+All functions are pure. A write that changes nothing returns the identical list, so that callers can compare with `is`.
 """
 
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from typing import Any, Final
 from harness.apiserver.patching.fieldsets import FieldSet, compare, difference, in_order, union
 from harness.apiserver.schemas.schema_nodes import JsonObject, SchemaNode
 
-# Nobody owns what the server itself fills in, or what names the object.
+# Fields without owners: those that the server sets and those that identify the object.
 _UNOWNED: Final[FieldSet] = {
     "f:apiVersion": {},
     "f:kind": {},
@@ -28,13 +27,13 @@ _UNOWNED: Final[FieldSet] = {
         "f:resourceVersion": {},
     },
 }
-_MOST_UPDATERS = 10
+_MAX_UPDATERS = 10
 _ANCIENT = "ancient-changes"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Manager:
-    """Who writes, and how. `api_version` is empty for an applier: it stays the same one whatever version it applies."""
+    """A field manager with its operation. `api_version` is empty for Apply: the manager is the same in all versions."""
 
     name: str
     operation: str
@@ -42,15 +41,15 @@ class Manager:
     subresource: str = ""
 
     def __str__(self) -> str:
-        words = f'"{self.name}"'
+        text = f'"{self.name}"'
         if self.subresource:
-            words += f' with subresource "{self.subresource}"'
-        return f"{words} using {self.api_version}" if self.operation == "Update" else words
+            text += f' with subresource "{self.subresource}"'
+        return f"{text} using {self.api_version}" if self.operation == "Update" else text
 
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """What a manager owns, since when (RFC 3339), and the version in which it said so."""
+    """The fields that a manager owns, the time of its last write (RFC 3339) and the version of its field set."""
 
     fields: FieldSet
     time: str
@@ -61,12 +60,12 @@ Owners = dict[Manager, Owned]
 
 
 def owned(fields: FieldSet) -> FieldSet:
-    """The set without the fields that nobody can own."""
+    """The set without fields that cannot be owned."""
     return difference(fields, _UNOWNED)
 
 
 def read_owners(entries: Any) -> Owners | None:
-    """The owners that `managedFields` lists; None when there are none or an entry cannot be understood."""
+    """The owners that `managedFields` lists; None if there are none or an entry is malformed."""
     if not isinstance(entries, list) or not entries:
         return None
     owners: Owners = {}
@@ -94,7 +93,7 @@ def read_owners(entries: Any) -> Owners | None:
 
 
 def write_owners(owners: Mapping[Manager, Owned]) -> list[JsonObject]:
-    """`managedFields` in upstream's order: appliers first, then by time and name. Owners of nothing are left out."""
+    """`managedFields` in upstream's order: Apply first, then by time and name. Managers without fields are omitted."""
     entries = []
     by_time = sorted(
         ((manager, own) for manager, own in owners.items() if own.fields),
@@ -112,7 +111,7 @@ def write_owners(owners: Mapping[Manager, Owned]) -> list[JsonObject]:
 
 
 def entries_of(obj: JsonObject | None) -> Any:
-    """The object's `managedFields`, whatever they are."""
+    """The object's `managedFields`, of whatever type."""
     metadata = obj.get("metadata") if obj is not None else None
     return metadata.get("managedFields") if isinstance(metadata, dict) else None
 
@@ -125,8 +124,10 @@ def bare(obj: JsonObject) -> JsonObject:
     return {**obj, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
 
 
-def took(owners: Owners, manager: Manager, changed: FieldSet, removed: FieldSet, *, now: str, version: str) -> Owners:
-    """The owners after `manager` has set `changed` and removed `removed` by an update."""
+def record_write(
+    owners: Owners, manager: Manager, changed: FieldSet, removed: FieldSet, *, now: str, version: str
+) -> Owners:
+    """The owners after `manager` has set the fields `changed` and removed the fields `removed`."""
     gone = union(changed, removed)
     left = {each: replace(own, fields=difference(own.fields, gone)) for each, own in owners.items()}
     if changed:
@@ -137,12 +138,12 @@ def took(owners: Owners, manager: Manager, changed: FieldSet, removed: FieldSet,
 
 
 def _capped(owners: Owners) -> Owners:
-    """At most ten updaters: the oldest become one, so that an object's owners cannot grow without end."""
+    """Merge the oldest updaters into one manager if there are more than ten, as upstream, to bound the entries."""
     updaters = sorted(
         (each for each in owners if each.operation == "Update" and not each.subresource),
         key=lambda each: (owners[each].time, each.name, each.api_version),
     )
-    excess = len([each for each in updaters if each.name != _ANCIENT]) - _MOST_UPDATERS
+    excess = len([each for each in updaters if each.name != _ANCIENT]) - _MAX_UPDATERS
     if excess <= 0:
         return owners
     out = dict(owners)
@@ -166,10 +167,10 @@ def update_managed(
     api_version: str,
     subresource: str = "",
 ) -> list[JsonObject]:
-    """`managedFields` after an ordinary create (`before` is None), update or patch.
+    """`managedFields` after a create (`before` is None), update or patch.
 
-    The writer owns what it changed, and whoever owned that no longer does. A body that brings `managedFields` of its
-    own decides them; one that brings none, or none that can be read, keeps the stored ones; `[{}]` clears them.
+    The writer becomes the only owner of the fields that it changed. `managedFields` in the body replace the stored
+    ones; if they are missing or malformed, the stored ones stay; `[{}]` clears them.
     """
     brought, stored = entries_of(after), entries_of(before)
     if brought == [{}]:
@@ -183,10 +184,10 @@ def update_managed(
     if not changed and not removed:
         return entries
     writer = Manager(manager, operation, api_version if operation == "Update" else "", subresource)
-    return write_owners(took(owners, writer, changed, removed, now=now, version=api_version))
+    return write_owners(record_write(owners, writer, changed, removed, now=now, version=api_version))
 
 
 def changes(before: JsonObject | None, after: JsonObject, schema: SchemaNode | None) -> tuple[FieldSet, FieldSet]:
-    """The fields that somebody set and the fields that went between two states of an object; None: it was not there."""
+    """The fields that were set and the fields that were removed between two states; `before` is None for a create."""
     changed, removed = compare(before or {}, after, schema, creating=before is None)
     return owned(changed), owned(removed)

@@ -1,9 +1,9 @@
-"""Sets of an object's fields, in the very form in which `managedFields` keeps them (FieldsV1).
+"""Sets of fields of an object, in the format of `managedFields` (FieldsV1).
 
 A set maps a path element to the set below it: `f:NAME` a field or map key, `k:{JSON}` an item of a keyed list,
-`v:JSON` an item of a set. A path is a member of the set when what it maps to is empty or has the entry `"."`.
-The root is no member of itself: there `{}` is the empty set. Sets are frozen: every function returns a new one and
-shares what it can. Follows structured-merge-diff's `fieldpath` and `typed`.
+`v:JSON` an item of a set. A path is a member of the set if it maps to an empty set or to one with the entry `"."`.
+At the root `{}` is the empty set. Sets are immutable: functions return new sets that share unchanged parts. Follows
+structured-merge-diff's `fieldpath` and `typed`.
 """
 
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ FieldSet = dict[str, Any]
 
 _MISSING: Final = object()
 _MEMBER: Final[FieldSet] = {}
-# Structs that a typed object holds by value and lists it never omits: they stand in an object that is still empty,
-# so nobody ever adds them. The schema does not tell.
+# Structs held by value and lists without omitempty: they exist in an empty Go object, so no write adds them.
+# The schema does not contain this.
 _ALWAYS_THERE: Final = frozenset(
     {"metadata", "spec", "status", "strategy", "updateStrategy", "template", "jobTemplate", "containers"}
 )
@@ -30,7 +30,7 @@ def _is_member(node: FieldSet) -> bool:
 
 
 def _node(kids: FieldSet, *, member: bool) -> FieldSet | None:
-    """What stands for a path with `kids` below it; None when nothing does."""
+    """The node of a path with `kids` below it; None if neither the path nor a path below is a member."""
     if not kids:
         return _MEMBER if member else None
     return {".": {}, **kids} if member else kids
@@ -53,7 +53,7 @@ def union(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def difference(left: FieldSet, right: FieldSet) -> FieldSet:
-    """The paths of `left` that are not in `right`; what lies below a path is a path of its own."""
+    """The paths of `left` that are not in `right`. Removing a path keeps the paths below it."""
     if not right:
         return left
     out: FieldSet = {}
@@ -88,7 +88,7 @@ def _kids(node: FieldSet) -> FieldSet:
 
 
 def paths(fields: FieldSet, prefix: str = "") -> Iterator[str]:
-    """The set's paths as upstream prints them: `.spec.containers[name="web"].image`."""
+    """The paths of the set as upstream prints them: `.spec.containers[name="web"].image`."""
     for element, node in sorted(fields.items()):
         if element == ".":
             continue
@@ -109,12 +109,12 @@ def _printed(element: str) -> str:
 
 
 def in_order(fields: FieldSet) -> FieldSet:
-    """The same set, its elements sorted as upstream writes them."""
+    """The same set with its elements in upstream's order."""
     return {element: in_order(fields[element]) if fields[element] else fields[element] for element in sorted(fields)}
 
 
 def item_elements(items: list[Any], schema: SchemaNode) -> list[str]:
-    """The path elements of a keyed list's or a set's items; an item without its keys goes by its place, `i:PLACE`."""
+    """The path elements of the items of a keyed list or a set; an item without keys is `i:INDEX`."""
     return [_element(item, schema) or f"i:{place}" for place, item in enumerate(items)]
 
 
@@ -134,14 +134,14 @@ def _element(item: Any, schema: SchemaNode) -> str:
 
 
 def is_granular(value: Any, schema: SchemaNode | None) -> bool:
-    """Whether parts of the value can have owners of their own; a list needs keys for that, a map only a yes."""
+    """Whether parts of the value have owners of their own: maps unless atomic, lists of type map or set."""
     if isinstance(value, dict):
         return schema is None or schema.map_type != "atomic"
     return isinstance(value, list) and schema is not None and schema.list_type in {"map", "set"}
 
 
 def named_children(value: Any, schema: SchemaNode | None) -> Iterator[tuple[str, Any, SchemaNode | None, bool]]:
-    """Of a granular value: path element, value, schema, and whether the element is a field that the schema names."""
+    """The children of a granular value: path element, value, schema, whether the schema names the field."""
     if isinstance(value, dict):
         for name, field in value.items():
             child = schema.child(name) if schema is not None else None
@@ -152,7 +152,7 @@ def named_children(value: Any, schema: SchemaNode | None) -> Iterator[tuple[str,
 
 
 def fields_of(value: Any, schema: SchemaNode | None) -> FieldSet:
-    """The fields that somebody who writes `value` speaks about: leaves, map keys, list items, empty objects."""
+    """The fields that `value` sets: leaves, map keys, list items, empty objects."""
     out: FieldSet = {}
     for element, field, child, named in named_children(value, schema):
         if not is_granular(field, child):
@@ -167,9 +167,9 @@ def fields_of(value: Any, schema: SchemaNode | None) -> FieldSet:
 
 
 def compare(before: Any, after: Any, schema: SchemaNode | None, *, creating: bool = False) -> tuple[FieldSet, FieldSet]:
-    """The fields that were added or got another value, and the fields that went.
+    """The fields that were added or changed, and the fields that were removed.
 
-    Both values are granular or empty. `creating` says that `before` stands for an object that was not there yet.
+    Both values are granular or empty. `creating`: the object did not exist before.
     """
     if before is after:
         return {}, {}
@@ -203,7 +203,7 @@ def compare(before: Any, after: Any, schema: SchemaNode | None, *, creating: boo
 
 
 def _everything(value: Any, schema: SchemaNode | None) -> FieldSet:
-    """Every path below a value, containers too."""
+    """All paths below a value, including containers."""
     if not is_granular(value, schema):
         return {}
     out: FieldSet = {}
@@ -214,7 +214,7 @@ def _everything(value: Any, schema: SchemaNode | None) -> FieldSet:
 
 
 def with_named_parents(fields: FieldSet, schema: SchemaNode | None) -> FieldSet:
-    """The set with each named field above a member a member too: who owns `.spec.a` then also has `.spec`."""
+    """The set with the named parents of its members: the owner of `.spec.a` also gets `.spec`."""
     out: FieldSet = {}
     for element, node in fields.items():
         if element == "." or not node:
@@ -232,7 +232,7 @@ def with_named_parents(fields: FieldSet, schema: SchemaNode | None) -> FieldSet:
 
 
 def without(value: Any, gone: FieldSet, schema: SchemaNode | None) -> Any:
-    """A granular value without the given fields; a container that is emptied stays, unless it is given too."""
+    """A granular value without the given fields. A container that becomes empty stays unless it is given too."""
     kept: list[tuple[str, Any]] = []
     touched = False
     for element, field, child, _ in named_children(value, schema):

@@ -1,8 +1,8 @@
-"""Who wrote what, kept so that writing stays cheap: the writes themselves, read as `managedFields` when somebody asks.
+"""The write ledger of an object: computes `managedFields` lazily, when they are read.
 
-Working out which fields a write has set costs more than the write. So an object carries a book of its last writes, as
-the states before and after each; these share nearly all their parts with one another and with the object. Reading the
-object, or applying to it, settles the book. What is settled is kept as text, a tenth of the size of its objects.
+Computing which fields a write sets costs more than the write itself. So an object carries a ledger of its last writes:
+the states before and after each, which share nearly all their parts. Reading `managedFields`, or applying to the
+object, settles the ledger: computes the entries and keeps them as JSON text, a tenth of the decoded size.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from harness.apiserver.patching.field_ownership import update_managed
 from harness.apiserver.schemas.schema_nodes import SchemaNode
 
 Object = dict[str, Any]
-_MOST_WRITES = 4  # kept before the book is settled, so that an object cannot hold its whole history
+_MAX_WRITES = 4  # unsettled writes; bounds the history that an object holds
 
 
 class Write:
@@ -29,7 +29,7 @@ class Write:
         self.api_version, self.subresource = api_version, subresource
 
     def follows(self, earlier: "Write") -> bool:
-        """Whether both may be seen as one write: by the same manager, and nobody wrote in between."""
+        """Whether both can be merged: same manager, version and subresource, and no write in between."""
         return (
             self.before is earlier.after
             and self.manager == earlier.manager
@@ -38,8 +38,8 @@ class Write:
         )
 
 
-class Book:
-    """Settled entries, and the writes since."""
+class WriteLedger:
+    """Settled entries of `managedFields`, and the writes since."""
 
     __slots__ = ("_settled", "_writes")
 
@@ -48,9 +48,9 @@ class Book:
         self._writes: tuple[Write, ...] = ()
 
     @staticmethod
-    def begun(write: Write) -> "Book":
-        """The book of an object that nobody has written before."""
-        return _book(b"", (write,))
+    def begun(write: Write) -> "WriteLedger":
+        """The ledger of a new object."""
+        return _ledger(b"", (write,))
 
     def entries(self, schema: SchemaNode | None) -> list[Object]:
         """`managedFields`; the schema is that of the object's kind."""
@@ -77,8 +77,8 @@ class Book:
             self._writes = ()
         return self._settled
 
-    def noted(self, write: Write, schema: Callable[[], SchemaNode | None]) -> "Book":
-        """The book of the object after another write; this one stays as it is."""
+    def noted(self, write: Write, schema: Callable[[], SchemaNode | None]) -> "WriteLedger":
+        """The ledger after a further write; this one is not changed."""
         writes = self._writes
         if writes and write.follows(writes[-1]):
             first = writes[-1]
@@ -90,22 +90,22 @@ class Book:
                 api_version=write.api_version,
                 subresource=write.subresource,
             )
-            return _book(self._settled, (*writes[:-1], merged))
-        if len(writes) >= _MOST_WRITES:
-            return _book(self.text(schema()), (write,))
-        return _book(self._settled, (*writes, write))
+            return _ledger(self._settled, (*writes[:-1], merged))
+        if len(writes) >= _MAX_WRITES:
+            return _ledger(self.text(schema()), (write,))
+        return _ledger(self._settled, (*writes, write))
 
 
-def _book(settled: bytes, writes: tuple[Write, ...]) -> Book:
-    book = Book.__new__(Book)
-    book._settled, book._writes = settled, writes  # noqa: SLF001 its own maker
-    return book
+def _ledger(settled: bytes, writes: tuple[Write, ...]) -> WriteLedger:
+    ledger = WriteLedger.__new__(WriteLedger)
+    ledger._settled, ledger._writes = settled, writes  # noqa: SLF001 a constructor
+    return ledger
 
 
-def spliced(raw: bytes, uid: str, text: bytes) -> bytes | None:
-    """An encoded object with its encoded `managedFields`; None where its metadata cannot be told by the uid.
+def with_encoded_entries(raw: bytes, uid: str, text: bytes) -> bytes | None:
+    """Insert encoded `managedFields` into an encoded object behind its uid; None if the uid is not unique in `raw`.
 
-    Encoding it anew would cost three times as much.
+    Encoding the object again takes three times as long.
     """
     mark = b'"uid":"' + uid.encode() + b'"'
     before, found, after = raw.partition(mark)
@@ -121,7 +121,7 @@ def with_entries(obj: Object, entries: list[Object]) -> Object:
     return {**obj, "metadata": {**obj["metadata"], "managedFields": entries}}
 
 
-def about_managers(patch: Any) -> bool:
+def touches_managed_fields(patch: Any) -> bool:
     """Whether a patch reads or writes managedFields."""
     if isinstance(patch, list):
         return any(

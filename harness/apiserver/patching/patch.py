@@ -1,8 +1,8 @@
 """JSON Patch, JSON merge patch and strategic merge patch, on decoded JSON.
 
-No function changes what it is given. A result shares the parts that did not change with its inputs, so treat all
-three as frozen. Refusals are a `PatchError`; defaults, validation and conflicts of versions are the caller's.
-Follows apimachinery's `strategicpatch`; a `$patch: merge` in a map, which upstream refuses, is taken at its word.
+Functions do not change their arguments. Results share unchanged parts with the arguments, so treat all of them as
+immutable. Errors are a `PatchError`; defaults, validation and version conflicts are up to the caller. Follows
+apimachinery's `strategicpatch`, except that `$patch: merge` in a map, which upstream refuses, is accepted.
 """
 
 from collections.abc import Iterable
@@ -17,14 +17,14 @@ Reason = Literal["Invalid", "BadRequest"]
 _SET_ORDER: Final = "$setElementOrder/"
 _DELETE_PRIMITIVES: Final = "$deleteFromPrimitiveList/"
 _MISSING: Final = object()
-_OPERATIONS_LIMIT: Final = 10_000  # upstream's
-_COPIED_LIMIT: Final = 3 * 1024 * 1024  # bytes, upstream's for a body
+_OPERATIONS_LIMIT: Final = 10_000  # as upstream
+_COPIED_LIMIT: Final = 3 * 1024 * 1024  # bytes, upstream's limit for a body
 
 
 class PatchError(Exception):
     """The patch cannot be applied.
 
-    `reason` is BadRequest (400) for a patch that is no patch, Invalid (422) for one that does not fit the object.
+    `reason` is BadRequest (400) for a malformed patch, Invalid (422) for one that does not apply to the object.
     """
 
     def __init__(self, message: str, reason: Reason) -> None:
@@ -33,7 +33,7 @@ class PatchError(Exception):
 
 
 def same_json(left: Any, right: Any) -> bool:
-    """Equality of JSON values: as Python's, but true is not 1."""
+    """Equality of JSON values: as in Python, except that true does not equal 1."""
     if left is right:
         return True
     if isinstance(left, dict):
@@ -68,7 +68,7 @@ def json_patch(obj: Any, ops: Any) -> Any:
         )
     copied = 0
     for op in ops:
-        if op.get("op") == "copy":  # copies of copies double with each operation
+        if op.get("op") == "copy":  # copies of copies grow exponentially
             copied += _size(_get(obj, _pointer(op, "from"), op, where="from"))
             if copied > _COPIED_LIMIT:
                 raise PatchError(f"the copy operations exceed the limit of {_COPIED_LIMIT} bytes", "BadRequest")
@@ -133,7 +133,7 @@ def _missing(op: JsonObject, where: str = "path") -> PatchError:
 
 
 def _index(part: str, length: int, op: JsonObject, where: str = "path") -> int:
-    """A list position below `length`; leading zeros and signs are not positions."""
+    """A list index below `length`; leading zeros and signs are invalid."""
     if not (part.isascii() and part.isdigit() and (part == "0" or part[0] != "0")):
         raise _missing(op, where)
     if len(part) > 9 or int(part) >= length:
@@ -158,7 +158,7 @@ def _get(obj: Any, path: list[str], op: JsonObject, *, where: str = "path", miss
 
 
 def _put(obj: Any, path: list[str], value: Any, op: JsonObject, *, insert: bool) -> Any:
-    """A copy along `path` only; the rest is shared."""
+    """The object with `value` at `path`. Copies along the path only."""
     if not path:
         return value
     part, rest = path[0], path[1:]
@@ -196,7 +196,7 @@ def _cut(obj: Any, path: list[str], op: JsonObject) -> Any:
 
 
 def merge_patch(obj: JsonObject, patch: Any) -> JsonObject:
-    """The object with `patch` laid over it; null removes.
+    """The object merged with `patch`; null removes a field.
 
     Raises PatchError (BadRequest) for a patch that is no object.
     """
@@ -221,7 +221,7 @@ def _merge(obj: Any, patch: JsonObject) -> JsonObject:
 
 
 def strategic_merge(obj: JsonObject, patch: Any, schema: SchemaNode) -> JsonObject:
-    """The object with `patch` laid over it, lists merged by the keys that the schema of the kind gives.
+    """The object merged with `patch`; lists merge by the merge keys in the schema of the kind.
 
     Raises PatchError: BadRequest for a malformed patch or directive, or for a list item without its merge key.
     """
@@ -273,7 +273,7 @@ def _merge_map(original: JsonObject, patch: JsonObject, schema: SchemaNode | Non
 
 
 def _list_schema(schema: SchemaNode | None, key: str) -> SchemaNode | None:
-    """The schema of list `key`, or None where the list is replaced as a whole."""
+    """The schema of list `key`; None if the list is replaced as a whole."""
     child = schema.child(key) if schema is not None else None
     return child if child is not None and "merge" in child.patch_strategy else None
 
@@ -305,7 +305,7 @@ def _delete_primitives(out: JsonObject, key: str, gone: Any) -> None:
 
 
 def _merge_ordered_lists(out: JsonObject, patch: JsonObject, schema: SchemaNode | None) -> set[str]:
-    """Merge into `out` the lists that have a `$setElementOrder`; the names of the lists that are done with."""
+    """Merge the lists with a `$setElementOrder` into `out`. Returns the names of these lists."""
     done = set()
     for directive, order in patch.items():
         if not directive.startswith(_SET_ORDER):
@@ -316,7 +316,7 @@ def _merge_ordered_lists(out: JsonObject, patch: JsonObject, schema: SchemaNode 
         given = key in patch
         old, new = out.get(key), patch.get(key)
         if given and not isinstance(new, list):
-            continue  # null, or a type that the lists' rules say nothing about
+            continue  # null, or not a list
         child = schema.child(key) if schema is not None else None
         merge_key = child.merge_key if child is not None else ""
         wanted = _keys(order, merge_key)
@@ -337,7 +337,7 @@ def _merge_ordered_lists(out: JsonObject, patch: JsonObject, schema: SchemaNode 
 
 
 def _check_order(items: list[Any], wanted: list[Any], merge_key: str) -> None:
-    """What stays of the patch's list must come in the order that the patch itself asks for."""
+    """Check that the items of the patch are in the order of its `$setElementOrder`."""
     staying = [item for item in items if not (isinstance(item, dict) and "$patch" in item)]
     rest = iter(wanted)
     if not all(key in rest for key in _keys(staying, merge_key)):
@@ -372,13 +372,13 @@ def _merge_list(old: list[Any], new: list[Any], schema: SchemaNode | None, *, so
             in_place, last = in_place and place > last, place
         else:  # the patch names the same new item twice
             additions[place - len(merged)] = _merge_map(additions[place - len(merged)], item, items)
-    if not sort or (in_place and not additions):  # nothing new and nothing moved: the order stands
+    if not sort or (in_place and not additions):  # no item was added or moved
         return merged + additions
     return _in_order(merged + additions, keys, old, merge_key)
 
 
 def _places(keys: list[Any]) -> dict[Any, int]:
-    """Where each key stands; the first place of one that stands twice."""
+    """Key → its index; the first index of a duplicate key."""
     at = {key: place for place, key in enumerate(keys)}
     if len(at) < len(keys):
         for place in reversed(range(len(keys))):
@@ -387,7 +387,7 @@ def _places(keys: list[Any]) -> dict[Any, int]:
 
 
 def _special_items(old: list[Any], new: list[Any], merge_key: str) -> tuple[bool, list[Any], list[Any]]:
-    """Whether the list is replaced; what then stands there, or what is left of `old`; the items still to merge."""
+    """Handles `$patch` items. Returns whether the list is replaced; its new or remaining items; the items to merge."""
     plain, gone, replace = [], [], False
     for item in new:
         directive = item.get("$patch") if isinstance(item, dict) else None
@@ -409,7 +409,7 @@ def _special_items(old: list[Any], new: list[Any], merge_key: str) -> tuple[bool
 
 
 def _keys(items: Iterable[Any], merge_key: str) -> list[Any]:
-    """The merge keys of a patch's items, or the items themselves in a list of scalars."""
+    """The merge keys of the items; in a list of scalars the items themselves."""
     if not merge_key:
         return list(items)
     keys = []
@@ -422,7 +422,7 @@ def _keys(items: Iterable[Any], merge_key: str) -> list[Any]:
 
 
 def _in_order(merged: list[Any], wanted: list[Any], before: list[Any], merge_key: str) -> list[Any]:
-    """The items of the patch in the patch's order, the server's own in theirs, the two woven as they stood before.
+    """Orders a merged list: items of the patch in its order, others in their old order, interleaved as before.
 
     An item that the server did not have yet comes as early as it can, which is upstream's choice.
     """
@@ -454,7 +454,7 @@ def _in_order(merged: list[Any], wanted: list[Any], before: list[Any], merge_key
 
 
 def _fresh(value: Any) -> Any:
-    """What a patch brings where nothing was: without nulls, directives, and items that only say what to delete."""
+    """The value of a patch for a new field: without nulls, directives and deletion items."""
     if isinstance(value, dict):
         return {
             key: _fresh(field) if isinstance(field, (dict, list)) else field

@@ -1,6 +1,6 @@
-"""Table responses to `Accept: application/json;as=Table;v=v1;g=meta.k8s.io`, which `kubectl get` sends.
+"""Tables: the response to `Accept: application/json;as=Table;v=v1;g=meta.k8s.io`, which `kubectl get` sends.
 
-Pure functions on objects in wire form. The columns of each kind are in `harness.apiserver.printers`.
+Pure functions on decoded objects. The columns of each kind are in `harness.apiserver.printers`.
 Follows Kubernetes `pkg/printers` and, for custom resources, apiextensions' `tableconvertor`.
 """
 
@@ -17,7 +17,7 @@ IncludeObject = Literal["None", "Metadata", "Object"]
 _API_VERSION = "meta.k8s.io/v1"
 _LIST_META = ("selfLink", "resourceVersion", "continue", "remainingItemCount")
 
-# Kinds without a printer upstream: the creation timestamp is shown instead of the age.
+# Kinds without a printer upstream show the time of creation instead of the age.
 _CREATED_AT = Printer(
     (NAME, Column("Created At", "When the object was created.", "date")),
     lambda o, _now: [name_of(o), created_at(o["metadata"].get("creationTimestamp"))],
@@ -92,16 +92,16 @@ _PRINTERS: dict[tuple[str, str], Printer] = {
 
 
 def printer(group: str, plural: str, printer_columns: Sequence[dict[str, Any]] | None = None) -> Printer:
-    """The printer of resource `plural` in `group` ("" is the core group).
+    """How the objects of `plural` in `group` ("" is the core group) are printed.
 
-    `printer_columns` are a CRD version's `additionalPrinterColumns`; they are ignored for built-in kinds.
-    An unknown kind gets Name and Age. A watch gets its printer once and passes it to each `frame`.
+    `printer_columns` are a CRD version's `additionalPrinterColumns`; ignored for built-in kinds.
+    Unknown kinds get Name and Age. A watch calls this once and passes the printer to each `frame`.
     """
     return _PRINTERS.get((group, plural)) or custom_printer(printer_columns)
 
 
 def row(how: Printer, obj: Object, *, now: float, include_object: IncludeObject = "Metadata") -> dict[str, Any]:
-    """One TableRow; `now` is in Unix seconds. The metadata is shared with the object, not copied."""
+    """One TableRow; `now` is in seconds since 1970. The metadata is the object's own, not a copy."""
     made: dict[str, Any] = {"cells": how.cells(obj, now)}
     if how.conditions is not None and (conditions := how.conditions(obj)):
         made["conditions"] = conditions
@@ -142,11 +142,11 @@ def table(
     Args:
         group: the API group; "" is the core group.
         plural: the resource's name, as in its URL.
-        objects: the objects in wire form.
-        now: Unix seconds, used for all ages.
+        objects: the objects as they are on the wire.
+        now: seconds since 1970, for all ages.
         list_meta: the list's metadata: resourceVersion, continue, remainingItemCount.
         printer_columns: a CRD version's `additionalPrinterColumns`.
-        include_object: the request's `includeObject`: which part of the object each row contains.
+        include_object: what each row carries beside its cells, as the request's `includeObject` says.
         headers: False leaves the column definitions null.
     """
     how = printer(group, plural, printer_columns)

@@ -1,6 +1,6 @@
-"""From a Go client's bytes to the object that it would have sent as JSON.
+"""Decodes the envelope and messages of a Go client into the object that it would send as JSON.
 
-The answer to such a client is JSON all the same: every client that sends protocol buffers takes it.
+Responses are JSON all the same: clients that send protocol buffers accept it.
 """
 
 import struct
@@ -16,14 +16,14 @@ from harness.apiserver.protobuf.wire import BYTES, FIXED64, VARINT, Malformed, f
 
 CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
-_DEEPEST = 64  # messages within messages; the schema of a CRD may nest as deep as it likes
+_MAX_DEPTH = 64  # levels of nested messages; schemas of CRDs nest without limit
 _META_PACKAGE = "k8s.io.apimachinery.pkg.apis.meta.v1"
 
 Object = dict[str, Any]
 
 
 class _Field(NamedTuple):
-    """`read` turns a value on the wire into the value in JSON; None: a message that is an object."""
+    """A field of a message. `read` converts a wire value to JSON; None: a nested message."""
 
     name: str
     wire: int
@@ -41,14 +41,14 @@ class _Field(NamedTuple):
 
 
 def decode(body: bytes) -> Object:
-    """The object in an envelope of Kubernetes' (`k8s`, a zero byte, then runtime.Unknown).
+    """Decode Kubernetes' envelope (`k8s`, a zero byte, then runtime.Unknown) and its object.
 
     Raises:
         Malformed: the bytes are no such envelope, or no such object.
         UnicodeDecodeError: a string in it is not UTF-8.
     """
     if not body.startswith(_MAGIC):
-        raise Malformed("expected the four bytes 'k8s' and zero at the beginning of the body, found something else")
+        raise Malformed("expected the four bytes 'k8s' and zero at the beginning of the body, found other bytes")
     api_version = kind = ""
     raw = b""
     for number, wire, value in fields(body[len(_MAGIC) :]):
@@ -66,7 +66,7 @@ def decode(body: bytes) -> Object:
 
 
 def message_of(api_version: str, kind: str) -> str:
-    """The name of the message for a kind; options and other kinds of meta.k8s.io go with every group.
+    """The name of the message for a kind; kinds of meta.k8s.io, such as options, exist in every group.
 
     Raises:
         Malformed: there is none.
@@ -80,7 +80,7 @@ def message_of(api_version: str, kind: str) -> str:
 
 @cache
 def _table() -> Mapping[str, Any]:
-    """See generation.py."""
+    """The content of messages.json; its format is described in generation.py."""
     found: Mapping[str, Any] = orjson.loads(Path(__file__).with_name("messages.json").read_bytes())
     return found
 
@@ -99,14 +99,14 @@ def _field(name: str, word: str) -> _Field:
 
 
 def _message(data: bytes, message: str, depth: int) -> Object:
-    if depth > _DEEPEST:
-        raise Malformed(f"expected at most {_DEEPEST} messages within one another, found more")
+    if depth > _MAX_DEPTH:
+        raise Malformed(f"expected at most {_MAX_DEPTH} messages within one another, found more")
     plan = _plan(message)
     found: Object = {}
     for number, wire, value in fields(data):
         field = plan.get(number)
         if field is None:
-            continue  # of a newer release
+            continue  # a field of a newer release
         if field.mapped:
             key, inner = _entry(value, field, depth)
             found.setdefault(field.name, {})[key] = inner
@@ -126,7 +126,7 @@ def _message(data: bytes, message: str, depth: int) -> Object:
 
 
 def _entry(data: Any, field: _Field, depth: int) -> tuple[str, Any]:
-    """One entry of a map: a message with the key in field 1 and the value in field 2."""
+    """Decode an entry of a map: a message with the key in field 1 and the value in field 2."""
     if not isinstance(data, bytes):
         raise Malformed(f"{field.name}: expected entries of a map, found a number")
     key, value = "", None
@@ -137,13 +137,13 @@ def _entry(data: Any, field: _Field, depth: int) -> tuple[str, Any]:
             if wire != field.wire:
                 raise Malformed(f"{field.name}: expected wire type {field.wire}, found {wire}")
             value = field.value(inner, depth)
-    if value is None:  # Go writes no value for an empty message
+    if value is None:  # Go omits the value of an empty message
         value = field.value(b"" if field.wire == BYTES else 0, depth)
     return key, value
 
 
 def _choice(data: bytes, message: str, depth: int) -> Any:
-    """A schema, or what may stand in its place: a truth value, strings, several schemas."""
+    """Decode a union: a schema, or instead of it a boolean, strings or several schemas."""
     schema_at, other_at = CHOICES[message]
     strings: list[Any] = []
     allowed: bool | None = None

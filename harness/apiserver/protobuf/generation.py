@@ -1,4 +1,4 @@
-"""Makes messages.json: which field of which message is which field in JSON.
+"""Generates messages.json, which maps the fields of messages to fields in JSON.
 
 Run by hand when Kubernetes has a new release:
 
@@ -26,7 +26,7 @@ _PACKAGE = re.compile(r"^package ([\w.]+);", re.MULTILINE)
 _MESSAGE = re.compile(r"^message (\w+) \{$(.*?)^\}$", re.MULTILINE | re.DOTALL)
 _FIELD = re.compile(r"^  (?:(optional|repeated) ([\w.]+)|map<string, ?([\w.]+)>) (\w+) = (\d+);", re.MULTILINE)
 _STRUCT = re.compile(r"^type (\w+) struct \{$(.*?)^\}$", re.MULTILINE | re.DOTALL)
-_MEMBER = re.compile(  # tags of others, as patchStrategy, may stand between the two
+_MEMBER = re.compile(  # other tags, such as patchStrategy, may stand between the two
     r'^\t(?:\w+\s+)?([*\[\]\w.]+)\s+`json:"([^"]*)"(?:\s+\w+:"[^"]*")*?\s+protobuf:"\w+,(\d+),[^"]*"`', re.MULTILINE
 )
 _GROUP = re.compile(r'GroupName\s*=\s*"([^"]*)"')
@@ -81,7 +81,7 @@ def _fields(package: str, body: str, members: dict[str, tuple[str, str]]) -> lis
 
 
 def _members(folder: Path) -> dict[str, dict[str, tuple[str, str]]]:
-    """Struct → field number → its type in Go and its tag for JSON."""
+    """Struct → field number → Go type and JSON tag."""
     found: dict[str, dict[str, tuple[str, str]]] = {}
     for path in sorted(folder.glob("*.go")):
         for name, body in _STRUCT.findall(path.read_text()):
@@ -100,7 +100,9 @@ def _group(folder: Path) -> str | None:
 
 def main() -> int:
     release, *folders = sys.argv[1:]
-    TABLE.write_bytes(orjson.dumps(table([Path(one) for one in folders], release), option=orjson.OPT_SORT_KEYS) + b"\n")
+    TABLE.write_bytes(
+        orjson.dumps(table([Path(folder) for folder in folders], release), option=orjson.OPT_SORT_KEYS) + b"\n"
+    )
     return 0
 
 

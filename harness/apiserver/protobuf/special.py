@@ -1,4 +1,4 @@
-"""Messages that are no objects in JSON: times, quantities, numbers that may be words, JSON within the message."""
+"""Messages that are not objects in JSON: times, quantities, IntOrString, embedded JSON."""
 
 import base64
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ def _members(data: bytes) -> dict[int, Any]:
 
 
 def _moment(data: bytes) -> datetime | None:
-    """None for the zero time, which JSON leaves out."""
+    """The time as RFC 3339; None for the zero time, which JSON omits."""
     found = _members(data)
     seconds, nanos = signed(found.get(1, 0)), signed(found.get(2, 0))
     if not seconds and not nanos:
@@ -53,7 +53,7 @@ def _int_or_string(data: bytes) -> int | str:
 
 
 def _json(data: bytes) -> Any:
-    """The JSON that a message carries as bytes; None where it carries none."""
+    """The JSON that a message carries as bytes; None if empty."""
     raw = _members(data).get(1, b"")
     try:
         return orjson.loads(raw) if raw else None
@@ -66,7 +66,7 @@ def _items(data: bytes) -> list[str]:
 
 
 def _duration(data: bytes) -> str:
-    """In the words of Go's time.ParseDuration."""
+    """The duration in the format of Go's time.ParseDuration."""
     nanos = signed(_members(data).get(1, 0))
     seconds, rest = divmod(nanos, 10**9)
     return f"{seconds}s" if not rest else f"{nanos}ns"
@@ -87,7 +87,7 @@ SPECIAL: Final[Mapping[str, Callable[[bytes], Any]]] = {
     f"{_CUSTOM}.JSON": _json,
 }
 
-# A schema, or what may stand in its place. Message → number of the schema's field, number of the other's
+# Unions: message → number of the schema's field, number of the alternative's field
 CHOICES: Final[Mapping[str, tuple[int, int]]] = {
     f"{_CUSTOM}.JSONSchemaPropsOrBool": (2, 1),
     f"{_CUSTOM}.JSONSchemaPropsOrArray": (1, 2),
@@ -97,5 +97,5 @@ SCHEMA: Final = f"{_CUSTOM}.JSONSchemaProps"
 
 
 def as_base64(data: bytes) -> str:
-    """Bytes as JSON has them."""
+    """Bytes as JSON encodes them: base64."""
     return base64.b64encode(data).decode()

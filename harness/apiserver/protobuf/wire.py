@@ -1,4 +1,4 @@
-"""Protocol buffers on the wire: a message as its fields' numbers and values."""
+"""The wire format of protocol buffers: parses a message into field numbers and values."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 
 class Malformed(ValueError):
-    """The bytes are no such message."""
+    """The bytes are not a valid message."""
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
@@ -40,7 +40,7 @@ def fields(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """The unsigned integer at `at`, and where it ends.
+    """The unsigned integer at offset `at`, and the offset of its end.
 
     Raises:
         Malformed: it does not end within ten bytes of the data.

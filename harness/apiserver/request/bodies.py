@@ -1,7 +1,7 @@
-"""Bodies of requests as data: JSON or YAML in, plain objects out, within limits of size, depth and expansion.
+"""Decodes request bodies (JSON, YAML, protocol buffers) into plain objects, within limits of size, depth and expansion.
 
-What comes out can always be encoded again: orjson refuses what is nested deeper than 254 levels or has integers beyond
-64 bits, so nothing near that may get into the store.
+A decoded body can always be encoded again: orjson refuses objects nested deeper than 254 levels and integers beyond
+64 bits, so the limits here keep both out of the store.
 """
 
 import functools
@@ -16,17 +16,18 @@ from harness.apiserver.protobuf import decoding as protobuf
 from harness.apiserver.protobuf import wire as protobuf_wire
 from harness.apiserver.protobuf.decoding import CONTENT_TYPE as PROTOBUF
 
-BODY_LIMIT = 3 * 1024 * 1024  # bytes, upstream's
+BODY_LIMIT = 3 * 1024 * 1024  # bytes, as upstream
 DEPTH_LIMIT = 200  # levels of objects and lists
-EXPANSION_LIMIT = 100_000  # values by which a YAML document may grow when its aliases are expanded
-_JSON_LEAST, _JSON_MOST = -(2**63), 2**64  # integers that orjson writes
+EXPANSION_LIMIT = 100_000  # values that expanding aliases may add to a YAML document
+_JSON_MIN, _JSON_MAX = -(2**63), 2**64  # range of integers that orjson encodes
 
 
 def decode(body: bytes, content_type: str, *, yaml_too: bool = False, any_type: bool = False) -> Any:
-    """The body of a request; `yaml_too` where a type ending in +yaml is one of those accepted.
+    """Decode the body of a request. `yaml_too` accepts media types that end in +yaml.
 
     Raises:
-        ApiStatusError: 413 too large, 415 no such media type, 400 malformed, too deep, or (unless `any_type`) no object.
+        ApiStatusError: 413 too large, 415 unknown media type, 400 malformed, nested too deep, or (unless `any_type`)
+            not an object.
     """
     if len(body) > BODY_LIMIT:
         raise errors.too_large(BODY_LIMIT)
@@ -49,7 +50,7 @@ def _json(body: bytes) -> Any:
         found = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
-    if body.count(b"{") + body.count(b"[") > DEPTH_LIMIT:  # else it cannot be too deep
+    if body.count(b"{") + body.count(b"[") > DEPTH_LIMIT:  # fewer brackets cannot nest too deep
         _check_depth(found, 0)
     return found
 
@@ -71,12 +72,12 @@ def _check_depth(value: Any, depth: int) -> None:
             _check_depth(below, depth + 1)
 
 
-# -- YAML --------------------------------------------------------------------------------------------------------------
+# -- YAML -------------------------------------------------------------------------------------------------------------
 
 
 @functools.cache
 def _loader() -> Any:
-    """A safe loader that leaves dates as text, as the YAML of Kubernetes does; in C where there is one."""
+    """A safe loader that leaves dates as text, as sigs.k8s.io/yaml does; libyaml's if it is installed."""
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     resolvers = {
         first: [(tag, pattern) for tag, pattern in rows if tag != "tag:yaml.org,2002:timestamp"]
@@ -88,14 +89,14 @@ def _loader() -> Any:
 def _yaml(body: bytes) -> Any:
     _check_yaml_depth(body)
     try:
-        found = yaml.load(body, Loader=_loader())  # noqa: S506 it is a safe loader
+        found = yaml.load(body, Loader=_loader())  # noqa: S506 a safe loader
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
     return _as_json(found, [len(body) + EXPANSION_LIMIT], 0)
 
 
 def _check_yaml_depth(body: bytes) -> None:
-    """Before anything is built: the parser's own stack is C's, and ends the process when it runs out."""
+    """Check the depth before objects are built: the C parser recurses, and a stack overflow ends the process."""
     depth = 0
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
@@ -113,7 +114,7 @@ def _check_yaml_depth(body: bytes) -> None:
 
 
 def _as_json(value: Any, left: list[int], depth: int) -> Any:
-    """What JSON can say, each alias with a copy of its own; keys become text. `left` counts down values."""
+    """The value with JSON types only: aliases become copies, keys become strings. `left[0]` counts down values."""
     left[0] -= 1
     if left[0] < 0:
         raise errors.bad_request("the body of the request expands too far: expected fewer or smaller YAML aliases")
@@ -127,12 +128,12 @@ def _as_json(value: Any, left: list[int], depth: int) -> Any:
         return value
     if isinstance(value, int):
         try:
-            return value if _JSON_LEAST <= value < _JSON_MOST else float(value)
+            return value if _JSON_MIN <= value < _JSON_MAX else float(value)
         except OverflowError as error:
             raise errors.bad_request("the body of the request cannot be read: a number is too large") from error
     if isinstance(value, float) and value - value == 0.0:
         return value
-    raise errors.bad_request(f"the body of the request cannot be read: {value!r:.40} has no place in JSON")
+    raise errors.bad_request(f"the body of the request cannot be read: {value!r:.40} cannot be represented in JSON")
 
 
 def _key(name: Hashable) -> str:

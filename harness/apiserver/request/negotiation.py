@@ -1,4 +1,4 @@
-"""What shape of answer a client asks for in its Accept header."""
+"""Content negotiation: which response format the Accept header of a request asks for."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,7 +11,11 @@ _KINDS = frozenset({"", "Table", "PartialObjectMetadata", "PartialObjectMetadata
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """`shape` is empty for the object itself, else Table, PartialObjectMetadata or APIGroupDiscoveryList."""
+    """A response format.
+
+    `shape` is empty for the object itself, otherwise Table, PartialObjectMetadata or APIGroupDiscoveryList. `version`
+    is the version of that kind.
+    """
 
     shape: str = ""
     version: str = ""
@@ -27,21 +31,21 @@ PLAIN = Format()
 
 @lru_cache(maxsize=512)
 def negotiate(accept: str) -> Format:
-    """The first of the client's wishes that can be met; protobuf is passed over.
+    """The first supported format in the header. Responses in protocol buffers are not supported and are skipped.
 
     Raises:
-        ApiStatusError: 406, none can.
+        ApiStatusError: 406, no format in the header is supported.
     """
     if not accept.strip():
         return PLAIN
-    for wish in accept.split(","):
-        media, *parameters = (part.strip() for part in wish.split(";"))
-        asked = dict(part.split("=", 1) for part in parameters if "=" in part)
-        shape = asked.get("as", "")
+    for entry in accept.split(","):
+        media, *parameters = (part.strip() for part in entry.split(";"))
+        options = dict(part.split("=", 1) for part in parameters if "=" in part)
+        shape = options.get("as", "")
         if shape not in _KINDS:
             continue
         if media in {JSON, "*/*", "application/*", "text/*", "text/plain"}:
-            return Format(shape.removesuffix("List") if shape.startswith("Partial") else shape, asked.get("v", ""))
+            return Format(shape.removesuffix("List") if shape.startswith("Partial") else shape, options.get("v", ""))
         if media == YAML and not shape:
             return Format(yaml=True)
     raise errors.not_acceptable()

@@ -1,4 +1,4 @@
-"""What a write comes with besides its object."""
+"""Options of writes: query parameters, delete options, and the identity of the writer."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +12,7 @@ from harness.apiserver.webhooks.dispatch import Write
 
 @dataclass(slots=True)
 class Options:
-    """What query parameters say of a write, and what there is to warn of."""
+    """Options of a create, update or patch. `warnings` collects what the response warns of."""
 
     dry_run: bool = False
     manager: str = ""
@@ -20,13 +20,13 @@ class Options:
     field_validation: str = "Warn"
     warnings: list[str] = field(default_factory=list)
     by: Identity = CONTROLLERS
-    attempt: Attempt | None = None  # None: whoever writes cannot wait
-    told: bool = False  # webhooks have had their word, as of a subresource that is an object of another kind
+    attempt: Attempt | None = None  # None: the writer cannot wait for webhooks
+    webhooks_done: bool = False  # webhooks have been called already, as for a subresource with a kind of its own
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """The body or the query of a delete."""
+    """Options of a delete, from its body or its query. `grace` is in seconds; `uid` and `version` are preconditions."""
 
     grace: int | None = None
     propagation: str = "Background"
@@ -48,28 +48,28 @@ def write_of(
     generated: bool = False,
     kind: tuple[str, str, str] | None = None,
 ) -> Write:
-    """The write as webhooks are told of it; `key` is namespace and name."""
-    said: dict[str, Any] = {"kind": f"{operation.capitalize()}Options", "apiVersion": "meta.k8s.io/v1"}
+    """The write as an admission webhook sees it. `key` is namespace and name."""
+    encoded: dict[str, Any] = {"kind": f"{operation.capitalize()}Options", "apiVersion": "meta.k8s.io/v1"}
     if isinstance(options, DeleteOptions):
-        said["propagationPolicy"] = options.propagation
+        encoded["propagationPolicy"] = options.propagation
         if options.grace is not None:
-            said["gracePeriodSeconds"] = options.grace
+            encoded["gracePeriodSeconds"] = options.grace
     elif options.manager:
-        said["fieldManager"] = options.manager
+        encoded["fieldManager"] = options.manager
     if options.dry_run:
-        said["dryRun"] = ["All"]
+        encoded["dryRun"] = ["All"]
     if operation == "CONNECT":
-        said = {}
+        encoded = {}
     return Write(
         operation,
         resource,
-        # a namespace is, for its webhooks, in itself
+        # webhooks see a namespace as an object within itself
         key[1] if resource.key == ("", "namespaces") else key[0],
         key[1],
         subresource,
         options.by,
         options.dry_run,
-        said,
+        encoded,
         options.attempt,
         options.warnings,
         kind,
@@ -77,12 +77,12 @@ def write_of(
     )
 
 
-def grace_of(resource: Resource, obj: Object, asked: int | None) -> int:
-    """Seconds that a pod is given to end; everything else goes at once."""
+def grace_of(resource: Resource, obj: Object, requested: int | None) -> int:
+    """The grace period of a deletion in seconds: 0 for everything but pods that are bound and not finished."""
     if resource.key != ("", "pods"):
         return 0
     spec = obj.get("spec", {})
     if not spec.get("nodeName") or obj.get("status", {}).get("phase") in {"Succeeded", "Failed"}:
         return 0
-    grace = spec.get("terminationGracePeriodSeconds", 30) if asked is None else asked
+    grace = spec.get("terminationGracePeriodSeconds", 30) if requested is None else requested
     return max(int(grace), 0)

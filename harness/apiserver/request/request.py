@@ -1,4 +1,4 @@
-"""A request taken apart: what its path means, what its query and its body say."""
+"""The context of one request: its target, query, options and body, parsed and checked."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update"}
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What a path means."""
+    """The resource, object and subresource that a path names."""
 
     resource: Resource
     namespace: str | None  # None: all namespaces, or cluster scope
@@ -37,8 +37,8 @@ class Target(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class Asked:
-    """One request, taken apart."""
+class RequestContext:
+    """One request with its identity, query and response format. `warnings` collects warnings for the response."""
 
     request: Request
     identity: Identity
@@ -49,13 +49,14 @@ class Asked:
 
     @property
     def named(self) -> bool:
-        """Whether the client says what program it is. Ours do not: they have no use for what that brings."""
+        """Whether the client sends a User-Agent. In-process clients send none and get no `managedFields` in lists."""
         return bool(self.request.headers.get("user-agent"))
 
     def options(self) -> Options:
-        """
+        """The options of a write.
+
         Raises:
-            ApiStatusError: a parameter has no such value.
+            ApiStatusError: a query parameter has an unsupported value.
         """
         query = self.query
         dry = query.get("dryRun", "")
@@ -81,7 +82,7 @@ class Asked:
         )
 
     def act(self, target: Target) -> Act:
-        """What is wanted, in the words of roles."""
+        """What RBAC has to allow."""
         method, resource = self.request.method, target.resource
         verb = _VERBS.get(method, method.lower())
         if not target.name:
@@ -91,10 +92,15 @@ class Asked:
                 verb = "deletecollection"
         namespace = target.namespace or ""
         if resource.key == ("", "namespaces"):
-            namespace = target.name  # who may see all of a namespace may see it
+            namespace = target.name  # upstream: access to a namespace includes the Namespace object
         return Act(verb, resource.group, resource.plural, target.subresource, namespace, target.name)
 
     def delete_options(self) -> DeleteOptions:
+        """The options of a delete; query parameters take precedence over the body.
+
+        Raises:
+            ApiStatusError: an option has an unsupported value.
+        """
         body: Object = {}
         if self.request.body.strip():
             body, _ = conform("v1", "DeleteOptions", {**self.decoded(), "apiVersion": "v1", "kind": "DeleteOptions"})
@@ -122,18 +128,18 @@ class Asked:
         )
 
     def body(self, resource: Resource, *, kind: str = "", api_version: str = "") -> Object:
-        """The object in the request, of the resource's own kind unless another is named.
+        """The object in the body, of the resource's own kind unless `kind` names another.
 
         Raises:
-            ApiStatusError: there is none, or it has not the shape of its kind.
+            ApiStatusError: there is no object, or it does not conform to the schema of its kind.
         """
-        found = self.decoded()
+        decoded = self.decoded()
         if not kind:
-            check_kind(resource, found)
+            check_kind(resource, decoded)
         body, unknown = conform(
             api_version or resource.api_version,
             kind or resource.kind,
-            found,
+            decoded,
             custom=resource.custom is not None and not kind,
         )
         if unknown:
@@ -147,9 +153,10 @@ class Asked:
 
 
 def check_kind(resource: Resource, body: Mapping[str, Any]) -> None:
-    """
+    """Check the kind and the version that the object states, if it states any.
+
     Raises:
-        ApiStatusError: 400, the object says that it is of another kind or version.
+        ApiStatusError: 400, the object is of another kind or version.
     """
     kind, version = body.get("kind"), body.get("apiVersion")
     if (kind and kind != resource.kind) or (version and version != resource.api_version):
@@ -161,5 +168,5 @@ def check_kind(resource: Resource, body: Mapping[str, Any]) -> None:
 
 @lru_cache(maxsize=256)
 def _manager(agent: str) -> str:
-    """Who writes, of a client that does not say it: the first word of its User-Agent header."""
+    """The field manager of a client that names none: its User-Agent up to the first slash, as upstream."""
     return "".join(letter for letter in agent.partition("/")[0] if letter.isprintable())[:128] or "unknown"

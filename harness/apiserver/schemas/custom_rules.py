@@ -1,7 +1,7 @@
-"""`x-kubernetes-validations`: the rules in the schema of a custom resource, held against its objects.
+"""Evaluates the CEL rules in the schema of a custom resource (`x-kubernetes-validations`).
 
-A rule that speaks of `oldSelf` counts only where there is an old value: the same field, the same key of a map, the
-same row of a list of type `map`. Follows `apiextensions-apiserver/pkg/apiserver/schema/cel`.
+A rule that uses `oldSelf` is evaluated only if there is an old value: the same field, the same key of a map, the same
+item of a list of type `map`. Follows `apiextensions-apiserver/pkg/apiserver/schema/cel`.
 """
 
 import re
@@ -15,7 +15,7 @@ from harness.apiserver.field_errors import Cause, quoted
 
 _RULES: Final = "x-kubernetes-validations"
 _OLD: Final = re.compile(r"\boldSelf\b")
-_NAMED: Final = ("name", "generateName")  # all that rules may see of metadata
+_NAMED: Final = ("name", "generateName")  # fields of metadata that rules can read
 _DURATION: Final = re.compile(r"[+-]?(0|(\d+(\.\d*)?(ns|us|µs|ms|s|m|h))+)")
 _PIECE: Final = re.compile(r"(\d+(?:\.\d*)?)(ns|us|µs|ms|s|m|h)")
 _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -23,7 +23,7 @@ Schema = Mapping[str, Any]
 
 
 def has_rules(schema: Schema) -> bool:
-    """Whether there is any rule in it."""
+    """Whether the schema contains a rule."""
     return _RULES in schema or any(has_rules(sub) for sub in _below(schema))
 
 
@@ -34,8 +34,8 @@ def _below(schema: Schema) -> Iterator[Schema]:
             yield schema[name]
 
 
-def broken_rules(schema: Schema, body: Mapping[str, Any], old: Mapping[str, Any] | None) -> list[Cause]:
-    """What the rules object to."""
+def rule_causes(schema: Schema, body: Mapping[str, Any], old: Mapping[str, Any] | None) -> list[Cause]:
+    """The causes for all rules that do not hold. `old` is None for a create."""
     causes: list[Cause] = []
     _visit(schema, _seen(body), _seen(old) if old is not None else None, "", causes)
     return causes
@@ -50,25 +50,25 @@ def _visit(schema: Schema, value: Any, old: Any, path: str, causes: list[Cause])
     if value is None:
         return
     for rule in schema.get(_RULES) or ():
-        _hold(schema, rule, value, old, path, causes)
+        _evaluate(schema, rule, value, old, path, causes)
     if isinstance(value, dict):
         before = old if isinstance(old, dict) else {}
         properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
-        for name, one in value.items():
+        for name, field in value.items():
             sub = properties.get(name, additional)
             if isinstance(sub, Mapping):
-                _visit(sub, one, before.get(name), f"{path}.{name}" if path else name, causes)
+                _visit(sub, field, before.get(name), f"{path}.{name}" if path else name, causes)
     elif isinstance(value, list) and isinstance(schema.get("items"), Mapping):
         rows = _rows(schema, old)
-        for number, one in enumerate(value):
-            _visit(schema["items"], one, rows.get(_mark(schema, one)), f"{path}[{number}]", causes)
+        for number, item in enumerate(value):
+            _visit(schema["items"], item, rows.get(_mark(schema, item)), f"{path}[{number}]", causes)
 
 
 def _rows(schema: Schema, old: Any) -> dict[tuple[Any, ...] | None, Any]:
-    """The rows of an old list by their keys; of other lists, nothing is the same row as before."""
+    """The items of an old list of type `map` by their keys; items of other lists have no old value."""
     if not isinstance(old, list) or schema.get("x-kubernetes-list-type") != "map":
         return {}
-    return {_mark(schema, one): one for one in old}
+    return {_mark(schema, item): item for item in old}
 
 
 def _mark(schema: Schema, row: Any) -> tuple[Any, ...] | None:
@@ -76,7 +76,7 @@ def _mark(schema: Schema, row: Any) -> tuple[Any, ...] | None:
     return tuple(row.get(key) for key in keys) if keys and isinstance(row, dict) else None
 
 
-def _hold(  # noqa: PLR0917
+def _evaluate(  # noqa: PLR0917
     schema: Schema, rule: Mapping[str, Any], value: Any, old: Any, path: str, causes: list[Cause]
 ) -> None:
     expression = str(rule.get("rule") or "true")
@@ -122,7 +122,7 @@ def _cause(rule: Mapping[str, Any], kind: str, path: str, why: str) -> Cause:
 
 
 def _typed(schema: Schema, value: Any) -> Any:
-    """As expressions see it: by the schema's types and formats, its fields under the names that CEL allows."""
+    """The value as CEL sees it: typed by schema type and format, with field names escaped."""
     kind = schema.get("type")
     if kind == "number" and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
@@ -131,18 +131,18 @@ def _typed(schema: Schema, value: Any) -> Any:
     if isinstance(value, dict):
         properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
         found = {}
-        for name, one in value.items():
+        for name, field in value.items():
             sub = properties.get(name, additional)
-            shown = escaped(name) if name in properties else name
-            found[shown] = _typed(sub, one) if isinstance(sub, Mapping) else one
+            key = escaped(name) if name in properties else name
+            found[key] = _typed(sub, field) if isinstance(sub, Mapping) else field
         return found
     if isinstance(value, list) and isinstance(schema.get("items"), Mapping):
-        return [_typed(schema["items"], one) for one in value]
+        return [_typed(schema["items"], item) for item in value]
     return value
 
 
 def _formatted(form: str, text: str) -> Any:
-    """Times and durations as such; a text that is none stays one, and the schema objects to it."""
+    """Parses times and durations; returns malformed text as it is, since validation of the format reports it."""
     try:
         if form in {"date-time", "date"}:
             found = datetime.fromisoformat(text)
@@ -155,7 +155,7 @@ def _formatted(form: str, text: str) -> Any:
 
 
 def _duration(text: str) -> timedelta:
-    """Go's way of writing it, as in `1h30m`."""
+    """Parses a duration in Go's format, as in `1h30m`."""
     if _DURATION.fullmatch(text) is None:
         raise ValueError(text)
     found = timedelta()
@@ -164,14 +164,14 @@ def _duration(text: str) -> timedelta:
     return -found if text.startswith("-") else found
 
 
-# -- when a definition is stored ---------------------------------------------------------------------------------------
+# -- checks of a definition -------------------------------------------------------------------------------------------
 
 
 def check_rules(spec: Mapping[str, Any]) -> list[Cause]:
-    """What is wrong with the rules of a definition: those that cannot be compiled."""
-    versions = [one for one in spec.get("versions") or () if isinstance(one, Mapping)]
-    schemas = [(one.get("schema") or {}).get("openAPIV3Schema") or {} for one in versions]
-    if all(one == schemas[0] for one in schemas):  # upstream shows what all versions share in one place
+    """The causes for all rules of a CRD that cannot be compiled. `spec` is the spec of the CRD."""
+    versions = [version for version in spec.get("versions") or () if isinstance(version, Mapping)]
+    schemas = [(version.get("schema") or {}).get("openAPIV3Schema") or {} for version in versions]
+    if all(schema == schemas[0] for schema in schemas):  # upstream reports a schema shared by all versions once
         schemas, places = schemas[:1], ["spec.validation.openAPIV3Schema"]
     else:
         places = [f"spec.versions[{number}].schema.openAPIV3Schema" for number in range(len(schemas))]
@@ -194,8 +194,8 @@ def _check_rules(schema: Schema, place: str, causes: list[Cause], *, top: bool =
                 if rule.get(field):
                     check(str(rule[field]), {"self": seen, "oldSelf": None if rule.get("optionalOldSelf") else seen})
             except ExpressionError as error:
-                said = f"Invalid value: {_as_go(rule)}: {error}"
-                causes.append(Cause(f"{path}.{field}", "FieldValueInvalid", said))
+                message = f"Invalid value: {_as_go(rule)}: {error}"
+                causes.append(Cause(f"{path}.{field}", "FieldValueInvalid", message))
     for name, sub in (schema.get("properties") or {}).items():
         _check_rules(sub, f"{place}.properties[{name}]", causes)
     for name in ("items", "additionalProperties"):
@@ -204,7 +204,7 @@ def _check_rules(schema: Schema, place: str, causes: list[Cause], *, top: bool =
 
 
 def _as_go(rule: Mapping[str, Any]) -> str:
-    """A rule as Go prints it."""
+    """The rule as Go prints the struct."""
     texts = ", ".join(
         f"{name[0].upper()}{name[1:]}:{quoted(str(rule.get(name) or ''))}"
         for name in ("rule", "message", "messageExpression")

@@ -1,7 +1,7 @@
-"""Custom resources against the structural schema of their CRD: pruned, completed with defaults, checked.
+"""Structural schemas of custom resources: pruning, defaults and validation.
 
-Compiled once for each version of a CRD into a tree of closures-free nodes; the words of refusals are those of
-kube-openapi's validator (`spec.x in body must be of type integer: "string"`).
+The schema of each CRD version is compiled once into a tree of nodes. The messages are those of kube-openapi's validator
+(`spec.x in body must be of type integer: "string"`).
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from harness.apiserver.field_errors import Cause
-from harness.apiserver.schemas.custom_rules import broken_rules, has_rules
+from harness.apiserver.schemas.custom_rules import has_rules, rule_causes
 
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _EMBEDDED = "x-kubernetes-embedded-resource"
@@ -32,7 +32,7 @@ _FORMATS = {
 
 
 class _Node:
-    """One place of the schema."""
+    """One node of the schema."""
 
     __slots__ = ("additional", "items", "preserve", "properties", "schema")
 
@@ -45,15 +45,15 @@ class _Node:
         self.preserve = bool(schema.get(_PRESERVE)) or additional is True
 
 
-class Custom:
-    """The rules for one version of one custom kind."""
+class CustomSchema:
+    """The schema of one version of one custom kind. `version` is the entry in `spec.versions` of the CRD."""
 
     def __init__(self, version: Mapping[str, Any]) -> None:
         self._root = _Node((version.get("schema") or {}).get("openAPIV3Schema") or {_PRESERVE: True})
         self._rules = has_rules(self._root.schema)
 
     def complete(self, body: dict[str, Any]) -> list[str]:
-        """Prune what the schema does not know and fill in its defaults, in place; the paths of what was pruned."""
+        """Prune unknown fields and fill in defaults, in place. Returns the paths of the pruned fields."""
         pruned: list[str] = []
         for name in list(body):
             if name in {"apiVersion", "kind", "metadata"}:
@@ -69,7 +69,7 @@ class Custom:
         return pruned
 
     def problems(self, body: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> list[Cause]:
-        """What the schema objects to; its rules are asked about objects that are right otherwise."""
+        """The causes for which the object is invalid. CEL rules are evaluated only if the schema has no objection."""
         causes: list[Cause] = []
         required = self._root.schema.get("required") or ()
         causes += [Cause(name, "FieldValueRequired", "Required value") for name in required if name not in body]
@@ -77,15 +77,15 @@ class Custom:
             if name in body and name not in {"apiVersion", "kind", "metadata"}:
                 _check(node, body[name], name, causes)
         if self._rules and not causes:
-            causes += broken_rules(self._root.schema, body, old)
+            causes += rule_causes(self._root.schema, body, old)
         return causes
 
 
 def _prune(node: _Node, value: Any, path: str, pruned: list[str]) -> None:
     if isinstance(value, list):
         if node.items is not None:
-            for number, one in enumerate(value):
-                _prune(node.items, one, f"{path}[{number}]", pruned)
+            for number, item in enumerate(value):
+                _prune(node.items, item, f"{path}[{number}]", pruned)
         return
     if not isinstance(value, dict):
         return
@@ -108,12 +108,12 @@ def _default(node: _Node, value: Any) -> None:
             if name in value:
                 _default(sub, value[name])
         if node.additional is not None:
-            for name, one in value.items():
+            for name, field in value.items():
                 if name not in node.properties:
-                    _default(node.additional, one)
+                    _default(node.additional, field)
     elif isinstance(value, list) and node.items is not None:
-        for one in value:
-            _default(node.items, one)
+        for item in value:
+            _default(node.items, item)
 
 
 def _check(node: _Node, value: Any, path: str, causes: list[Cause]) -> None:
@@ -133,7 +133,7 @@ def _check(node: _Node, value: Any, path: str, causes: list[Cause]) -> None:
             causes.append(_wrong_type(path, value, kind))
             return
     if "enum" in schema and value not in schema["enum"]:
-        supported = ", ".join(orjson.dumps(one).decode() for one in schema["enum"])
+        supported = ", ".join(orjson.dumps(choice).decode() for choice in schema["enum"])
         causes.append(
             Cause(path, "FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {supported}")
         )
@@ -149,10 +149,10 @@ def _check(node: _Node, value: Any, path: str, causes: list[Cause]) -> None:
             for name in schema.get("required") or ()
             if name not in value
         ]
-        for name, one in value.items():
+        for name, field in value.items():
             sub = node.properties.get(name) or node.additional
             if sub is not None:
-                _check(sub, one, f"{path}.{name}", causes)
+                _check(sub, field, f"{path}.{name}", causes)
     _check_combined(schema, value, path, causes)
 
 
@@ -184,14 +184,14 @@ def _check_list(node: _Node, value: list[Any], path: str, causes: list[Cause]) -
             Cause(path, "FieldValueTooMany", f"Too many: {len(value)}: must have at most {schema['maxItems']} items")
         )
     if node.items is not None:
-        for number, one in enumerate(value):
-            _check(node.items, one, f"{path}[{number}]", causes)
+        for number, item in enumerate(value):
+            _check(node.items, item, f"{path}[{number}]", causes)
     kind = schema.get("x-kubernetes-list-type")
     if kind in {"set", "map"}:
         keys = schema.get("x-kubernetes-list-map-keys") or ()
         seen: set[bytes] = set()
-        for number, one in enumerate(value):
-            row = {key: one.get(key) for key in keys} if kind == "map" and isinstance(one, dict) else one
+        for number, item in enumerate(value):
+            row = {key: item.get(key) for key in keys} if kind == "map" and isinstance(item, dict) else item
             mark = orjson.dumps(row, option=orjson.OPT_SORT_KEYS)
             if mark in seen:
                 causes.append(Cause(f"{path}[{number}]", "FieldValueDuplicate", f"Duplicate value: {mark.decode()}"))
@@ -199,7 +199,7 @@ def _check_list(node: _Node, value: list[Any], path: str, causes: list[Cause]) -
 
 
 def _check_combined(schema: Mapping[str, Any], value: Any, path: str, causes: list[Cause]) -> None:
-    """allOf, anyOf, oneOf, not: structural schemas only put value checks there."""
+    """Check allOf, anyOf, oneOf and not. In structural schemas these contain only checks of values."""
     for sub in schema.get("allOf") or ():
         _check(_Node(sub), value, path, causes)
 

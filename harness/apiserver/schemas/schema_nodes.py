@@ -1,8 +1,8 @@
-"""What the API's own OpenAPI documents say about each field: how it merges, who may own it, whether it exists at all.
+"""Schemas of fields from Kubernetes' OpenAPI documents: which fields exist, how lists and maps merge and are owned.
 
-The documents are those that the package `kubernetes-validate` carries, newest release first; custom resources bring
-their own schema. Nodes are resolved one child at a time and kept, so that a walk costs a dictionary look-up a field.
-Validation of values (types, ranges, patterns) is not done here.
+The documents come with the package `kubernetes-validate` (newest release); custom resources have the schema of their
+CRD. Nodes are resolved one child at a time and cached, so that each step of a walk is a dictionary look-up. Values
+(types, ranges, patterns) are not validated here.
 """
 
 import functools
@@ -23,15 +23,15 @@ _EMBEDDED: JsonObject = {
     "kind": {"type": "string"},
     "metadata": {"$ref": _REF + _OBJECT_META},
 }
-# Upstream's documents give these as `default`; the packaged ones leave defaults out, and a list key needs its default.
+# Upstream's documents have these as `default`. The packaged ones omit defaults, which list keys need.
 _KEY_DEFAULTS = {"protocol": "TCP"}
 
 
 class SchemaNode:
-    """One place in an object's schema; the same node serves every object that has that place.
+    """The schema of one field, shared by all objects of the kind.
 
-    `custom` is true for the fields that a custom resource's own schema describes.
-    `raw` is the OpenAPI dictionary, with a `$ref` followed and what stands beside the `$ref` laid over it.
+    `custom` is true for fields that the schema of a CRD describes.
+    `raw` is the OpenAPI dictionary; a `$ref` is resolved and merged with its siblings.
     """
 
     __slots__ = (
@@ -56,7 +56,7 @@ class SchemaNode:
         if reference is not None:
             raw = {**definitions[reference.removeprefix(_REF)], **raw}
             del raw["$ref"]
-            # A custom resource's metadata is a built-in type, with a built-in type's rules.
+            # The metadata of a custom resource is a built-in type with a built-in type's rules.
             custom = False
         self.raw = raw
         self._definitions = definitions
@@ -69,7 +69,7 @@ class SchemaNode:
         if raw.get("x-kubernetes-embedded-resource"):
             properties = {**_EMBEDDED, **(properties or {})}
         self._properties: JsonObject = properties or {}
-        # Built-in documents spell "anything goes" as an object, or as nothing at all, without fields.
+        # In built-in documents a free-form value is an object without fields, or has no type at all.
         free_form = not custom and not properties and values is None and self.type in {"object", ""}
         if custom and values is True:
             free_form = True
@@ -84,13 +84,13 @@ class SchemaNode:
 
     @property
     def items(self) -> "SchemaNode | None":
-        """The schema of a list's items; None when this is no list."""
+        """The schema of a list's items; None if this is not a list."""
         if self._items is None and isinstance(self.raw.get("items"), dict):
             self._items = self._node(self.raw["items"])
         return self._items
 
     def child(self, name: str) -> "SchemaNode | None":
-        """The schema of field or map key `name`; None when the schema knows no such field."""
+        """The schema of field or map key `name`; None if there is no such field."""
         try:
             return self._children[name]
         except KeyError:
@@ -100,14 +100,14 @@ class SchemaNode:
             node = self._children[name] = self._node(raw)
             return node
         if self._values is None:
-            return None  # not remembered: names that objects bring may be without end
+            return None  # not cached: the number of unknown names is unbounded
         values = self._children.get("")
         if values is None:
             values = self._children[""] = self._node(self._values)
         return values
 
     def key_default(self, key: str) -> Any:
-        """What a list item without its key field `key` is taken to have there; None when there is no default."""
+        """The default of key field `key` of a list item; None if it has none."""
         items = self.items
         node = items.child(key) if items is not None else None
         default = node.raw.get("default") if node is not None else None
@@ -116,7 +116,7 @@ class SchemaNode:
         return default
 
     def names(self, name: str) -> bool:
-        """Whether the schema spells out field `name`, rather than knowing it as one of a map's keys."""
+        """Whether `name` is a named field of the schema and not a key of a map."""
         return name in self._properties
 
     def _node(self, raw: JsonObject) -> "SchemaNode":
@@ -141,13 +141,13 @@ class Schemas:
 
     @classmethod
     def load(cls) -> "Schemas":
-        """The newest release that the installed package `kubernetes-validate` knows."""
+        """Load the newest release in the installed package `kubernetes-validate`."""
         folder = _newest_release()
         document = orjson.loads((folder / "_definitions.json").read_bytes())
         return cls(document["$defs"], version=folder.name.removeprefix("v").removesuffix("-local"))
 
     def schema_for(self, group: str, version: str, kind: str) -> SchemaNode | None:
-        """The schema of a built-in kind; `group` is empty for the core group. None when there is no such kind."""
+        """The schema of a built-in kind; `group` is empty for the core group. None if there is no such kind."""
         key = (group, version, kind)
         node = self._roots.get(key)
         if node is None:
@@ -158,7 +158,7 @@ class Schemas:
         return node
 
     def field(self, gvk: tuple[str, str, str], *path: str) -> SchemaNode | None:
-        """The schema at `path` below a built-in kind; a list is passed through to its items."""
+        """The schema of the field at `path` of a built-in kind; lists are replaced by their items."""
         node = self.schema_for(*gvk)
         for name in path:
             if node is not None and node.items is not None:
@@ -169,7 +169,7 @@ class Schemas:
         return node
 
     def schema_of_crd(self, schema: JsonObject) -> SchemaNode:
-        """The schema of a custom resource, from a version's `openAPIV3Schema`; `metadata` is the built-in one."""
+        """The schema of a custom resource, from the `openAPIV3Schema` of a version; `metadata` is the built-in type."""
         root = {**schema, "properties": {**schema.get("properties", {}), **_EMBEDDED}}
         root.setdefault("type", "object")
         return SchemaNode(root, self.definitions, custom=True)
@@ -177,7 +177,7 @@ class Schemas:
 
 @functools.cache
 def builtin() -> Schemas:
-    """The installed release, read once a process (about 15 ms)."""
+    """The schemas of the installed release, read once per process (about 15 ms)."""
     return Schemas.load()
 
 
@@ -202,7 +202,7 @@ def _newest_release() -> Path:
     ]
     if not folders:
         raise HarnessError(
-            "the OpenAPI definitions of Kubernetes are not here: expected kubernetes-json-schema/vX.Y.Z-local "
+            "the OpenAPI definitions of Kubernetes: expected kubernetes-json-schema/vX.Y.Z-local "
             "in the package kubernetes-validate, found none; reinstall kubernetes-validate"
         )
     return max(folders, key=lambda folder: [int(part) for part in folder.name[1:].removesuffix("-local").split(".")])

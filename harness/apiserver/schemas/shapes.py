@@ -1,16 +1,16 @@
-"""Type checks of request bodies against the schema of their kind: the decoding step before defaulting.
+"""Checks that an object conforms to the types of its kind, as Go's JSON decoder does in kube-apiserver.
 
-Defaults, admission and validation access fields without checking their types. Once per write, the types of all fields
-present are checked against the API's OpenAPI definitions, as Go's JSON decoder does for kube-apiserver: a wrong type is
-an error with Go's message, an unknown field is dropped and reported, and null means that the field is unset. A plain
-pod costs about 10 µs.
+Defaults, admission and validation rely on this check and do not test types. It runs once for each write and compares
+the fields of the object with the types in the OpenAPI documents: a wrong type is an error with Go's message, an unknown
+field is dropped and reported, null means that the field is not set. It visits only fields that are present; a plain pod
+takes about 10 µs.
 """
 
-# ruff: noqa: ARG002 all shapes share one signature
+# ruff: noqa: ARG002 all shapes have the same signature
 import binascii
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import orjson
@@ -18,7 +18,7 @@ import orjson
 from harness.apiserver import errors
 from harness.apiserver.schemas.schema_nodes import JsonObject, builtin
 
-FieldPath = tuple[Any, str] | None  # the path of a field: (path of its parent, name or [index])
+Where = tuple[Any, str] | None  # path of a field: (path of its parent, name or [index])
 
 _REF = "#/$defs/"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
@@ -26,23 +26,23 @@ _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _TIMES = frozenset({"io.k8s.apimachinery.pkg.apis.meta.v1.Time", "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"})
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
-_JSON_TYPES: dict[type, str] = {
+_TYPE_NAMES: dict[type, str] = {
     dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number", type(None): "null",
 }  # fmt: skip
 _LIMITS = {"int32": 2**31, "int64": 2**63}
 
 
-class ShapeError(Exception):
-    """A value has another type than its field; the path is completed while the exception propagates upwards."""
+class TypeMismatch(Exception):
+    """A value has not the type of its field. The path is filled in while the exception propagates."""
 
     def __init__(self, text: str, go_type: str = "") -> None:
-        self.text, self.go_type = text, go_type  # go_type: set if the message ends with field and type
+        self.text, self.go_type = text, go_type  # with go_type the message ends in field and type
         self.struct = ""
         self.path: list[str] = []
         super().__init__(text)
 
     def message(self) -> str:
-        """The message of Go's decoder, which includes neither indices nor map keys."""
+        """The message of Go's decoder, whose paths have no indices and no map keys."""
         if not self.go_type:
             return self.text
         if not self.path:
@@ -57,35 +57,33 @@ class Shape:
 
     def __init__(self, go_type: str, plain: type | None = None) -> None:
         self.go_type = go_type
-        self.plain = plain  # a value of exactly this type is valid
+        self.plain = plain  # values of exactly this type conform
 
-    def conform(self, value: Any, where: FieldPath, unknown: list[str]) -> Any:
-        """The value without unknown fields and nulls; the same object if nothing changes.
-
-        Unknown fields are appended to `unknown`.
+    def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
+        """The conforming value; the same object if nothing changed. Appends paths of unknown fields to `unknown`.
 
         Raises:
-            ShapeError: it has another type.
+            TypeMismatch: the value has another type.
         """
         if self.plain is not None and type(value) is not self.plain:
-            raise self.error(value)
+            raise self.refuse(value)
         return value
 
     def empty(self) -> Any:
-        """The value of a null in a list or map: Go's zero value."""
+        """The zero value, which replaces null in lists and maps."""
         return "" if self.plain is str else False if self.plain is bool else 0
 
-    def error(self, value: Any) -> ShapeError:
-        word = _JSON_TYPES.get(type(value), "value")
+    def refuse(self, value: Any) -> TypeMismatch:
+        word = _TYPE_NAMES.get(type(value), "value")
         if word == "number" and self.go_type in _LIMITS:
             word = f"number {value}"
-        return ShapeError(f"json: cannot unmarshal {word}", self.go_type)
+        return TypeMismatch(f"json: cannot unmarshal {word}", self.go_type)
 
 
 class _Anything(Shape):
     __slots__ = ()
 
-    def conform(self, value: Any, where: FieldPath, unknown: list[str]) -> Any:
+    def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
         return value
 
     def empty(self) -> Any:
@@ -93,13 +91,13 @@ class _Anything(Shape):
 
 
 class _FreeObject(_Anything):
-    """An object with arbitrary fields."""
+    """An object without a schema for its fields."""
 
     __slots__ = ()
 
-    def conform(self, value: Any, where: FieldPath, unknown: list[str]) -> Any:
+    def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
         if type(value) is not dict:
-            raise self.error(value)
+            raise self.refuse(value)
         return value
 
 
@@ -110,37 +108,39 @@ class _Integer(Shape):
         super().__init__(go_type)
         self._limit = _LIMITS[go_type]
 
-    def conform(self, value: Any, where: FieldPath, unknown: list[str]) -> Any:
+    def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
         if type(value) is not int or not -self._limit <= value < self._limit:
-            raise self.error(value)
+            raise self.refuse(value)
         return value
 
 
 class _Number(Shape):
     __slots__ = ()
 
-    def conform(self, value: Any, where: FieldPath, unknown: list[str]) -> Any:
+    def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
         if type(value) is not float and type(value) is not int:
-            raise self.error(value)
+            raise self.refuse(value)
         return value
 
 
 class _IntOrString(Shape):
     __slots__ = ()
 
-    def conform(self, value: Any, where: FieldPath, unknown: list[str]) -> Any:
+    def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
         if type(value) is not str and (type(value) is not int or not -(2**31) <= value < 2**31):
-            raise self.error(value)
+            raise self.refuse(value)
         return value
 
 
 class _Quantity(Shape):
     __slots__ = ()
 
-    def conform(self, value: Any, where: FieldPath, unknown: list[str]) -> Any:
+    def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
         if type(value) is str or type(value) is int or type(value) is float:
             return value
-        raise ShapeError(r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
+        raise TypeMismatch(
+            r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+        )
 
     def empty(self) -> Any:
         return "0"
@@ -149,24 +149,24 @@ class _Quantity(Shape):
 class _Time(Shape):
     __slots__ = ()
 
-    def conform(self, value: Any, where: FieldPath, unknown: list[str]) -> Any:
+    def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
         if type(value) is not str:
-            raise self.error(value)
+            raise self.refuse(value)
         if value and not _TIME.fullmatch(value):
-            raise ShapeError(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}"')
+            raise TypeMismatch(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}"')
         return value
 
 
 class _Bytes(Shape):
     __slots__ = ()
 
-    def conform(self, value: Any, where: FieldPath, unknown: list[str]) -> Any:
+    def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
         if type(value) is not str:
-            raise self.error(value)
+            raise self.refuse(value)
         try:
             binascii.a2b_base64(value.replace("\n", "").replace("\r", ""), strict_mode=True)
         except ValueError as error:
-            raise ShapeError(f"illegal base64 data: {error}") from error
+            raise TypeMismatch(f"illegal base64 data: {error}") from error
         return value
 
 
@@ -177,9 +177,9 @@ class _List(Shape):
         super().__init__(go_type)
         self._item = item
 
-    def conform(self, value: Any, where: FieldPath, unknown: list[str]) -> Any:
+    def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
         if type(value) is not list:
-            raise self.error(value)
+            raise self.refuse(value)
         item = self._item
         plain = item.plain
         changed: list[Any] | None = None
@@ -204,9 +204,9 @@ class _Map(Shape):
         super().__init__(go_type)
         self._value = value
 
-    def conform(self, value: Any, where: FieldPath, unknown: list[str]) -> Any:
+    def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
         if type(value) is not dict:
-            raise self.error(value)
+            raise self.refuse(value)
         inner = self._value
         plain = inner.plain
         changed: JsonObject | None = None
@@ -225,19 +225,19 @@ class _Map(Shape):
 
 
 class Struct(Shape):
-    """A type with named fields."""
+    """An object with named fields."""
 
     __slots__ = ("_build", "_fields", "_name")
 
     def __init__(self, go_type: str, build: Callable[[], dict[str, Shape]]) -> None:
         super().__init__(go_type)
         self._name = go_type.rpartition(".")[2]
-        self._build: Callable[[], dict[str, Shape]] | None = build  # types may be recursive: built on first use
+        self._build: Callable[[], dict[str, Shape]] | None = build  # built on first use, since types can be recursive
         self._fields: dict[str, Shape] = {}
 
-    def conform(self, value: Any, where: FieldPath, unknown: list[str]) -> Any:
+    def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
         if type(value) is not dict:
-            raise self.error(value)
+            raise self.refuse(value)
         if self._build is not None:
             self._fields, self._build = self._build(), None
         fields = self._fields
@@ -249,7 +249,7 @@ class Struct(Shape):
                 if shape is None:
                     unknown.append(_dotted((where, name)))
                 elif type(old) is shape.plain or (old is None and type(shape) is _Time):
-                    continue  # upstream serves unset times as null, and clients send them back
+                    continue  # upstream encodes unset times as null, and clients send them back
                 elif old is not None:
                     new = shape.conform(old, (where, name), unknown)
                     if new is not old:
@@ -260,7 +260,7 @@ class Struct(Shape):
                 if changed is None:
                     changed = dict(value)
                 del changed[name]
-        except ShapeError as error:
+        except TypeMismatch as error:
             if error.go_type:
                 error.path.insert(0, name)
                 error.struct = error.struct or self._name
@@ -274,14 +274,14 @@ class Struct(Shape):
 def conform(
     api_version: str, kind: str, body: Any, *, custom: bool = False, trusted: JsonObject | None = None
 ) -> tuple[Any, list[str]]:
-    """The object without unknown fields, and the paths of the dropped fields.
+    """The object without unknown fields, and the paths of these fields.
 
-    `body` is not modified; unchanged parts are shared with it. Of a custom kind only the common fields are checked; its
-    own schema checks the rest. `trusted` is an object that was checked before: fields that are identical in `body` are
-    not checked again.
+    `body` is not changed; unchanged parts are shared with the result. For a custom kind only apiVersion, kind and
+    metadata are checked; the schema of its CRD is checked in `custom_schemas`. `trusted` is an object that conforms:
+    fields that are identical in both are not checked again.
 
     Raises:
-        ApiStatusError: 400, a field has a wrong type.
+        ApiStatusError: 400, a field has the wrong type.
     """
     group, _, version = api_version.rpartition("/")
     shape = _custom_root(kind) if custom else shape_of(group, version, kind)
@@ -290,31 +290,31 @@ def conform(
     unknown: list[str] = []
     mark = b""
     if type(body) is dict:
-        known = {} if trusted is None else {name: one for name, one in body.items() if one is trusted.get(name)}
+        known = {} if trusted is None else {name: field for name, field in body.items() if field is trusted.get(name)}
         if kind == "Pod" and not custom and "spec" not in known and type(body.get("spec")) is dict:
             mark = orjson.dumps(body["spec"])
-            if mark in _valid_specs:
+            if mark in _good_specs:
                 known["spec"], mark = body["spec"], b""
         if known:
-            rest = {name: one for name, one in body.items() if name not in known}
+            rest = {name: field for name, field in body.items() if name not in known}
             conformed = _conformed(shape, rest, api_version, kind, unknown)
             return (body if conformed is rest else {**conformed, **known}), unknown
     conformed = _conformed(shape, body, api_version, kind, unknown)
     if mark and not unknown and conformed["spec"] is body["spec"]:
-        if len(_valid_specs) >= _MAX_VALID_SPECS:
-            _valid_specs.clear()
-        _valid_specs.add(mark)
+        if len(_good_specs) >= _GOOD_SPECS:
+            _good_specs.clear()
+        _good_specs.add(mark)
     return conformed, unknown
 
 
-_MAX_VALID_SPECS = 2048
-_valid_specs: set[bytes] = set()  # JSON of checked pod specs: replicas of a workload have the same spec
+_GOOD_SPECS = 2048
+_good_specs: set[bytes] = set()  # JSON of conforming pod specs: replicas of a workload have the same one
 
 
 def _conformed(shape: Shape, body: Any, api_version: str, kind: str, unknown: list[str]) -> Any:
     try:
         return shape.conform(body, None, unknown)
-    except ShapeError as error:
+    except TypeMismatch as error:
         version = api_version.rpartition("/")[2]
         raise errors.bad_request(
             f'{kind} in version "{version}" cannot be handled as a {kind}: {error.message()}'
@@ -323,7 +323,7 @@ def _conformed(shape: Shape, body: Any, api_version: str, kind: str, unknown: li
 
 @functools.cache
 def shape_of(group: str, version: str, kind: str) -> Shape | None:
-    """The shape of a built-in kind; None if the API definitions lack it."""
+    """The shape of a built-in kind; None if there is no such kind."""
     wanted = {"group": group, "version": version, "kind": kind}
     for name, raw in builtin().definitions.items():
         if wanted in raw.get("x-kubernetes-group-version-kind", ()):
@@ -332,13 +332,13 @@ def shape_of(group: str, version: str, kind: str) -> Shape | None:
 
 
 class _CustomRoot(Struct):
-    """The root of a custom kind; fields other than the common ones are not checked."""
+    """Checks apiVersion, kind and metadata only."""
 
     __slots__ = ()
 
-    def conform(self, value: Any, where: FieldPath, unknown: list[str]) -> Any:
+    def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
         if type(value) is not dict:
-            raise self.error(value)
+            raise self.refuse(value)
         common = {name: value[name] for name in ("apiVersion", "kind", "metadata") if name in value}
         conformed = super().conform(common, where, unknown)
         if conformed is common:
@@ -354,7 +354,7 @@ def _custom_root(kind: str) -> Shape:
 
 @functools.cache
 def _named(name: str) -> Shape:
-    """The shape of an OpenAPI definition."""
+    """The shape of a definition of the OpenAPI documents."""
     go_type = ".".join(name.split(".")[-2:])
     if name == _QUANTITY:
         return _Quantity("resource.Quantity")
@@ -403,8 +403,8 @@ def _shape(raw: JsonObject, go_type: str = "") -> Shape:
             return _Anything(go_type or "interface {}")
 
 
-def _dotted(where: FieldPath) -> str:
-    """`spec.containers[0].foo`"""
+def _dotted(where: Where) -> str:
+    """A path as text: `spec.containers[0].foo`."""
     parts: list[str] = []
     while where is not None:
         where, name = where
@@ -413,10 +413,10 @@ def _dotted(where: FieldPath) -> str:
 
 
 def report_unknown_fields(kind: str, version: str, paths: Sequence[str], strictness: str, warnings: list[str]) -> None:
-    """Report dropped fields according to `fieldValidation` (`strictness`).
+    """Report unknown fields according to `fieldValidation`: ignore, add to `warnings`, or raise.
 
     Raises:
-        ApiStatusError: 400, `strictness` is Strict and there are unknown fields.
+        ApiStatusError: 400, `strictness` is Strict.
     """
     if strictness == "Ignore":
         return

@@ -1,6 +1,6 @@
-"""What a client may ask of a list beside the selection: which revision, which page; and the tokens of pages.
+"""Options of lists and watches: revision, resourceVersionMatch, limit, continue tokens.
 
-Follows `ValidateListOptions` of apimachinery and the words of kube-apiserver's storage.
+Follows `ValidateListOptions` of apimachinery, and the messages of apiserver's `pkg/storage`.
 """
 
 import base64
@@ -15,14 +15,14 @@ from harness.apiserver.storage.store import Key
 TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 _MATCHES = ("Exact", "NotOlderThan")
-_WORST_TIMEOUT = 10**9  # seconds; beyond that a timer means nothing
+_MAX_NUMBER = 10**9  # of limit, and of timeoutSeconds
 
 
 def flag(query: Mapping[str, str], name: str) -> bool | None:
-    """A boolean parameter; None if it is not there.
+    """A boolean query parameter; None if it is missing or empty.
 
     Raises:
-        ApiStatusError: it is no boolean.
+        ApiStatusError: 400, it is not a boolean.
     """
     text = query.get(name, "")
     if not text:
@@ -35,16 +35,16 @@ def flag(query: Mapping[str, str], name: str) -> bool | None:
 
 
 def number(query: Mapping[str, str], name: str) -> int:
-    """A parameter that counts something; 0 if it is not there.
+    """A numeric query parameter; 0 if it is missing or empty.
 
     Raises:
-        ApiStatusError: it is no number of 0 and more.
+        ApiStatusError: 400, it is not a whole number, or negative or too large.
     """
     text = query.get(name, "")
     if not text:
         return 0
-    if not (text.isascii() and text.isdigit()) or int(text[:20]) > _WORST_TIMEOUT:
-        raise errors.bad_request(f"{name}: expected a whole number from 0 to {_WORST_TIMEOUT}, found {text!r:.40}")
+    if not (text.isascii() and text.isdigit()) or int(text[:20]) > _MAX_NUMBER:
+        raise errors.bad_request(f"{name}: expected a whole number from 0 to {_MAX_NUMBER}, found {text!r:.40}")
     return int(text)
 
 
@@ -52,55 +52,55 @@ def revision(text: str) -> int:
     """A resourceVersion as a number.
 
     Raises:
-        ApiStatusError: it is none.
+        ApiStatusError: 422, it is not a number.
     """
     if not (text.isascii() and text.isdigit()) or len(text) > 19:
-        raise _refused(
+        raise _invalid(
             "resourceVersion", f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
         )
     return int(text)
 
 
 def check_options(query: Mapping[str, str], *, watch: bool) -> None:
-    """Whether the parameters go together.
+    """Check that the query parameters can be combined.
 
     Raises:
-        ApiStatusError: 422, they do not.
+        ApiStatusError: 422, they cannot.
     """
     version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
     initial = query.get("sendInitialEvents", "")
     if watch:
         if initial and match != "NotOlderThan":
-            raise _refused(
+            raise _invalid(
                 "resourceVersionMatch",
                 "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
             )
         if match and not initial:
-            raise _refused(
+            raise _invalid(
                 "resourceVersionMatch",
                 "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
             )
         return
     if initial:
-        raise _refused("sendInitialEvents", "Forbidden: sendInitialEvents is forbidden for list")
+        raise _invalid("sendInitialEvents", "Forbidden: sendInitialEvents is forbidden for list")
     if not match:
         return
     if match not in _MATCHES:
-        supported = ", ".join(f'"{one}"' for one in _MATCHES)
-        raise _refused("resourceVersionMatch", f'Unsupported value: "{match}": supported values: {supported}')
+        supported = ", ".join(f'"{supported_match}"' for supported_match in _MATCHES)
+        raise _invalid("resourceVersionMatch", f'Unsupported value: "{match}": supported values: {supported}')
     if query.get("continue"):
-        raise _refused("resourceVersionMatch", "Forbidden: resourceVersionMatch is forbidden when continue is provided")
+        raise _invalid("resourceVersionMatch", "Forbidden: resourceVersionMatch is forbidden when continue is provided")
     if not version:
-        raise _refused(
+        raise _invalid(
             "resourceVersionMatch", "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
         )
     if match == "Exact" and version == "0":
-        raise _refused(
+        raise _invalid(
             "resourceVersionMatch", 'Forbidden: resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'
         )
 
 
-def _refused(field: str, text: str) -> ApiStatusError:
+def _invalid(field: str, text: str) -> ApiStatusError:
     word = text.partition(":")[0]
     reasons = {"Forbidden": "FieldValueForbidden", "Unsupported value": "FieldValueNotSupported"}
     return errors.invalid(
@@ -110,7 +110,7 @@ def _refused(field: str, text: str) -> ApiStatusError:
 
 
 def too_large_version(version: int, newest: int) -> ApiStatusError:
-    """A revision that has not come yet: client-go waits and asks again."""
+    """The error for a revision above the newest one; client-go waits and tries again."""
     return ApiStatusError(
         504,
         "Timeout",
@@ -128,15 +128,16 @@ def page_expired() -> ApiStatusError:
 
 
 def encode_token(version: int, key: Key) -> str:
-    """Where the next page of a list begins: after `key`, at revision `version`."""
+    """The continue token of the page that begins after `key`, at revision `version`."""
     data = orjson.dumps({"v": "meta.k8s.io/v1", "rv": version, "start": list(key)})
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def decode_token(token: str) -> tuple[int, Key]:
-    """
+    """The revision of a continue token and the key after which its page begins.
+
     Raises:
-        ApiStatusError: 400, it is not one of ours.
+        ApiStatusError: 400, the token was not made by this server.
     """
     try:
         found = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))

@@ -1,4 +1,4 @@
-"""Label and field selectors as query parameters have them, turned into tests of an object."""
+"""Parses label and field selectors of query parameters into predicates on objects."""
 
 import re
 from collections.abc import Callable
@@ -36,15 +36,15 @@ FIELDS: dict[tuple[str, str], tuple[str, ...]] = {
     ("batch", "jobs"): ("status.successful",),
     ("certificates.k8s.io", "certificatesigningrequests"): ("spec.signerName",),
 }
-_EVERYWHERE = ("metadata.name", "metadata.namespace")
+_ALL_KINDS = ("metadata.name", "metadata.namespace")
 
 
 @lru_cache(maxsize=1024)
 def label_test(text: str) -> Test | None:
-    """The test for a label selector; None if it asks for nothing.
+    """The predicate of a label selector; None if it selects everything.
 
     Raises:
-        ApiStatusError: it is not a selector.
+        ApiStatusError: 400, it cannot be parsed.
     """
     parts = [_label_part(part, text) for part in _split(text) if part.strip()]
     if not parts:
@@ -60,7 +60,7 @@ def _all(tests: list[Callable[[dict[str, str]], bool]], labels: dict[str, str]) 
 
 
 def _split(text: str) -> list[str]:
-    """At the commas outside of parentheses."""
+    """Split at the commas outside of parentheses."""
     return re.split(r",(?![^(]*\))", text)
 
 
@@ -101,10 +101,12 @@ def _bad(whole: str, part: str, why: str) -> ApiStatusError:
 
 @lru_cache(maxsize=1024)
 def field_test(text: str, key: tuple[str, str], extra: tuple[str, ...] = ()) -> Test | None:
-    """The test for a field selector on objects of collection `key`; None if it asks for nothing.
+    """The predicate of a field selector on objects of collection `key`; None if it selects everything.
+
+    `extra` are selectable fields of a custom resource.
 
     Raises:
-        ApiStatusError: it is not a selector, or names a field that cannot be selected on.
+        ApiStatusError: 400, it cannot be parsed, or the field is not selectable.
     """
     tests = []
     for part in text.split(","):
@@ -114,7 +116,7 @@ def field_test(text: str, key: tuple[str, str], extra: tuple[str, ...] = ()) -> 
         if match is None:
             raise bad_request(f"invalid field selector: {part!r}; can't understand it: expected FIELD=VALUE")
         name, operator, value = match.groups()
-        if name not in _EVERYWHERE and name not in FIELDS.get(key, ()) and name not in extra:
+        if name not in _ALL_KINDS and name not in FIELDS.get(key, ()) and name not in extra:
             raise bad_request(f'field label not supported: "{name}"')
         tests.append(_field_part(tuple(name.split(".")), value, equal=operator != "!="))
     if not tests:

@@ -1,7 +1,7 @@
-"""Objects and revisions: what there is, how it came about, and who wants to know of the next change.
+"""The object store: collections of objects, their revisions, the history of changes, and listeners.
 
-Every stored object is immutable: a change puts a new one in its place. It is kept decoded, for whoever must look
-inside, and encoded, for whoever only passes it on. One counter numbers all changes of all collections.
+Stored objects are immutable; a write replaces the object. Each is kept decoded, for code that reads fields, and
+encoded, for responses. One counter numbers the changes of all collections (`resourceVersion`).
 """
 
 from bisect import bisect_right
@@ -11,29 +11,29 @@ from typing import Any
 
 import orjson
 
-from harness.apiserver.patching.managed_fields import Book
+from harness.apiserver.patching.managed_fields import WriteLedger
 
 Object = dict[str, Any]
 Key = tuple[str, str]  # namespace ("" for cluster scope), name
 
-HISTORY = 16_384  # changes of one collection that a watch can go back
+HISTORY = 16_384  # changes that a collection keeps for watches
 
 
 class Item:
-    """One object at one revision."""
+    """One object at one revision, with the ledger of its writes (`managedFields`)."""
 
-    __slots__ = ("book", "key", "obj", "raw", "version")
+    __slots__ = ("key", "ledger", "obj", "raw", "version")
 
-    def __init__(self, key: Key, obj: Object, version: int, book: Book | None = None) -> None:
-        self.key, self.obj, self.version, self.book = key, obj, version, book
-        # orjson leaves the buffer that it grew, up to four times the text: what stays for good is copied to its size.
+    def __init__(self, key: Key, obj: Object, version: int, ledger: WriteLedger | None = None) -> None:
+        self.key, self.obj, self.version, self.ledger = key, obj, version, ledger
+        # orjson returns a buffer of up to four times the length of the text; the copy has the exact size.
         self.raw = bytes(memoryview(orjson.dumps(obj)))
 
 
 class Change:
-    """One step of a collection: `new` is None for a removal, `old` for a creation.
+    """One change of a collection. `new` is None for a removal, `old` for a creation.
 
-    The `old` of a removal is the object with the revision of its removal; `was` is the revision that it had.
+    For a removal `old` carries the revision of the removal, and `was` is the revision before.
     """
 
     __slots__ = ("_lines", "new", "old", "version", "was")
@@ -50,7 +50,7 @@ class Change:
         return item.key
 
     def line(self, kind: str, item: Item) -> bytes:
-        """The change as a line of a watch, encoded once for everybody who sees it as `kind`."""
+        """The change as a line of a watch, encoded once for each `kind` (ADDED, MODIFIED, DELETED)."""
         line = self._lines.get(kind)
         if line is None:
             line = self._lines[kind] = b'{"type":"' + kind.encode() + b'","object":' + item.raw + b"}\n"
@@ -70,8 +70,8 @@ class Collection:
         self._items: dict[str, dict[str, Item]] = {}  # namespace → name → item
         self._count = 0
         self.history: deque[Change] = deque(maxlen=history)
-        self.forgotten = 0  # the newest revision that the history no longer has
-        self.changed = 0  # the newest revision of all
+        self.forgotten = 0  # newest revision that is no longer in the history
+        self.changed = 0  # newest revision of this collection
         self._listeners: list[OnChange] = []
 
     def __len__(self) -> int:
@@ -82,27 +82,27 @@ class Collection:
         return names.get(key[1]) if names is not None else None
 
     def items(self, namespace: str | None = None) -> list[Item]:
-        """In the order of their keys, as etcd gives them."""
+        """All items in the order of their keys, as etcd returns them."""
         if namespace is not None:
             names = self._items.get(namespace, {})
             return [names[name] for name in sorted(names)]
         return [names[name] for _, names in sorted(self._items.items()) for name in sorted(names)]
 
     def each(self, namespace: str | None = None) -> Iterator[Item]:
-        """In no particular order; cheaper than `items`."""
+        """All items in no particular order; cheaper than `items`."""
         if namespace is not None:
             yield from self._items.get(namespace, {}).values()
             return
         for names in self._items.values():
             yield from names.values()
 
-    def put(self, key: Key, obj: Object, book: Book | None = None) -> Item:
-        """Store `obj`, which nobody may change afterwards; sets its resourceVersion. Without a `book` the old stays."""
+    def put(self, key: Key, obj: Object, ledger: WriteLedger | None = None) -> Item:
+        """Store `obj` and set its resourceVersion. The caller must not change it afterwards. Ledger None: unchanged."""
         version = self._store.next_version()
         obj["metadata"]["resourceVersion"] = str(version)
         names = self._items.setdefault(key[0], {})
         old = names.get(key[1])
-        item = Item(key, obj, version, book or (old.book if old is not None else None))
+        item = Item(key, obj, version, ledger or (old.ledger if old is not None else None))
         names[key[1]] = item
         if old is None:
             self._count += 1
@@ -110,7 +110,7 @@ class Collection:
         return item
 
     def remove(self, key: Key) -> Item | None:
-        """Take the object away; what watchers see of it last carries the revision of its removal."""
+        """Remove an object. The returned item carries the revision of the removal, as watchers see it."""
         names = self._items.get(key[0], {})
         old = names.pop(key[1], None)
         if old is None:
@@ -120,12 +120,12 @@ class Collection:
         self._count -= 1
         version = self._store.next_version()
         metadata = {**old.obj["metadata"], "resourceVersion": str(version)}
-        last = Item(key, {**old.obj, "metadata": metadata}, version, old.book)
+        last = Item(key, {**old.obj, "metadata": metadata}, version, old.ledger)
         self._record(Change(last, None, last, old.version))
         return last
 
     def as_of(self, version: int) -> list[Item]:
-        """All objects as they were at `version`, which must not be below `forgotten`; in the order of their keys."""
+        """All objects at revision `version`, in the order of their keys. `version` must not be below `forgotten`."""
         found = {item.key: item for item in self.each()}
         for change in reversed(self.history):
             if change.version <= version:
@@ -135,13 +135,13 @@ class Collection:
             elif change.new is None:
                 metadata = {**change.old.obj["metadata"], "resourceVersion": str(change.was)}
                 before = {**change.old.obj, "metadata": metadata}
-                found[change.key] = Item(change.key, before, change.was, change.old.book)
+                found[change.key] = Item(change.key, before, change.was, change.old.ledger)
             else:
                 found[change.key] = change.old
         return [found[key] for key in sorted(found)]
 
     def since(self, version: int) -> Iterable[Change]:
-        """The changes after `version`, which must not be below `forgotten`."""
+        """The changes after revision `version`, which must not be below `forgotten`."""
         history = self.history
         if not history or history[-1].version <= version:
             return ()
@@ -153,7 +153,7 @@ class Collection:
         return recent
 
     def listen(self, listener: OnChange) -> None:
-        """Call `listener` with every change from now on, within the write; it must not write itself."""
+        """Call `listener` with every further change, from within the write. It must not write itself."""
         self._listeners.append(listener)
 
     def unlisten(self, listener: OnChange) -> None:
@@ -167,38 +167,38 @@ class Collection:
         self.changed = change.version
         for listener in self._listeners:
             listener(change)
-        for everywhere in self._store.listeners:
-            everywhere(self.key, change)
+        for store_listener in self._store.listeners:
+            store_listener(self.key, change)
 
 
 class Snapshots:
-    """Lists that are being read page by page: the items as they were at the first page.
+    """Snapshots of lists that clients read page by page.
 
-    Two readers of one list at one revision share what is kept. It goes when nobody has come for a page in a while,
-    or when too much is kept, the longest unread first.
+    Readers of the same list at the same revision share a snapshot. A snapshot is dropped when no page was read for
+    `UNREAD`, or when a limit is exceeded, least recently read first.
     """
 
-    LIMIT = 256  # lists
-    ITEMS = 2_000_000  # items in all of them
-    UNREAD = 300.0  # seconds, upstream's time of compaction
+    LIMIT = 256  # snapshots
+    ITEMS = 2_000_000  # items in all snapshots
+    UNREAD = 300.0  # seconds, upstream's compaction interval
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, int, str], tuple[float, list[Item]]] = {}  # the longest unread first
+        self._kept: dict[tuple[str, int, str], tuple[float, list[Item]]] = {}  # least recently read first
         self._items = 0
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def keep(self, collection: str, version: int, selector: str, items: list[Item], now: float) -> None:
-        """Remember a list from `now` on (monotonic seconds)."""
-        self._forget((collection, version, selector))
+        """Keep a snapshot; `now` in monotonic seconds."""
+        self._drop((collection, version, selector))
         self._kept[collection, version, selector] = (now, items)
         self._items += len(items)
-        self._tidy(now)
+        self._evict(now)
 
     def after(self, collection: str, version: int, selector: str, key: Key, now: float) -> list[Item] | None:
-        """What follows `key`; None if the list is no longer there."""
-        self._tidy(now)
+        """The items behind `key`; None if the snapshot was dropped."""
+        self._evict(now)
         mark = (collection, version, selector)
         found = self._kept.pop(mark, None)
         if found is None:
@@ -207,18 +207,18 @@ class Snapshots:
         self._kept[mark] = (now, items)
         return items[bisect_right(items, key, key=_key_of) :]
 
-    def _forget(self, mark: tuple[str, int, str]) -> None:
+    def _drop(self, mark: tuple[str, int, str]) -> None:
         old = self._kept.pop(mark, None)
         if old is not None:
             self._items -= len(old[1])
 
-    def _tidy(self, now: float) -> None:
+    def _evict(self, now: float) -> None:
         while self._kept:
             mark, (read, _) = next(iter(self._kept.items()))
             crowded = len(self._kept) > self.LIMIT or (self._items > self.ITEMS and len(self._kept) > 1)
             if not crowded and now - read < self.UNREAD:
                 return
-            self._forget(mark)
+            self._drop(mark)
 
 
 def _key_of(item: Item) -> Key:
@@ -226,13 +226,13 @@ def _key_of(item: Item) -> Key:
 
 
 class Store:
-    """All collections under one counter of revisions."""
+    """All collections, with one revision counter."""
 
     def __init__(self, *, history: int = HISTORY) -> None:
         self._version = 0
         self._history = history
         self._collections: dict[CollectionKey, Collection] = {}
-        self.listeners: list[OnAnyChange] = []  # told of every change of every collection; they must not write
+        self.listeners: list[OnAnyChange] = []  # called with every change of every collection; must not write
         self.snapshots = Snapshots()
 
     @property
@@ -245,7 +245,7 @@ class Store:
         return self._version
 
     def collection(self, key: CollectionKey) -> Collection:
-        """Of `(group, plural)`; made when first asked for."""
+        """The collection of `(group, plural)`; created on first use."""
         found = self._collections.get(key)
         if found is None:
             found = self._collections[key] = Collection(self, key, self._history)

@@ -1,8 +1,8 @@
-"""Watches: the changes of one collection as lines, to many readers at the price of little more than one.
+"""Watches: sends the changes of one collection to readers as lines.
 
-Readers who ask for the same (namespace, selectors, shape of the answer) form a channel. A channel looks at each change
-once, and hands its readers what gathered since the last turn of the clock in one piece. Nobody waits for a reader: one
-that falls too far behind is told so and cut off, and lists again.
+Readers with the same namespace, selectors and response format share a channel. A channel filters and encodes each
+change once, and passes all lines since the last clock turn on in one piece. Slow readers do not hold up others: a
+reader that falls too far behind gets an error, is cut off and has to list again.
 """
 
 from collections import deque
@@ -17,58 +17,58 @@ from harness.apiserver.storage.selectors import Test
 from harness.apiserver.storage.store import Change, Collection, Item
 from scheduler.api.clock import Clock, Timer
 
-BOOKMARK_EVERY = 60.0  # seconds, upstream's own
-BACKLOG_PIECE = 256  # lines handed over at once: all of a large collection in one piece would be copied too often
-Convert = Callable[
-    [Item, Callable[[Item | ApiStatusError], None]], None
-]  # an object, and who gets it in the asked version
+BOOKMARK_EVERY = 60.0  # seconds, as upstream
+BACKLOG_PIECE = 256  # lines passed on at once; one piece for a large collection would be copied several times
+# Calls back with the object in the version that the channel wants, or with the error of the conversion webhook.
+Convert = Callable[[Item, Callable[[Item | ApiStatusError], None]], None]
 Encode = Callable[[str, Item, Change], bytes]
 Head = dict[str, str]  # apiVersion and kind, for bookmarks
 
 
 class Reader(Protocol):
-    """Where the lines go."""
+    """The consumer of a stream of lines."""
 
     def feed(self, data: bytes) -> bool:
-        """Take whole lines; False: too far behind, feed no more."""
+        """Take complete lines; False: too far behind, the stream ends."""
 
     def end(self) -> None:
-        """No more will come."""
+        """The stream has ended."""
 
 
 def plain(kind: str, item: Item, change: Change) -> bytes:
-    """The object itself, encoded once for all channels."""
+    """Encode a line with the complete object, once for all channels."""
     if item is change.new or item is change.old:
         return change.line(kind, item)
     return b'{"type":"' + kind.encode() + b'","object":' + item.raw + b"}\n"
 
 
 class View:
-    """What a channel's readers asked for."""
+    """What the readers of a channel see: namespace, selectors, version and format of objects."""
 
     __slots__ = ("convert", "encode", "head", "namespace", "tests")
 
     def __init__(self, namespace: str | None, tests: Iterable[Test], head: Head, encode: Encode = plain) -> None:
         self.namespace, self.tests, self.head, self.encode = namespace, tuple(tests), head, encode
-        self.convert: Convert | None = None  # None: objects are shown as they are stored
+        self.convert: Convert | None = None  # None: objects are sent in their stored version
 
-    def holds(self, item: Item | None) -> bool:
+    def selects(self, item: Item | None) -> bool:
+        """Whether the item is in the namespace and matches all selectors."""
         if item is None or (self.namespace is not None and item.key[0] != self.namespace):
             return False
-        for test in self.tests:  # noqa: SIM110 a generator is slow, and this is asked twice for each change and channel
+        for test in self.tests:  # noqa: SIM110 a generator is slower, and this runs twice for each change and channel
             if not test(item.obj):
                 return False
         return True
 
     def line(self, change: Change) -> bytes | None:
-        """The change as these readers see it."""
+        """The change as a line; None if the readers do not see it."""
         found = self.sight(change)
         return self.encode(found[0], found[1], change) if found is not None else None
 
     def sight(self, change: Change) -> tuple[str, Item] | None:
-        """What these readers see of a change: ADDED, MODIFIED or DELETED, and the object that they are shown.
+        """The event type (ADDED, MODIFIED, DELETED) and object that the readers see; None if they see nothing.
 
-        Objects enter and leave a selection as if they came and went.
+        An object that enters the selection is ADDED, one that leaves it is DELETED.
         """
         if self.namespace is not None and change.key[0] != self.namespace:
             return None
@@ -76,20 +76,20 @@ class View:
             if change.new is None:
                 return "DELETED", change.old  # type: ignore[return-value]
             return "ADDED" if change.old is None else "MODIFIED", change.new
-        was, is_ = self.holds(change.old), self.holds(change.new)
+        was, is_ = self.selects(change.old), self.selects(change.new)
         if is_:
             return "MODIFIED" if was else "ADDED", change.new  # type: ignore[return-value]
         if not was:
             return None
         last = change.old
         assert last is not None  # noqa: S101
-        if change.new is not None:  # it left the selection: its last selected state, at the revision of the change
+        if change.new is not None:  # left the selection: its last selected state, with the revision of the change
             metadata = {**last.obj["metadata"], "resourceVersion": str(change.version)}
             last = Item(last.key, {**last.obj, "metadata": metadata}, change.version)
         return "DELETED", last
 
     def first(self, item: Item) -> bytes:
-        """An object that was there before the watch began."""
+        """The line for an object of the initial list."""
         return self.encode("ADDED", item, Change(None, item, item))
 
     def bookmark(self, version: int, *, initial_end: bool = False) -> bytes:
@@ -99,20 +99,20 @@ class View:
         return orjson.dumps({"type": "BOOKMARK", "object": {**self.head, "metadata": metadata}}) + b"\n"
 
 
-def error_line(refused: ApiStatusError) -> bytes:
-    """A refusal inside a stream."""
-    return orjson.dumps({"type": "ERROR", "object": refused.status()}) + b"\n"
+def error_line(error: ApiStatusError) -> bytes:
+    """An ERROR event."""
+    return orjson.dumps({"type": "ERROR", "object": error.status()}) + b"\n"
 
 
 class Channel:
-    """Readers of one view."""
+    """The readers of one view."""
 
     def __init__(self, view: View, collection: Collection, clock: Clock, on_empty: Callable[[], None]) -> None:
         self._view, self._collection, self._clock, self._on_empty = view, collection, clock, on_empty
         self._readers: set[Subscription] = set()
         self._pending: list[bytes] = []
-        self._converting: deque[list[bytes]] = deque()  # lines that are being converted: empty until they are
-        self._planned = False
+        self._converting: deque[list[bytes]] = deque()  # lines in conversion; each is empty until done
+        self._flush_scheduled = False
         collection.listen(self._changed)
 
     @property
@@ -120,7 +120,7 @@ class Channel:
         return self._view
 
     def join(self, subscription: "Subscription") -> None:
-        """From the next change on."""
+        """Add a reader, from the next change on."""
         self._flush()
         self._readers.add(subscription)
 
@@ -133,11 +133,11 @@ class Channel:
 
     @property
     def behind(self) -> bool:
-        """Whether changes have happened of which no line is ready."""
+        """Whether lines are still in conversion."""
         return bool(self._converting)
 
     def flush(self) -> None:
-        """Hand over now what has gathered."""
+        """Pass the pending lines on now."""
         self._flush()
 
     def _changed(self, change: Change) -> None:
@@ -149,7 +149,7 @@ class Channel:
             self._add(line)
 
     def _convert(self, convert: Convert, change: Change) -> None:
-        """Lines go out in the order of the changes, whichever is converted first."""
+        """Convert the object and send its line, in the order of the changes."""
         sight = self._view.sight(change)
         if sight is None:
             return
@@ -166,19 +166,19 @@ class Channel:
                 self._add(self._converting.popleft()[0])
             if isinstance(found, ApiStatusError):
                 self._flush()
-                for reader in list(self._readers):  # they list again, and hear there what is wrong
+                for reader in list(self._readers):  # clients list again and get the error there
                     reader.finish()
 
         convert(item, done)
 
     def _add(self, line: bytes) -> None:
         self._pending.append(line)
-        if not self._planned:
-            self._planned = True
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
             self._clock.call_soon(self._turn)
 
     def _turn(self) -> None:
-        self._planned = False
+        self._flush_scheduled = False
         self._flush()
 
     def _flush(self) -> None:
@@ -191,7 +191,7 @@ class Channel:
 
 
 class Subscription:
-    """One reader's place in a channel."""
+    """One reader of a channel, with its timeout and bookmarks."""
 
     def __init__(
         self, channel: Channel, reader: Reader, store_version: Callable[[], int], clock: Clock, *, bookmarks: bool
@@ -203,7 +203,7 @@ class Subscription:
         self._open = True
 
     def begin(self, backlog: list[bytes], timeout: float | None) -> None:
-        """Send what came before, then follow."""
+        """Send the backlog, then follow the channel. `timeout` in seconds."""
         for start in range(0, len(backlog), BACKLOG_PIECE):
             self.feed(b"".join(backlog[start : start + BACKLOG_PIECE]))
         if not self._open:
@@ -219,13 +219,13 @@ class Subscription:
             self.finish()
 
     def finish(self) -> None:
-        """End the stream in order."""
+        """End the stream and tell the reader."""
         if self._open:
             self.close()
             self._reader.end()
 
     def close(self) -> None:
-        """The reader is gone."""
+        """Stop without telling the reader, which is gone."""
         if not self._open:
             return
         self._open = False
@@ -243,10 +243,10 @@ class Subscription:
 
 
 def backlog(view: View, collection: Collection, version: int, newest: int) -> list[tuple[Change, str, Item]]:
-    """What happened after `version`, and what these readers see of it.
+    """The changes after revision `version` that the view shows, each with event type and object.
 
     Raises:
-        ApiStatusError: 410, the history does not go back so far; or 504 as upstream, the revision lies in the future.
+        ApiStatusError: 410, the revision is no longer in the history; 504 as upstream, it is above the newest revision.
     """
     if version < collection.forgotten:
         raise too_old(version, collection.forgotten)
@@ -257,5 +257,5 @@ def backlog(view: View, collection: Collection, version: int, newest: int) -> li
 
 
 def fell_behind() -> bytes:
-    """What a reader is told that could not keep up."""
+    """The last line for a reader that is too slow."""
     return error_line(expired("the watch fell too far behind; list again"))

@@ -1,4 +1,4 @@
-"""`exec` and `attach`: a program's ends, carried to a client over WebSocket channels or SPDY streams."""
+"""exec and attach: carries stdin, stdout and stderr of a program over WebSocket channels or SPDY streams."""
 
 import asyncio
 import json
@@ -18,15 +18,15 @@ from harness.errors import HarnessError
 log = logging.getLogger(__name__)
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
-OPEN_WITHIN: Final = 30.0  # seconds that a client may take to open its streams
-_LARGEST_SIZE = 4096  # bytes that may wait until they are the size of a terminal
+OPEN_WITHIN: Final = 30.0  # seconds within which a client must open its streams
+_MAX_RESIZE = 4096  # bytes of an incomplete resize message
 _DECODER = json.JSONDecoder()
 
 Begin = Callable[[], Awaitable[Conversation]]
 
 
 class Conversing(ABC):
-    """One exec or attach. The way it is carried comes with a subclass."""
+    """One exec or attach. Subclasses implement the transport."""
 
     def __init__(self, line: Line, begin: Begin, wanted: Wanted) -> None:
         self._line, self._begin, self._wanted = line, begin, wanted
@@ -44,7 +44,7 @@ class Conversing(ABC):
 
     @abstractmethod
     def _finish(self) -> None:
-        """All is said."""
+        """Close the connection after the last message."""
 
     # -- from the client -----------------------------------------------------------------------------------------------
 
@@ -56,7 +56,7 @@ class Conversing(ABC):
             self._inlet.put(data)
         elif channel == RESIZE:
             self._resize(data)
-        # Anything else is nobody's: as upstream, it is passed over.
+        # Other channels are ignored, as upstream.
 
     def _ended(self, channel: int) -> None:
         if channel == STDIN:
@@ -67,13 +67,13 @@ class Conversing(ABC):
             self._task.cancel()
 
     def _resize(self, data: bytes) -> None:
-        """Sizes follow each other as JSON objects, one a message or not."""
+        """Parse terminal sizes: a sequence of JSON objects, independent of message boundaries."""
         self._sizes += data
         while text := self._sizes.decode("utf-8", "replace").lstrip():
             try:
                 size, at = _DECODER.raw_decode(text)
             except ValueError:
-                if len(self._sizes) > _LARGEST_SIZE:
+                if len(self._sizes) > _MAX_RESIZE:
                     self._sizes = b""
                 return
             self._sizes = text[at:].encode()
@@ -91,9 +91,9 @@ class Conversing(ABC):
         except HarnessError as error:
             status = {"status": "Failure", "reason": "InternalError", "message": str(error), "code": 500}
         except (ConnectionError, asyncio.CancelledError):
-            return  # nobody is there to be told
-        except Exception as error:  # a fault of ours must not leave the client waiting
-            log.exception("conversation broke")
+            return  # the client is gone
+        except Exception as error:  # a fault in the server must not leave the client waiting
+            log.exception("conversation failed")
             why = f"{type(error).__name__}: {error}"
             status = {"status": "Failure", "reason": "InternalError", "message": why, "code": 500}
         finally:
@@ -109,7 +109,7 @@ class Conversing(ABC):
                 conversation.resize(*self._size)
             feeding = asyncio.create_task(self._feed(conversation))
             try:
-                pumps = [asyncio.create_task(self._pump(conversation, one)) for one in (STDOUT, STDERR)]
+                pumps = [asyncio.create_task(self._pump(conversation, output)) for output in (STDOUT, STDERR)]
                 try:
                     await asyncio.gather(*pumps)
                 finally:
@@ -135,27 +135,27 @@ class Conversing(ABC):
 
 
 class ConversingByChannels(Conversing):
-    """Over a WebSocket."""
+    """exec and attach over WebSocket channels."""
 
     def __init__(self, line: Line, begin: Begin, wanted: Wanted) -> None:
         super().__init__(line, begin, wanted)
         self._channels = Channels(line, self._heard, self._ended, self._gone)
         self.received, self.lost = self._channels.received, self._channels.lost
-        self._send(STDOUT if wanted.stdout else STDERR if wanted.stderr else ERROR, b"")  # says that we are there
+        self._send(STDOUT if wanted.stdout else STDERR if wanted.stderr else ERROR, b"")
         self._start()
 
     def _send(self, channel: int, data: bytes) -> None:
         self._channels.send(channel, data)
 
     def _end(self, channel: int) -> None:
-        pass  # only clients end channels; they know ours to be over by the status
+        pass  # servers do not end channels; the status message ends the conversation
 
     def _finish(self) -> None:
         self._channels.close()
 
 
 class ConversingByStreams(Conversing):
-    """Over SPDY: the client opens one stream for each end."""
+    """exec and attach over SPDY: the client opens one stream for each of stdin, stdout, stderr, error and resize."""
 
     def __init__(self, line: Line, begin: Begin, wanted: Wanted) -> None:
         super().__init__(line, begin, wanted)
@@ -219,7 +219,7 @@ _NAMES = {"stdin": STDIN, "stdout": STDOUT, "stderr": STDERR, "error": ERROR, "r
 
 
 def status_of(outcome: Outcome) -> dict[str, Any]:
-    """What the error channel says of an end."""
+    """The Status for the error channel."""
     if outcome.error:
         return {"status": "Failure", "reason": "InternalError", "message": outcome.error, "code": 500}
     if not outcome.code:

@@ -1,4 +1,4 @@
-"""`port-forward`: connections to a pod's ports, over WebSocket channels or over SPDY in and out of a WebSocket."""
+"""portforward: connections to ports of a pod, over WebSocket channels, SPDY, or SPDY tunnelled in a WebSocket."""
 
 import asyncio
 import logging
@@ -14,8 +14,8 @@ from harness.errors import HarnessError
 
 log = logging.getLogger(__name__)
 
-MAX_PORTS: Final = 127  # of a WebSocket, which has two channels for each
-PAIR_WITHIN: Final = 30.0  # seconds between the two streams of a connection
+MAX_PORTS: Final = 127  # ports of one WebSocket, which uses two channels for each
+PAIR_WITHIN: Final = 30.0  # seconds within which both streams of a connection must be opened
 
 Dial = Callable[[int], Awaitable[Pipe]]
 
@@ -23,7 +23,7 @@ Dial = Callable[[int], Awaitable[Pipe]]
 async def carry(
     dial: Awaitable[Pipe], inlet: Inlet, send: Callable[[bytes], None], room: Callable[[], Awaitable[None]]
 ) -> str:
-    """One connection, from its beginning to its end: why it ended badly, or nothing."""
+    """Carry one connection to its end. Returns the error, or an empty text."""
     try:
         pipe = await dial
     except (HarnessError, OSError) as error:
@@ -36,7 +36,7 @@ async def carry(
                 await pipe.write(data)
             pipe.end_input()
         except OSError:
-            inlet.shut()  # nobody listens there any more; what it still says is read to the end
+            inlet.shut()  # the program reads no more; its output is still read to the end
 
     feeding = asyncio.create_task(feed())
     try:
@@ -53,7 +53,7 @@ async def carry(
 
 
 class _Tasks:
-    """The connections of one client."""
+    """The running tasks of one client."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[None]] = set()
@@ -70,7 +70,7 @@ class _Tasks:
 
 
 class ForwardingByChannels:
-    """Two channels for each port that the request names: its bytes, and what went wrong with it."""
+    """portforward over WebSocket channels: a data and an error channel for each port of the request."""
 
     def __init__(self, line: Line, dial: Dial, ports: list[int]) -> None:
         self._line, self._dial = line, dial
@@ -93,7 +93,7 @@ class ForwardingByChannels:
 
         why = await carry(self._dial(port), self._inlets[at], send, self._line.room)
         if why:
-            self._channels.send(2 * at + 1, _said(port, why))
+            self._channels.send(2 * at + 1, _error_text(port, why))
 
     def _heard(self, channel: int, data: bytes) -> None:
         at, is_error = divmod(channel, 2)
@@ -119,13 +119,13 @@ class _Pair:
 
 
 class ForwardingByStreams:
-    """Any number of connections; the client opens a stream for the bytes of each and one for what goes wrong."""
+    """portforward over SPDY: the client opens a data and an error stream for each connection."""
 
     def __init__(self, line: Line, dial: Dial, *, tunnelled: bool) -> None:
-        """`tunnelled`: SPDY's bytes come in the messages of a WebSocket."""
+        """`tunnelled`: SPDY frames are carried in WebSocket messages."""
         self._line, self._dial = line, dial
         self._tasks = _Tasks()
-        self._pairs: dict[str, _Pair] = {}  # by the request's id
+        self._pairs: dict[str, _Pair] = {}  # by request ID
         self._by_stream: dict[int, tuple[str, _Pair]] = {}
         if tunnelled:
             tunnel = Tunnel(line, self._received, self._gone)
@@ -149,7 +149,7 @@ class ForwardingByStreams:
         kind, port = headers.get("streamtype", ""), headers.get("port", "")
         if kind not in {"data", "error"} or not is_port(port):
             return False
-        # Clients of old say no id; their two streams follow each other, the error first.
+        # Old clients send no request ID. They open the error stream, then the data stream.
         id_ = headers.get("requestid") or f"stream {stream if kind == 'error' else stream - 2}"
         pair = self._pairs.get(id_)
         if pair is None:
@@ -191,12 +191,12 @@ class ForwardingByStreams:
         try:
             why = await carry(self._dial(pair.port), pair.inlet, send, self._line.room)
             if why:
-                self._streams.send(pair.error, _said(pair.port, why))
+                self._streams.send(pair.error, _error_text(pair.port, why))
         finally:
             self._drop(id_)
 
     def _drop(self, id_: str) -> None:
-        """A connection is over, or was never complete."""
+        """Remove a connection that ended or was never complete."""
         pair = self._pairs.pop(id_, None)
         if pair is not None:
             pair.timer.cancel()
@@ -207,9 +207,9 @@ class ForwardingByStreams:
 
 
 def is_port(text: str) -> bool:
-    """Whether a text is the number of a port."""
+    """Whether the text is a valid port number."""
     return text.isascii() and text.isdigit() and len(text) < 6 and 0 < int(text) < 1 << 16
 
 
-def _said(port: int, why: str) -> bytes:
+def _error_text(port: int, why: str) -> bytes:
     return f"error forwarding port {port}: {why}".encode()

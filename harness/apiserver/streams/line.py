@@ -1,4 +1,4 @@
-"""A connection that has left HTTP behind: bytes both ways, each way with a brake."""
+"""An upgraded connection: reads and writes bytes, with flow control in both directions."""
 
 import asyncio
 import socket
@@ -6,44 +6,44 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-HELD: Final = 256 * 1024  # bytes from a client that may wait for whoever takes them before no more is read
-UNREAD: Final = 1 << 20  # bytes of ours that may wait for a client before no more is read from it
-_LOOK_EVERY = 1.0  # seconds between looks at whether a client that we do not read is still there
+HELD: Final = 256 * 1024  # bytes of unconsumed input at which reading stops
+UNREAD: Final = 1 << 20  # bytes of unsent output at which reading stops
+_POLL_INTERVAL = 1.0  # seconds between checks of a connection that is not read
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 6))  # seconds, seconds, times
-_GONE = frozenset({7, 8, 9, 11})  # Linux' numbers for CLOSE, CLOSE_WAIT, LAST_ACK, CLOSING
+_GONE = frozenset({7, 8, 9, 11})  # TCP states on Linux: CLOSE, CLOSE_WAIT, LAST_ACK, CLOSING
 
 
 class Session(Protocol):
-    """What speaks on a line."""
+    """The protocol that a connection was upgraded to."""
 
     def received(self, data: bytes) -> None:
-        """The client has sent something."""
+        """Handle data from the client."""
 
     def lost(self) -> None:
-        """The line is gone."""
+        """Handle the loss of the connection."""
 
 
 class Line:
-    """What a session sees of its connection."""
+    """The connection as a session sees it."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, close: Callable[[], None]
     ) -> None:
-        """`close` ends the connection once what was written has been taken."""
+        """`close` ends the connection after all output is sent."""
         self._loop, self._transport, self._close = loop, transport, close
         self._room = asyncio.Event()
         self._room.set()
         self._holds = 0
         self._timer: asyncio.TimerHandle | None = None
         self._open = True
-        self._flooded = False  # by answers to what the client sends without reading them
+        self._flooded = False  # reading stopped: the client does not read its responses
         self._plug = transport.get_extra_info("socket")
         if self._plug is not None and self._plug.family != socket.AF_UNIX:
-            for option, value in _KEEPALIVE:  # a peer that vanished without a word is found within two minutes
+            for option, value in _KEEPALIVE:  # detects a vanished peer within two minutes
                 self._plug.setsockopt(socket.IPPROTO_TCP, option, value)
 
     def write(self, data: bytes) -> None:
-        """Send; whoever sends much waits for `room` in between."""
+        """Send data. Senders of much data await `room` in between."""
         if self._open and not self._transport.is_closing():
             self._transport.write(data)
             if not self._flooded and self._transport.get_write_buffer_size() > UNREAD:
@@ -52,51 +52,51 @@ class Line:
 
     @property
     def stuck(self) -> bool:
-        """Whether the client takes nothing just now."""
+        """Whether the write buffer is full."""
         return not self._room.is_set()
 
     async def room(self) -> None:
-        """Wait until the client has taken most of what was written.
+        """Wait until the write buffer has drained.
 
         Raises:
-            ConnectionResetError: it is gone.
+            ConnectionResetError: the client is gone.
         """
         await self._room.wait()
         if not self._open:
             raise ConnectionResetError("the client is gone")
 
     def close(self) -> None:
-        """End the connection in order."""
+        """Close the connection after all output is sent."""
         if self._open:
             self._close()
 
     def abort(self) -> None:
-        """End it at once."""
+        """Abort the connection."""
         if self._open:
             self._transport.abort()
 
-    # -- reading -------------------------------------------------------------------------------------------------------
+    # -- reading ------------------------------------------------------------------------------------------------------
 
     def hold(self) -> None:
-        """Read no more until as many releases as holds have come."""
+        """Stop reading until each hold is released."""
         self._holds += 1
         if self._holds == 1 and self._open:
             self._transport.pause_reading()
-            self._look_later()
+            self._poll_later()
 
     def release(self) -> None:
-        """Take back one hold."""
+        """Release one hold."""
         self._holds -= 1
         if self._holds == 0 and self._open:
             if self._timer is not None:
                 self._timer.cancel()
             self._transport.resume_reading()
 
-    def _look_later(self) -> None:
-        self._timer = self._loop.call_later(_LOOK_EVERY, self._look)
+    def _poll_later(self) -> None:
+        self._timer = self._loop.call_later(_POLL_INTERVAL, self._poll)
 
-    def _look(self) -> None:
-        """The loop does not tell of the end of a connection that it does not read."""
+    def _poll(self) -> None:
+        """Check for the end of the connection, which the event loop does not report while reading is paused."""
         if not self._open:
             return
         if self._plug is not None and self._plug.family != socket.AF_UNIX:
@@ -104,23 +104,23 @@ class Line:
             if state in _GONE:
                 self._transport.abort()
                 return
-        self._look_later()
+        self._poll_later()
 
-    # -- the connection's news -----------------------------------------------------------------------------------------
+    # -- events of the connection -------------------------------------------------------------------------------------
 
     def paused(self) -> None:
-        """The client does not take what we write."""
+        """The write buffer is full."""
         self._room.clear()
 
     def resumed(self) -> None:
-        """It does again."""
+        """The write buffer has drained."""
         self._room.set()
         if self._flooded:
             self._flooded = False
             self.release()
 
     def lost(self) -> None:
-        """It is over."""
+        """The connection is lost."""
         self._open = False
         self._room.set()
         if self._timer is not None:
@@ -128,41 +128,41 @@ class Line:
 
 
 class Inlet:
-    """What a client sends for one receiver, in order; holds the line while too much of it waits."""
+    """A queue of input for one receiver; stops reading while it is too long."""
 
-    def __init__(self, line: Line, most: int = HELD) -> None:
-        self._line, self._most = line, most
+    def __init__(self, line: Line, limit: int = HELD) -> None:
+        self._line, self._limit = line, limit
         self._waiting: deque[bytes] = deque()
         self._size = 0
         self._ended = self._holding = self._shut = False
         self._news = asyncio.Event()
 
     def put(self, data: bytes) -> None:
-        """More has come; nothing where nobody wants more."""
+        """Add data; ignored after `end` or `shut`."""
         if not data or self._ended or self._shut:
             return
         self._waiting.append(data)
         self._size += len(data)
         self._news.set()
-        if self._size > self._most and not self._holding:
+        if self._size > self._limit and not self._holding:
             self._holding = True
             self._line.hold()
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """Mark the end of the input."""
         self._ended = True
         self._news.set()
 
     def shut(self) -> None:
-        """Nobody takes any more: what waits and what comes is thrown away."""
+        """Discard the queue and all further input: there is no receiver any more."""
         self._shut = True
         self._waiting.clear()
         self._size = 0
-        self._let_go()
+        self._release()
         self._news.set()
 
     async def take(self) -> bytes:
-        """What has come next; empty at the end."""
+        """The next data; empty at the end of the input."""
         while not self._waiting:
             if self._ended or self._shut:
                 return b""
@@ -170,11 +170,11 @@ class Inlet:
             await self._news.wait()
         data = self._waiting.popleft()
         self._size -= len(data)
-        if self._size <= self._most // 2:
-            self._let_go()
+        if self._size <= self._limit // 2:
+            self._release()
         return data
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         if self._holding:
             self._holding = False
             self._line.release()

@@ -1,4 +1,4 @@
-"""SPDY/3.1 as a session: streams that the client opens, numbered and with headers."""
+"""SPDY/3.1 sessions: streams that the client opens."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -8,34 +8,34 @@ from harness.apiserver.streams import spdy
 
 log = logging.getLogger(__name__)
 
-MAX_STREAMS = 1024  # open at a time; one that is open in one direction counts half
-_PIECE = 64 * 1024  # bytes of one DATA frame of ours
+MAX_STREAMS = 1024  # open at a time; half-closed streams count half
+_PIECE = 64 * 1024  # bytes of one DATA frame that the server sends
 
 
 class Listener(Protocol):
-    """What the streams are for."""
+    """The user of the streams."""
 
     def opened(self, stream: int, headers: Mapping[str, str]) -> bool:
-        """The client opens a stream; False: nobody wants it."""
+        """The client opens a stream; False refuses it."""
 
     def heard(self, stream: int, data: bytes) -> None:
-        """It says something on a stream that was accepted."""
+        """The client sends data on an accepted stream."""
 
     def ended(self, stream: int) -> None:
-        """It has said all on a stream."""
+        """The client has ended its direction of a stream."""
 
     def dropped(self, stream: int) -> None:
-        """It wants no more of a stream, in either direction."""
+        """The client has reset a stream."""
 
 
 class Streams:
-    """The streams of one connection, over whatever carries bytes."""
+    """The streams of one connection, over any byte stream."""
 
     def __init__(self, listener: Listener, write: Callable[[bytes], None], close: Callable[[], None]) -> None:
         self._listener, self._write, self._close = listener, write, close
         self._reader, self._writer = spdy.Reader(), spdy.Writer()
-        self._heard_from: set[int] = set()  # streams on which the client may still speak
-        self._speaking: set[int] = set()  # streams on which we may
+        self._heard_from: set[int] = set()  # streams on which the client can send
+        self._speaking: set[int] = set()  # streams on which the server can send
         self._last = 0
         self._open = True
 
@@ -47,25 +47,25 @@ class Streams:
             for frame in self._reader.feed(data):
                 self._take(frame)
         except spdy.Fault as fault:
-            log.info("spdy broken why=%s", fault)
+            log.info("spdy closed why=%s", fault)
             self._write(spdy.go_away(self._last, spdy.PROTOCOL_ERROR))
             self._open = False
             self._close()
 
     def send(self, stream: int, data: bytes) -> None:
-        """Say something; nothing where the client wants no more."""
+        """Send data; ignored if the stream is closed."""
         if stream in self._speaking:
             for at in range(0, len(data), _PIECE):
                 self._write(spdy.data(stream, data[at : at + _PIECE]))
 
     def end(self, stream: int) -> None:
-        """Say no more on a stream."""
+        """End the server's direction of a stream."""
         if stream in self._speaking:
             self._speaking.discard(stream)
             self._write(spdy.data(stream, b"", fin=True))
 
     def drop(self, stream: int) -> None:
-        """Be done with a stream, whatever the client would still say."""
+        """End a stream and ignore further data from the client."""
         self.end(stream)
         self._heard_from.discard(stream)
 
@@ -76,7 +76,7 @@ class Streams:
                 self._begin(frame)
             case spdy.DATA:
                 if stream not in self._heard_from:
-                    return  # what was on its way when we were done with it
+                    return  # was under way when the stream was dropped
                 if frame.data:
                     self._listener.heard(stream, frame.data)
                 if frame.fin:
@@ -90,10 +90,10 @@ class Streams:
                     self._speaking.discard(stream)
                     self._listener.dropped(stream)
             case spdy.PING:
-                if frame.number % 2:  # the client's own; even ones would be answers to ours
+                if frame.number % 2:  # odd IDs are the client's pings; even ones would be replies
                     self._write(spdy.ping(frame.number))
             case _:
-                pass  # settings and windows; and who goes away closes the connection as well
+                pass  # SETTINGS, WINDOW_UPDATE; after GOAWAY the client closes the connection
 
     def _begin(self, frame: spdy.Frame) -> None:
         stream = frame.stream

@@ -1,4 +1,4 @@
-"""Answers that go on after their beginning."""
+"""Types of responses that continue after their first bytes: watches, followed logs, upgraded connections."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ class Closable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Streaming:
-    """Call `start` with where the lines should go; close what it returns when the reader is gone."""
+    """A response of lines. `start` takes their reader; the caller closes the result when the reader is gone."""
 
     start: Callable[[Reader], Closable]
     content_type: str = "application/json"
 
 
 class Upgraded(Response, frozen=True):
-    """101 Switching Protocols: `begin` gets the connection, and what it returns what comes in from then on."""
+    """101 Switching Protocols. `begin` takes the connection; the session that it returns gets all further input."""
 
     begin: Callable[[Line], Session] | None = None

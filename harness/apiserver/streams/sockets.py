@@ -1,4 +1,4 @@
-"""A WebSocket as a session: its own manners are kept here, what is said goes to whoever uses it."""
+"""WebSocket sessions: handles control frames and passes messages on."""
 
 import logging
 from collections.abc import Callable
@@ -19,14 +19,14 @@ from harness.apiserver.streams.websocket import (
 
 log = logging.getLogger(__name__)
 
-LARGEST_SENT = 64 * 1024  # bytes of one frame of ours
+LARGEST_SENT = 64 * 1024  # bytes of one frame that the server sends
 
 
 class WebSocket:
-    """One end of it, ours."""
+    """The server side of a WebSocket."""
 
     def __init__(self, line: Line, heard: Callable[[Piece], None], gone: Callable[[], None]) -> None:
-        """`heard` gets the pieces of messages; `gone` is called once, when nothing can be said any more."""
+        """`heard` gets the pieces of messages; `gone` is called once when the connection is closed or lost."""
         self.line = line
         self._heard, self._gone = heard, gone
         self._reader = Reader()
@@ -39,7 +39,7 @@ class WebSocket:
         try:
             for piece in self._reader.feed(data):
                 if piece.kind == PING:
-                    if not self.line.stuck:  # a flood of pings from one who reads nothing would fill our memory
+                    if not self.line.stuck:  # a client that sends pings without reading must not fill the buffer
                         self.line.write(frame(piece.data, PONG))
                 elif piece.kind == CLOSE:
                     self.close(NORMAL)
@@ -47,16 +47,16 @@ class WebSocket:
                 elif piece.kind != PONG:
                     self._heard(piece)
         except Fault as fault:
-            log.info("websocket broken why=%s", fault.why)
+            log.info("websocket closed why=%s", fault.why)
             self.close(fault.code, fault.why)
 
     def send(self, data: bytes) -> None:
-        """One message."""
+        """Send one message."""
         if self._open:
             self.line.write(frame(data))
 
     def close(self, code: int = NORMAL, why: str = "") -> None:
-        """Say goodbye and end the connection."""
+        """Send a close frame and close the connection."""
         if self._open:
             self.line.write(closing(code, why))
             self.line.close()
@@ -70,7 +70,7 @@ class WebSocket:
 
 
 class Tunnel:
-    """Plain bytes within a WebSocket's binary messages, as a line would carry them."""
+    """A byte stream in the binary messages of a WebSocket, with the interface of `Line`."""
 
     def __init__(self, line: Line, received: Callable[[bytes], None], gone: Callable[[], None]) -> None:
         self._received = received
@@ -78,7 +78,7 @@ class Tunnel:
         self.received, self.lost, self.close = self._socket.received, self._socket.lost, self._socket.close
 
     def write(self, data: bytes) -> None:
-        """Send, in frames that no reader finds too long."""
+        """Send data in frames of limited length."""
         for at in range(0, len(data), LARGEST_SENT):
             self._socket.send(data[at : at + LARGEST_SENT])
 
@@ -88,7 +88,7 @@ class Tunnel:
 
 
 class Channels:
-    """Messages whose first byte says for which channel the rest is; of version 5, 255 ends the channel named next."""
+    """Channels of a WebSocket: the first byte of a message is its channel. In v5, 255 ends the channel that follows."""
 
     ENDS = 255
 
@@ -99,14 +99,14 @@ class Channels:
         ended: Callable[[int], None],
         gone: Callable[[], None],
     ) -> None:
-        """`heard` gets a channel's bytes, and `ended` the channels that the client ends; any number may come."""
+        """`heard` gets data with its channel, `ended` each channel that the client ends; neither checks the number."""
         self._socket = WebSocket(line, self._piece, gone)
         self._heard, self._ended = heard, ended
-        self._channel: int | None = None  # of the message that is coming in
+        self._channel: int | None = None  # of the current message
         self.received, self.lost, self.close = self._socket.received, self._socket.lost, self._socket.close
 
     def send(self, channel: int, data: bytes) -> None:
-        """Say something on a channel; nothing, too, which some clients take as a greeting."""
+        """Send data on a channel. Empty data sends an empty message, which some clients wait for at the start."""
         head = bytes((channel,))
         for at in range(0, max(1, len(data)), LARGEST_SENT):
             self._socket.send(head + data[at : at + LARGEST_SENT])

@@ -1,8 +1,8 @@
-"""SPDY/3.1 frames, as much of it as Kubernetes' clients speak for exec, attach and port-forward.
+"""SPDY/3.1 frames: the subset that Kubernetes' clients use for exec, attach and portforward.
 
-Windows are not kept: the library that all those clients use neither grants nor obeys any, so a side that waited for a
-WINDOW_UPDATE would wait for ever. What brakes a sender is the connection below. As in WebSocket's reader, the content
-of a DATA frame goes on in the pieces in which it arrives.
+There is no flow control per stream: the library of these clients (`moby/spdystream`) neither sends nor obeys
+WINDOW_UPDATE, so waiting for it would block forever. TCP limits the sender. The content of a DATA frame is passed on in
+the pieces in which it arrives, as in `websocket`.
 """
 
 import zlib
@@ -11,14 +11,14 @@ from typing import Final, NamedTuple
 
 VERSION: Final = 3
 SYN_STREAM, SYN_REPLY, RST_STREAM, SETTINGS, PING, GOAWAY, HEADERS, WINDOW_UPDATE = 1, 2, 3, 4, 6, 7, 8, 9
-DATA: Final = 0  # no control frame; a number of our own
+DATA: Final = 0  # not a control frame; a number of our own
 FIN: Final = 0x01  # flag: nothing more comes on this stream
 PROTOCOL_ERROR, INVALID_STREAM, REFUSED_STREAM = 1, 2, 3  # reasons of RST_STREAM
-LARGEST_CONTROL: Final = 64 << 10  # bytes of a control frame
-LARGEST_HEADERS: Final = 64 << 10  # bytes of headers once unpacked
+MAX_CONTROL: Final = 64 << 10  # bytes of a control frame
+MAX_HEADERS: Final = 64 << 10  # bytes of decompressed headers
 _STREAM = 0x7FFFFFFF
 
-# The dictionary of the specification's section 2.6.10.1: words with their lengths before them, then a text without.
+# The dictionary of SPDY/3, section 2.6.10.1: words prefixed with their lengths, then plain text.
 _WORDS = (
     "options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges age allow"
     " authorization cache-control connection content-base content-encoding content-language content-length"
@@ -43,7 +43,7 @@ DICTIONARY: Final = (
 
 
 class Fault(Exception):
-    """The client does not keep to the protocol."""
+    """The client violates the protocol."""
 
 
 class Frame(NamedTuple):
@@ -58,19 +58,19 @@ class Frame(NamedTuple):
 
 
 class Reader:
-    """Takes frames apart; keeps the state of the headers' compression."""
+    """Parses frames; holds the decompression state of headers."""
 
     def __init__(self) -> None:
-        self._data, self._at = b"", 0  # what has come, and how far it was told
+        self._data, self._at = b"", 0  # received data, and the offset up to which it is parsed
         self._unpack = zlib.decompressobj(zdict=DICTIONARY)
-        self._left = 0  # bytes of a DATA frame that are still to come
+        self._left = 0  # bytes missing of the current DATA frame
         self._stream, self._fin = 0, False
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """What has come, as far as it can be told; use it up before the next is fed.
+        """Parse data. The caller exhausts the iterator before the next call.
 
         Raises:
-            Fault: no client may send that. Feed no more then.
+            Fault: a protocol violation; the reader cannot be used any more.
         """
         self._data = self._data[self._at :] + data
         self._at = 0
@@ -96,8 +96,8 @@ class Reader:
             version, kind = int.from_bytes(head[:2], "big") & 0x7FFF, int.from_bytes(head[2:4], "big")
             if version != VERSION:
                 raise Fault(f"SPDY version {version}: expected {VERSION}")
-            if size > LARGEST_CONTROL:
-                raise Fault(f"a control frame of {size} bytes: expected {LARGEST_CONTROL} at most")
+            if size > MAX_CONTROL:
+                raise Fault(f"a control frame of {size} bytes: expected {MAX_CONTROL} at most")
             if len(self._data) < self._at + 8 + size:
                 return
             body = self._data[self._at + 8 : self._at + 8 + size]
@@ -119,15 +119,15 @@ class Reader:
             case 4 | 9:  # SETTINGS, WINDOW_UPDATE
                 return Frame(kind)
             case _:
-                return None  # to be ignored, says the specification
+                return None  # unknown control frames are ignored, as specified
 
     def _headers(self, block: bytes) -> dict[str, str]:
         try:
-            data = self._unpack.decompress(block, LARGEST_HEADERS)
+            data = self._unpack.decompress(block, MAX_HEADERS)
         except zlib.error as error:
             raise Fault(f"headers that cannot be unpacked: {error}") from error
-        if self._unpack.unconsumed_tail or len(data) == LARGEST_HEADERS:
-            raise Fault(f"headers of more than {LARGEST_HEADERS} bytes")
+        if self._unpack.unconsumed_tail or len(data) == MAX_HEADERS:
+            raise Fault(f"headers of more than {MAX_HEADERS} bytes")
         headers: dict[str, str] = {}
         at = 4
         for _ in range(_number(data, 0)):
@@ -143,7 +143,7 @@ class Reader:
 
 
 class Writer:
-    """Puts frames together; keeps the state of the headers' compression."""
+    """Encodes frames; holds the compression state of headers."""
 
     def __init__(self) -> None:
         self._pack = zlib.compressobj(zdict=DICTIONARY)
@@ -174,12 +174,12 @@ def reset(stream: int, reason: int) -> bytes:
 
 
 def ping(number: int) -> bytes:
-    """PING; who gets one sends it back."""
+    """PING; the receiver returns it."""
     return _control(PING, _bytes(number))
 
 
 def go_away(last: int, reason: int) -> bytes:
-    """GOAWAY: streams after `last` were not looked at."""
+    """GOAWAY: streams after `last` were not processed."""
     return _control(GOAWAY, _bytes(last, reason))
 
 
@@ -192,9 +192,10 @@ def _bytes(*numbers: int) -> bytes:
 
 
 def _number(data: bytes, at: int) -> int:
-    """
+    """The 32-bit number at an offset.
+
     Raises:
-        Fault: there is none.
+        Fault: the data is too short.
     """
     if len(data) < at + 4:
         raise Fault("a frame ends before its fields")

@@ -1,6 +1,6 @@
-"""WebSocket, the server's side of it (RFC 6455): the handshake, and frames piece by piece as they come.
+"""The server side of WebSocket (RFC 6455): handshake, frame parser and encoder.
 
-A frame is never gathered: its content goes on in the pieces in which it arrives, so its size costs no memory.
+The content of a frame is passed on in the pieces in which it arrives, so large frames need no memory.
 """
 
 import base64
@@ -12,13 +12,13 @@ from harness.apiserver import errors
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 NORMAL, PROTOCOL_ERROR, TOO_BIG, BROKEN = 1000, 1002, 1009, 1011
-LARGEST: Final = 32 << 20  # bytes of one frame
+MAX_FRAME: Final = 32 << 20  # bytes of one frame
 _GUID: Final = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _CONTROL_LARGEST = 125
 
 
 class Fault(Exception):
-    """The client does not keep to the protocol; `code` goes into the close frame."""
+    """The client violates the protocol. `code` is sent in the close frame."""
 
     def __init__(self, code: int, why: str) -> None:
         self.code, self.why = code, why
@@ -26,7 +26,7 @@ class Fault(Exception):
 
 
 class Piece(NamedTuple):
-    """Some bytes of a message. Control frames (close, ping, pong) always come whole."""
+    """A part of a message. Control frames (close, ping, pong) are always complete."""
 
     kind: int  # TEXT, BINARY, CLOSE, PING or PONG
     data: bytes
@@ -35,18 +35,18 @@ class Piece(NamedTuple):
 
 
 def handshake(headers: Mapping[str, str], protocols: tuple[str, ...]) -> dict[str, str]:
-    """The headers of the answer; the first of `protocols` that the client offers is chosen.
+    """The headers of the 101 response. Selects the first of `protocols` that the client offers.
 
     Raises:
-        ApiStatusError: 400, this is no WebSocket, or one of other protocols.
+        ApiStatusError: 400, not a WebSocket request, or no common protocol.
     """
     key = headers.get("sec-websocket-key", "")
     if headers.get("upgrade", "").lower() != "websocket" or not key:
         raise errors.bad_request("Upgrade request required: expected a WebSocket or SPDY/3.1")
     if headers.get("sec-websocket-version", "13") != "13":
         raise errors.bad_request(f"sec-websocket-version: expected 13, found {headers['sec-websocket-version']!r}")
-    offered = [one.strip() for one in headers.get("sec-websocket-protocol", "").split(",")]
-    chosen = next((one for one in protocols if one in offered), None)
+    offered = [protocol.strip() for protocol in headers.get("sec-websocket-protocol", "").split(",")]
+    chosen = next((protocol for protocol in protocols if protocol in offered), None)
     if chosen is None:
         raise errors.bad_request(f"sec-websocket-protocol: expected one of {', '.join(protocols)}, found {offered}")
     digest = hashlib.sha1(f"{key}{_GUID}".encode(), usedforsecurity=False).digest()
@@ -59,7 +59,7 @@ def handshake(headers: Mapping[str, str], protocols: tuple[str, ...]) -> dict[st
 
 
 def frame(data: bytes, opcode: int = BINARY) -> bytes:
-    """A whole message in one frame, as servers send it: unmasked."""
+    """A message in one frame, unmasked as servers send it."""
     size = len(data)
     head = 0x80 | opcode
     if size < 126:
@@ -75,18 +75,18 @@ def closing(code: int, why: str = "") -> bytes:
 
 
 class Reader:
-    """Takes frames apart."""
+    """Parses frames."""
 
-    def __init__(self, largest: int = LARGEST) -> None:
+    def __init__(self, largest: int = MAX_FRAME) -> None:
         self._largest = largest
-        self._data, self._at = b"", 0  # what has come, and how far it was told
-        self._left = 0  # bytes of the frame that are still to come
+        self._data, self._at = b"", 0  # received data, and the offset up to which it is parsed
+        self._left = 0  # bytes missing of the current frame
         self._mask = b""
         self._opcode = self._kind = 0  # of the frame; of the message that it belongs to
         self._final = self._in_frame = self._in_message = self._begun = False
 
     def feed(self, data: bytes) -> Iterator[Piece]:
-        """What has come, as far as it can be told; use it up before the next is fed.
+        """Parse data. The caller exhausts the iterator before the next call.
 
         Raises:
             Fault: no client may send that. Feed no more then.
@@ -142,15 +142,15 @@ class Reader:
         if first & 0x70:
             raise Fault(PROTOCOL_ERROR, "reserved bits are set, and no extension was agreed on")
         if opcode not in {CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG}:
-            raise Fault(PROTOCOL_ERROR, f"opcode {opcode}: there is no such")
+            raise Fault(PROTOCOL_ERROR, f"opcode {opcode} is unknown")
         if not second & 0x80:
-            raise Fault(PROTOCOL_ERROR, "a client's frames are masked, this one is not")
+            raise Fault(PROTOCOL_ERROR, "expected a masked frame, found an unmasked one")
         if opcode >= CLOSE and (not first & 0x80 or second & 0x7F > _CONTROL_LARGEST):
-            raise Fault(PROTOCOL_ERROR, "a control frame in parts, or of more than 125 bytes")
+            raise Fault(PROTOCOL_ERROR, "a control frame is fragmented or longer than 125 bytes")
         if opcode == CONTINUATION and not self._in_message:
-            raise Fault(PROTOCOL_ERROR, "a message goes on that was never begun")
+            raise Fault(PROTOCOL_ERROR, "a continuation frame without a message")
         if opcode in {TEXT, BINARY} and self._in_message:
-            raise Fault(PROTOCOL_ERROR, "a message begins within another")
+            raise Fault(PROTOCOL_ERROR, "a new message before the end of the previous one")
 
     def _take(self, size: int) -> bytes:
         """The next bytes of the frame, unmasked."""

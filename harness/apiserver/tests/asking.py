@@ -1,4 +1,4 @@
-"""A server of its own on simulated time, and short ways to ask it things, for the tests beside this file."""
+"""A server on simulated time, with helpers for requests and watches."""
 
 from typing import Any
 from urllib.parse import quote
@@ -30,14 +30,14 @@ def config(name: str, *, labels: dict[str, str] | None = None, **data: str) -> O
 
 
 def bare_server(clock: Clock, *, history: int | None = None) -> ApiServer:
-    """A server without controllers: nothing is written but what a request writes."""
+    """A server without controllers: only requests write."""
     server = ApiServer(clock, history=history)
     server.handle(Request("POST", "/api/v1/namespaces", orjson.dumps({"metadata": {"name": "default"}}), JSON))
     return server
 
 
 class Lines:
-    """A reader that keeps what it was fed; told to, it says that it has fallen behind."""
+    """A reader that keeps its lines and can report that it has fallen behind."""
 
     def __init__(self) -> None:
         self.data: list[bytes] = []
@@ -57,7 +57,7 @@ class Lines:
         return [orjson.loads(line) for line in b"".join(self.data).splitlines()]
 
     def short(self) -> list[str]:
-        """`ADDED a`, `MODIFIED a`, `BOOKMARK`: the events in few words."""
+        """The events in short form: `ADDED a`, `MODIFIED a`, `BOOKMARK`."""
         return [
             f"{one['type']} {one['object']['metadata'].get('name', '')}".strip()
             if one["type"] != "ERROR"
@@ -67,7 +67,7 @@ class Lines:
 
 
 class Watch:
-    """What a watch has seen so far."""
+    """A watch with the events received so far."""
 
     def __init__(self, clock: SimClock, reader: Lines, source: Closable) -> None:
         self._clock, self.reader, self.source = clock, reader, source
@@ -93,7 +93,7 @@ class Api:
     def ask(
         self, method: str, path: str, body: Any = None, kind: str = JSON, headers: dict[str, str] | None = None
     ) -> tuple[int, Any]:
-        """Code and decoded body; controllers have had their turn."""
+        """Code and decoded body of the response, after controllers have run."""
         data = body if isinstance(body, bytes) else b"" if body is None else orjson.dumps(body)
         found = self.server.handle(Request(method, path, data, kind, headers or {}))
         assert isinstance(found, Response)
@@ -103,13 +103,13 @@ class Api:
         return found.code, orjson.loads(found.body)
 
     def do(self, method: str, path: str, body: Any = None, kind: str = JSON) -> Any:
-        """The body of an answer that must be a success."""
+        """The body of a response that must be a success."""
         code, found = self.ask(method, path, body, kind)
         assert code < 300, found
         return found
 
     def watch(self, path: str, **query: str) -> Watch:
-        """Begin to watch; a refusal is raised."""
+        """Start a watch; an error response is raised."""
         text = "&".join(f"{name}={quote(value)}" for name, value in {"watch": "1", **query}.items())
         found = self.server.handle(Request("GET", f"{path}?{text}"))
         if isinstance(found, Response):

@@ -1,4 +1,4 @@
-"""The server behind a real socket with TLS, for tests that speak to it byte by byte."""
+"""A server behind a TLS socket, for tests of the wire protocol."""
 
 import asyncio
 import socket
@@ -52,7 +52,7 @@ class Wire:
         self.plug.sendall(data)
 
     def request(self, method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
-        """The bytes of a request; header names with underscores for dashes."""
+        """The bytes of a request. Header names have underscores for dashes."""
         fields = {"host": "x", "authorization": f"Bearer {self.token}", "content-length": str(len(body))}
         fields.update({name.replace("_", "-"): value for name, value in headers.items()})
         lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items() if value)
@@ -64,7 +64,7 @@ class Wire:
         return self.answer()
 
     def answer(self) -> tuple[int, Any]:
-        """Code and decoded body of the next answer; (0, None) if the server closed the connection instead."""
+        """Code and decoded body of the next response; (0, None) if the server closes the connection."""
         head = self._until(b"\r\n\r\n")
         if not head:
             return 0, None
@@ -83,7 +83,7 @@ class Wire:
         return code, orjson.loads(body) if fields["content-type"].startswith("application/json") and body else body
 
     def chunk(self) -> bytes:
-        """The next chunk of a stream; empty at its end, or where the connection ends."""
+        """The next chunk of a stream; empty at its end or at the end of the connection."""
         size = self._until(b"\r\n")
         if not size:
             return b""
@@ -107,7 +107,7 @@ class Wire:
         return [orjson.loads(line) for line in lines]
 
     def closed(self) -> bool:
-        """Whether the server ends the connection (what it still says is passed over)."""
+        """Whether the server closes the connection; further output is ignored."""
         while self._receive():
             pass
         return True
@@ -130,7 +130,7 @@ class Wire:
 
 @contextmanager
 def served(make: Callable[[Clock], ApiServer] | None = None) -> Iterator[Served]:
-    """A server in a thread of its own."""
+    """A server that runs in its own thread."""
     ready = threading.Event()
     box: list[Served] = []
 

@@ -1,4 +1,4 @@
-"""A WebSocket client that can misbehave, and a server behind it whose containers are processes of this machine."""
+"""A WebSocket client that can violate the protocol, and a server whose containers are local processes."""
 
 import asyncio
 import base64

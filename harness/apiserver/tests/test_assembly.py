@@ -1,4 +1,4 @@
-"""All controllers together: they come to rest, and a namespace takes everything along."""
+"""All controllers together: they settle, and deleting a namespace deletes all its objects."""
 
 from typing import Any
 

@@ -1,9 +1,9 @@
-"""The API over HTTP/1.1 and TLS: one connection of a client, with its socket.
+"""One HTTP/1.1 connection of a client.
 
-One event loop, httptools' parser, no framework: requests are a few dozen microseconds of work, and a framework costs
-more than they do (figures in docs/performance.md). A reader of a watch that does not read is cut off when its buffer
-is full; a client that sends nonsense gets a Status and loses its connection; one that does not take its answers is
-not asked for more requests. Nobody else notices.
+Uses one event loop and httptools' parser instead of a framework: a request takes a few dozen microseconds, and a
+framework adds more than that (figures in docs/performance.md). No client can hold up another one: a watch whose client
+does not read is ended when its buffer is full, malformed input is answered with a Status and ends the connection, and
+requests are not read while the client does not take the responses to earlier ones.
 """
 
 import asyncio
@@ -24,26 +24,26 @@ from harness.apiserver.request.bodies import BODY_LIMIT
 from harness.apiserver.server import ApiServer
 from harness.apiserver.streams.line import Line, Session
 from harness.apiserver.streams.responses import Streaming, Upgraded
-from harness.apiserver.transport.header_cache import Arrived, Familiar
+from harness.apiserver.transport.header_cache import HeaderCache, ParsedRequest
 from harness.apiserver.transport.response_head import encoded
-from harness.apiserver.transport.watch_stream import Watcher
+from harness.apiserver.transport.watch_stream import WatchWriter
 from harness.apiserver.webhooks.attempts import FIRST, Attempt, Pending
 from scheduler.api.transport import Request, Response
 
 log = logging.getLogger(__name__)
 
-GZIP_FROM = 128 * 1024
-GZIP_ASIDE = 1024 * 1024  # bytes from which compressing would keep other clients waiting
-IDLE = 300.0  # seconds that a connection may be silent between requests
-REQUEST_WITHIN = 60.0  # seconds that a request may take to arrive
-STALLED = 60.0  # seconds without a byte taken after which a client that owes us reading is cut off
-LINGER = 2.0  # seconds that a refused client has to take the refusal while we throw away what it still sends
-CLOSE_WITHIN = 10.0  # seconds for the end of a connection: its last bytes, and TLS's farewell
+GZIP_FROM = 128 * 1024  # bytes from which responses are compressed, as upstream
+GZIP_ASIDE = 1024 * 1024  # bytes from which responses are compressed in a thread, so that other clients do not wait
+IDLE = 300.0  # seconds without a request after which a connection is closed
+REQUEST_WITHIN = 60.0  # seconds within which a request must have parsed
+STALLED = 60.0  # seconds without progress after which a client that does not take its responses is cut off
+LINGER = 2.0  # seconds for a refused client to read the response, while its input is discarded
+CLOSE_WITHIN = 10.0  # seconds for the last bytes of a connection and the TLS shutdown
 HEADERS_LIMIT = 64 * 1024
-MESSAGE_LIMIT = 8 * BODY_LIMIT  # bytes of one request on the wire, with what chunks and trailers add
-PIPELINE = 64  # requests of one connection that may wait for their turn
-AT_ONCE = 16  # of which so many are carried out before others get their turn
-GATHER = 64 * 1024  # bytes of answers that are written as one
+MESSAGE_LIMIT = 8 * BODY_LIMIT  # bytes of one request on the wire, including chunk headers and trailers
+PIPELINE = 64  # requests of one connection that may be queued
+AT_ONCE = 16  # requests of one connection that are carried out before other connections run
+GATHER = 64 * 1024  # bytes of responses that are written at once
 
 _OPEN_PATHS = ("/healthz", "/livez", "/readyz", "/version")
 
@@ -51,7 +51,7 @@ Identify = Callable[[str, dict[str, object] | None], Identity | None]
 
 
 class Connection(asyncio.Protocol):
-    """One client. Requests are answered in their order; while a watch runs, later ones wait."""
+    """One client. Responses are sent in the order of the requests; requests behind a watch wait until it ends."""
 
     def __init__(self, server: ApiServer, identify: Identify, connections: "set[Connection]") -> None:
         self._server, self._identify, self._connections = server, identify, connections
@@ -59,35 +59,38 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._parser: Any = httptools.HttpRequestParser(self)
         self._certificate: dict[str, object] | None = None
-        self._known: tuple[str, Identity | None] | None = None  # the last Authorization header and whose it was
+        self._identified: tuple[str, Identity | None] | None = None  # the last Authorization header and its identity
         self._path = b""
         self._headers: dict[str, str] = {}
         self._in_headers = True
-        self._completed = False  # a message, within the data that is being parsed
+        self._completed = False  # whether the data being parsed ends a message
         self._message_bytes = self._header_bytes = self._body_bytes = 0
         self._body: list[bytes] = []
-        self._familiar = Familiar()
-        self._fresh = b""  # data at whose beginning a request begins that httptools has to read
-        self._waiting: deque[Arrived | ApiStatusError] = deque()
-        self._gathered: list[bytes] | None = None  # answers to be written together; None: write at once
-        self._gathered_bytes = 0
-        self._deaf = False  # what still comes in is thrown away: the connection ends after the last answer
-        self._ending = False  # to be closed when the client has taken what it still gets
-        self._stuck = False  # the client does not take what we write
-        self._busy = False  # an answer is being compressed
+        self._header_cache = HeaderCache()
+        self._unparsed = b""  # data that begins with a request that the header cache does not know
+        self._queue: deque[ParsedRequest | ApiStatusError] = deque()
+        self._batch: list[bytes] | None = None  # responses to be written together; None: write at once
+        self._batch_bytes = 0
+        self._input_closed = False  # further input is discarded: the connection ends after the last response
+        self._close_when_drained = False  # close once the write buffer is empty
+        self._write_paused = False  # the write buffer is full
+        self._busy = False  # a response is being compressed, or a webhook is being called
         self._reading = True
-        self._planned = False
-        self._watch: Watcher | None = None
-        self._line: Line | None = None  # once the connection speaks another protocol
+        self._serve_scheduled = False
+        self._watch: WatchWriter | None = None
+        self._upgraded_line: Line | None = None  # after an upgrade to another protocol
         self._session: Session | None = None
-        self._after = b""  # what has come for the session before there was one
-        self._arriving = self._timed = False  # a request has begun to come in; its time is being taken
-        self._due, self._abrupt = math.inf, False  # when the connection is to end, and how
-        self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_at = math.inf
+        self._upgrade_data = b""  # data received for the session before it exists
+        self._arriving = self._timed = False  # a request is arriving; REQUEST_WITHIN is running for it
+        self._deadline, self._deadline_aborts = (
+            math.inf,
+            False,
+        )  # loop time at which the connection ends; whether by abort
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = math.inf
         self._stall: asyncio.TimerHandle | None = None
 
-    # -- asyncio -------------------------------------------------------------------------------------------------------
+    # -- asyncio ------------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's TLS transport does not inherit from it
@@ -96,59 +99,59 @@ class Connection(asyncio.Protocol):
         self._certificate = certificate or None
         plug = transport.get_extra_info("socket")
         if plug is not None and plug.family != socket.AF_UNIX:
-            plug.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a peer that is gone without a word
-        self._wait(IDLE)
+            plug.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # finds peers that vanished
+        self._set_deadline(IDLE)
 
     def data_received(self, data: bytes) -> None:
         if self._session is not None:
             self._session.received(data)
             return
-        if self._deaf:
+        if self._input_closed:
             return
         if not self._arriving:
-            data = self._take_familiar(data)
-            if not data or self._deaf:
+            data = self._take_cached(data)
+            if not data or self._input_closed:
                 return
-            self._fresh = data
+            self._unparsed = data
         self._completed = False
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self._left_over(data[upgrade.args[0] :])
+            self._keep_upgrade_data(data[upgrade.args[0] :])
         except httptools.HttpParserError as error:
             self._refuse(errors.bad_request(f"not an HTTP request: {error}"))
-        self._fresh = b""
-        if self._arriving and not self._timed and not self._deaf:
+        self._unparsed = b""
+        if self._arriving and not self._timed and not self._input_closed:
             self._timed = True
-            self._wait(REQUEST_WITHIN, abort=True)
+            self._set_deadline(REQUEST_WITHIN, abort=True)
         self._message_bytes = 0 if self._completed else self._message_bytes + len(data)
         if self._in_headers and self._message_bytes > HEADERS_LIMIT:
             self._refuse_headers()
         elif self._message_bytes > MESSAGE_LIMIT:
             self._refuse(errors.too_large(BODY_LIMIT))
 
-    def _take_familiar(self, data: bytes) -> bytes:
-        """Take the requests from the beginning of `data` whose headers are known; what is left."""
+    def _take_cached(self, data: bytes) -> bytes:
+        """Queue the requests at the start of `data` whose headers are cached. Returns the rest of the data."""
         start = 0
-        while (found := self._familiar.take(data, start)) is not None:
-            arrived, start = found
-            self._waiting.append(arrived)
+        while (found := self._header_cache.take(data, start)) is not None:
+            parsed, start = found
+            self._queue.append(parsed)
         if not start:
             return data
-        self._stop_waiting()
-        if len(self._waiting) > PIPELINE:
-            self._read(on=False)
-        if not self._planned:
+        self._clear_deadline()
+        if len(self._queue) > PIPELINE:
+            self._set_reading(on=False)
+        if not self._serve_scheduled:
             self._serve()
         return data[start:]
 
-    def _left_over(self, data: bytes) -> None:
-        """What has come behind a request for another protocol."""
+    def _keep_upgrade_data(self, data: bytes) -> None:
+        """Handle data behind an upgrade request."""
         if self._session is not None:
             self._session.received(data)
-        elif self._waiting or self._busy:
-            self._after = data
-            self._read(on=False)  # until it is known who listens
+        elif self._queue or self._busy:
+            self._upgrade_data = data
+            self._set_reading(on=False)  # until the session exists
 
     def eof_received(self) -> bool:
         return False
@@ -156,64 +159,64 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 asyncio's signature
         self._connections.discard(self)
         self._transport = None
-        self._parser = None  # it holds us as we hold it, and nobody needs to find that out later
-        self._deaf = True
-        self._waiting.clear()
-        if self._alarm is not None:
-            self._alarm.cancel()
+        self._parser = None  # breaks a reference cycle
+        self._input_closed = True
+        self._queue.clear()
+        if self._timer is not None:
+            self._timer.cancel()
         if self._stall is not None:
             self._stall.cancel()
         if self._watch is not None:
             self._watch.gone()
             self._watch = None
-        if self._line is not None:
-            self._line.lost()
+        if self._upgraded_line is not None:
+            self._upgraded_line.lost()
         if self._session is not None:
             self._session.lost()
             self._session = None
 
     def pause_writing(self) -> None:
-        self._stuck = True
-        if self._line is not None:
-            self._line.paused()  # a program's reader may pause as long as it likes
+        self._write_paused = True
+        if self._upgraded_line is not None:
+            self._upgraded_line.paused()  # streams of exec and portforward may pause without limit
         else:
             self._watch_stall()
 
     def _watch_stall(self) -> None:
         if self._transport is not None:
-            self._stall = self._loop.call_later(STALLED, self._look_at_stall, self._transport.get_write_buffer_size())
+            self._stall = self._loop.call_later(STALLED, self._check_stall, self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
-        self._stuck = False
+        self._write_paused = False
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None
-        if self._line is not None:
-            self._line.resumed()
-        if self._ending:
+        if self._upgraded_line is not None:
+            self._upgraded_line.resumed()
+        if self._close_when_drained:
             self.close()
         else:
             self._serve()
 
-    def _look_at_stall(self, before: int) -> None:
+    def _check_stall(self, before: int) -> None:
         transport = self._transport
         if transport is None:
             return
         now = transport.get_write_buffer_size()
         if now >= before:
-            log.warning("connection cut-off why=answers-not-taken bytes=%d", now)
+            log.warning("connection cut-off why=responses-not-read bytes=%d", now)
             transport.abort()
             return
-        self._stall = self._loop.call_later(STALLED, self._look_at_stall, now)
+        self._stall = self._loop.call_later(STALLED, self._check_stall, now)
 
     def close(self) -> None:
-        """End it in order; a client that does not take part in that is cut off."""
-        self._write_gathered()
+        """Close the connection once its data is written; cut off a client that does not read or shut down in time."""
+        self._flush_batch()
         transport = self._transport
         if transport is not None:
-            self._deaf = True
-            if self._stuck:
-                self._ending = True  # it may take what it asked for, as long as it goes on taking
+            self._input_closed = True
+            if self._write_paused:
+                self._close_when_drained = True  # keep writing as long as the client makes progress
                 if self._stall is None:
                     self._watch_stall()
                 return
@@ -224,7 +227,7 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # -- httptools -----------------------------------------------------------------------------------------------------
+    # -- httptools ----------------------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         self._path, self._headers, self._body = b"", {}, []
@@ -237,14 +240,14 @@ class Connection(asyncio.Protocol):
         self._count_header(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_headers:  # else it is a trailer, of which nothing is expected
+        if self._in_headers:  # trailers are ignored
             self._count_header(len(name) + len(value))
             key, text = name.decode("latin-1").lower(), value.decode("latin-1")
             self._headers[key] = f"{self._headers[key]}, {text}" if key in self._headers else text
 
     def on_headers_complete(self) -> None:
         self._in_headers = False
-        if self._deaf:
+        if self._input_closed:
             return
         length = self._headers.get("content-length", "")
         if length.isdigit() and (len(length) > 12 or int(length) > BODY_LIMIT):
@@ -261,80 +264,86 @@ class Connection(asyncio.Protocol):
             self._refuse(errors.too_large(BODY_LIMIT))
 
     def on_message_complete(self) -> None:
-        if self._deaf:
+        if self._input_closed:
             return
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         upgrade = self._parser.should_upgrade()
         close = upgrade or not self._parser.should_keep_alive()
         method, path = self._parser.get_method().decode(), self._path.decode("latin-1")
-        arrived = Arrived(method, path, self._headers, body, close)
-        if self._fresh:
-            self._familiar.learn(self._fresh, arrived)
-            self._fresh = b""
-        self._waiting.append(arrived)
+        parsed = ParsedRequest(method, path, self._headers, body, close)
+        if self._unparsed:
+            self._header_cache.learn(self._unparsed, parsed)
+            self._unparsed = b""
+        self._queue.append(parsed)
         if close:
-            self._deaf = True
-        self._stop_waiting()
+            self._input_closed = True
+        self._clear_deadline()
         self._completed = self._in_headers = True
         self._arriving = self._timed = False
-        if len(self._waiting) > PIPELINE:
-            self._read(on=False)
-        if not self._planned:
+        if len(self._queue) > PIPELINE:
+            self._set_reading(on=False)
+        if not self._serve_scheduled:
             self._serve()
 
-    # -- requests ------------------------------------------------------------------------------------------------------
+    # -- requests -----------------------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
-        """Answer what waits, as far as the client takes the answers."""
-        self._planned = False
-        if self._gathered is not None:
-            return  # we are within it
-        self._gathered = []
+        """Carry out queued requests, as long as the client reads the responses."""
+        self._serve_scheduled = False
+        if self._batch is not None:
+            return  # called from within itself
+        self._batch = []
         try:
-            self._answer_waiting()
+            self._answer_queue()
         finally:
-            self._write_gathered()
-            self._gathered = None
-        if not self._reading and len(self._waiting) <= PIPELINE // 2:
-            self._read(on=True)
+            self._flush_batch()
+            self._batch = None
+        if not self._reading and len(self._queue) <= PIPELINE // 2:
+            self._set_reading(on=True)
 
-    def _answer_waiting(self) -> None:
+    def _answer_queue(self) -> None:
         for _ in range(AT_ONCE):
-            if not self._waiting or self._stuck or self._busy or self._watch is not None or self._transport is None:
+            if (
+                not self._queue
+                or self._write_paused
+                or self._busy
+                or self._watch is not None
+                or self._transport is None
+            ):
                 return
-            arrived = self._waiting.popleft()
-            if isinstance(arrived, ApiStatusError):
-                self._answer(arrived, close=True, linger=True)
+            queued = self._queue.popleft()
+            if isinstance(queued, ApiStatusError):
+                self._answer(queued, close=True, linger=True)
             else:
-                self._carry_out(arrived)
-        if self._waiting:
-            self._planned = True
+                self._carry_out(queued)
+        if self._queue:
+            self._serve_scheduled = True
             self._loop.call_soon(self._serve)
 
-    def _again(self, asked: Arrived, attempt: Attempt) -> None:
-        """Webhooks have answered; nobody asks any more where the client has gone."""
+    def _retry(self, parsed: ParsedRequest, attempt: Attempt) -> None:
+        """Carry out the request again after its webhooks have responded, unless the client is gone."""
         if self._transport is not None:
             self._busy = False
-            self._carry_out(asked, attempt)
+            self._carry_out(parsed, attempt)
             self._serve()
 
-    def _carry_out(self, asked: Arrived, attempt: Attempt = FIRST) -> None:
-        method, path, headers, close = asked.method, asked.path, asked.headers, asked.close
-        identity = self._who(headers.get("authorization", ""))
+    def _carry_out(self, parsed: ParsedRequest, attempt: Attempt = FIRST) -> None:
+        method, path, headers, close = parsed.method, parsed.path, parsed.headers, parsed.close
+        identity = self._identity_of(headers.get("authorization", ""))
         if identity is None and not path.startswith(_OPEN_PATHS):
             self._answer(errors.unauthorized(), close=close)
             return
-        request = Request(method, path, asked.body, headers.get("content-type", ""), headers)
+        request = Request(method, path, parsed.body, headers.get("content-type", ""), headers)
         try:
             found = self._server.handle(request, identity or Identity("system:anonymous"), attempt)
         except Pending as pending:
-            self._busy = True  # only this client waits for its webhooks
-            self._stop_waiting()
-            learnt = pending.attempt
-            self._server.admission.webhooks.fetch(pending, lambda: self._again(asked, learnt))
+            self._busy = True  # other connections go on
+            self._clear_deadline()
+            answers = pending.attempt
+            self._server.admission.webhooks.fetch(pending, lambda: self._retry(parsed, answers))
             return
-        except Exception as error:  # a fault of ours must not take the other clients down
-            log.exception("request broke method=%s path=%s", method, path)
+        except Exception as error:  # a fault in the server must not end the connections of other clients
+            log.exception("request failed method=%s path=%s", method, path)
             self._answer(errors.internal(f"{type(error).__name__}: {error}"), close=close)
             return
         if isinstance(found, Upgraded):
@@ -346,11 +355,11 @@ class Connection(asyncio.Protocol):
         else:
             self._respond(found, head=method == "HEAD", close=close)
 
-    def _refuse(self, refused: ApiStatusError) -> None:
-        """Answer so after what came before, and listen no more."""
-        if not self._deaf:
-            self._deaf = True
-            self._waiting.append(refused)
+    def _refuse(self, error: ApiStatusError) -> None:
+        """Queue the error as the last response and discard further input."""
+        if not self._input_closed:
+            self._input_closed = True
+            self._queue.append(error)
             self._serve()
 
     def _refuse_headers(self) -> None:
@@ -361,37 +370,37 @@ class Connection(asyncio.Protocol):
         if self._header_bytes > HEADERS_LIMIT:
             self._refuse_headers()
 
-    def _who(self, authorization: str) -> Identity | None:
-        if self._known is None or self._known[0] != authorization:
-            self._known = (authorization, self._identify(authorization, self._certificate))
-        return self._known[1]
+    def _identity_of(self, authorization: str) -> Identity | None:
+        if self._identified is None or self._identified[0] != authorization:
+            self._identified = (authorization, self._identify(authorization, self._certificate))
+        return self._identified[1]
 
-    def _wait(self, seconds: float, *, abort: bool = False) -> None:
-        """End the connection after `seconds`, unless asked again before. One timer serves many such waits."""
-        self._due, self._abrupt = self._loop.time() + seconds, abort
-        if self._alarm is None or self._alarm_at > self._due:
-            self._set_alarm()
+    def _set_deadline(self, seconds: float, *, abort: bool = False) -> None:
+        """End the connection after `seconds` unless the deadline is moved. A later deadline reuses the timer."""
+        self._deadline, self._deadline_aborts = self._loop.time() + seconds, abort
+        if self._timer is None or self._timer_at > self._deadline:
+            self._set_timer()
 
-    def _stop_waiting(self) -> None:
-        self._due = math.inf
+    def _clear_deadline(self) -> None:
+        self._deadline = math.inf
 
-    def _set_alarm(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._alarm, self._alarm_at = self._loop.call_at(self._due, self._ring), self._due
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_at = self._loop.call_at(self._deadline, self._timer_fired), self._deadline
 
-    def _ring(self) -> None:
-        self._alarm = None
-        if self._due == math.inf:
+    def _timer_fired(self) -> None:
+        self._timer = None
+        if self._deadline == math.inf:
             return
-        if self._loop.time() < self._due:
-            self._set_alarm()
-        elif self._abrupt:
+        if self._loop.time() < self._deadline:
+            self._set_timer()
+        elif self._deadline_aborts:
             self._abort()
         else:
             self.close()
 
-    def _read(self, *, on: bool) -> None:
+    def _set_reading(self, *, on: bool) -> None:
         if self._transport is not None and self._reading is not on:
             self._reading = on
             if on:
@@ -399,18 +408,18 @@ class Connection(asyncio.Protocol):
             else:
                 self._transport.pause_reading()
 
-    # -- answers -------------------------------------------------------------------------------------------------------
+    # -- responses ----------------------------------------------------------------------------------------------------
 
-    def _answer(self, refused: ApiStatusError, *, close: bool, linger: bool = False) -> None:
-        headers = {"content-type": "application/json", **refused.headers}
-        self._respond(Response(refused.code, refused.encoded(), headers), close=close, linger=linger)
+    def _answer(self, error: ApiStatusError, *, close: bool, linger: bool = False) -> None:
+        headers = {"content-type": "application/json", **error.headers}
+        self._respond(Response(error.code, error.encoded(), headers), close=close, linger=linger)
 
     def _respond_compressed(self, response: Response, *, close: bool) -> None:
         headers = {**response.headers, "content-encoding": "gzip"}
         if len(response.body) < GZIP_ASIDE:
             self._respond(Response(response.code, gzip.compress(response.body, 1), headers), close=close)
             return
-        self._busy = True  # zlib works without the interpreter's lock: the others go on meanwhile
+        self._busy = True  # zlib releases the GIL: other connections go on
 
         def done(packed: "asyncio.Future[bytes]") -> None:
             self._busy = False
@@ -425,50 +434,50 @@ class Connection(asyncio.Protocol):
         self._write(encoded(response, head=head, close=close))
         if not close:
             if not self._arriving:
-                self._wait(IDLE)
-        elif linger:  # closing at once would reset the connection of a client that still sends, answer and all
-            self._deaf = True
-            self._read(on=True)
-            self._wait(LINGER, abort=not self._stuck)
+                self._set_deadline(IDLE)
+        elif linger:  # closing at once would reset the connection, and the client would lose the response
+            self._input_closed = True
+            self._set_reading(on=True)
+            self._set_deadline(LINGER, abort=not self._write_paused)
         else:
-            self._read(on=True)  # else nobody sees the other side close
+            self._set_reading(on=True)  # needed to notice that the peer closes
             self.close()
 
     def _write(self, data: bytes) -> None:
-        """Write, with what else is answered in the same go: encryption and a system call for all at once."""
-        if self._gathered is None:
+        """Write, or add to the batch: one TLS record and one system call serve several responses."""
+        if self._batch is None:
             if self._transport is not None:
                 self._transport.write(data)
             return
-        self._gathered.append(data)
-        self._gathered_bytes += len(data)
-        if self._gathered_bytes >= GATHER:
-            self._write_gathered()
+        self._batch.append(data)
+        self._batch_bytes += len(data)
+        if self._batch_bytes >= GATHER:
+            self._flush_batch()
 
-    def _write_gathered(self) -> None:
-        gathered = self._gathered
-        if gathered:
-            self._gathered, self._gathered_bytes = [], 0
+    def _flush_batch(self) -> None:
+        batch = self._batch
+        if batch:
+            self._batch, self._batch_bytes = [], 0
             if self._transport is not None:
-                self._transport.write(gathered[0] if len(gathered) == 1 else b"".join(gathered))
+                self._transport.write(batch[0] if len(batch) == 1 else b"".join(batch))
 
     def _upgrade(self, found: Upgraded) -> None:
-        """From here on the connection speaks another protocol."""
-        self._write_gathered()
+        """Send 101 and hand the connection to the session of the new protocol."""
+        self._flush_batch()
         transport = self._transport
         assert transport is not None  # noqa: S101
         assert found.begin is not None  # noqa: S101
         lines = "".join(f"{name}: {value}\r\n" for name, value in found.headers.items())
         transport.write(f"HTTP/1.1 101 Switching Protocols\r\n{lines}\r\n".encode())
-        self._deaf = self._busy = True
-        self._line = Line(self._loop, transport, self.close)
-        self._session = found.begin(self._line)
-        if self._after:
-            self._session.received(self._after)
-        self._read(on=True)
+        self._input_closed = self._busy = True
+        self._upgraded_line = Line(self._loop, transport, self.close)
+        self._session = found.begin(self._upgraded_line)
+        if self._upgrade_data:
+            self._session.received(self._upgrade_data)
+        self._set_reading(on=True)
 
     def _stream(self, streaming: Streaming, *, close: bool) -> None:
-        self._write_gathered()
+        self._flush_batch()
         transport = self._transport
         assert transport is not None  # noqa: S101
         transport.write(
@@ -480,8 +489,8 @@ class Connection(asyncio.Protocol):
             if close or not orderly:
                 self.close()
                 return
-            self._wait(IDLE)
+            self._set_deadline(IDLE)
             self._loop.call_soon(self._serve)
 
-        watcher = self._watch = Watcher(self._loop, transport, ended)
+        watcher = self._watch = WatchWriter(self._loop, transport, ended)
         watcher.follow(streaming.start(watcher))

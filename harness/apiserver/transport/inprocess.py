@@ -1,4 +1,4 @@
-"""The API without sockets: the transport of everything that shares the server's process and clock."""
+"""The in-process transport: for clients that share the server's process and clock. No sockets, no threads."""
 
 from typing import Self
 
@@ -11,24 +11,24 @@ from scheduler.api.transport import Done, OnLine, Request, Response, Stream
 
 
 class InProcessTransport:
-    """Answers come with the clock's next turn, never from inside the call."""
+    """Sends requests to the server. Responses are delivered by `clock.call_soon`, never from within the call."""
 
     def __init__(self, server: ApiServer, clock: Clock, identity: Identity = ADMIN) -> None:
         self._server, self._clock, self._identity = server, clock, identity
 
     def send(self, request: Request, done: Done) -> None:
-        def answered(found: Response | Streaming) -> None:
+        def finished(found: Response | Streaming) -> None:
             done(found if isinstance(found, Response) else Response(200))
 
-        self._clock.call_soon(lambda: self._server.carry_out(request, self._identity, answered))
+        self._clock.call_soon(lambda: self._server.carry_out(request, self._identity, finished))
 
     def stream(self, request: Request, on_line: OnLine, on_end: Done) -> Stream:
         return _Stream(self._clock, on_line, on_end).open(self._server, request, self._identity)
 
     def call(self, request: Request) -> Response:
-        """The answer at once, for callers that are not called by the clock themselves.
+        """The response at once, for callers outside of clock callbacks.
 
-        They cannot wait: where a webhook in another process has to be asked, the answer is a refusal.
+        The call cannot wait for a webhook in another process; the response is an error then.
         """
         try:
             found = self._server.handle(request, self._identity)
@@ -38,7 +38,7 @@ class InProcessTransport:
 
 
 class _Stream(Stream):
-    """A reader that hands lines on one by one."""
+    """A reader of a watch that passes lines on one by one."""
 
     def __init__(self, clock: Clock, on_line: OnLine, on_end: Done) -> None:
         self._clock, self._on_line, self._on_end = clock, on_line, on_end
@@ -60,10 +60,10 @@ class _Stream(Stream):
 
     def feed(self, data: bytes) -> bool:
         lines = data.split(b"\n")
-        self._clock.call_soon(lambda: self._hand_on(lines))
+        self._clock.call_soon(lambda: self._pass_on(lines))
         return not self._closed
 
-    def _hand_on(self, lines: list[bytes]) -> None:
+    def _pass_on(self, lines: list[bytes]) -> None:
         for line in lines:
             if self._closed:
                 return

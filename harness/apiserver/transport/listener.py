@@ -1,4 +1,4 @@
-"""Listening for the API's clients: each gets a connection of its own (`http`)."""
+"""The listening socket: creates a `Connection` for each client."""
 
 import asyncio
 import ssl
@@ -6,11 +6,11 @@ import ssl
 from harness.apiserver.server import ApiServer
 from harness.apiserver.transport.connection import CLOSE_WITHIN, Connection, Identify
 
-HANDSHAKE = 20.0  # seconds for TLS
+HANDSHAKE = 20.0  # seconds for the TLS handshake
 
 
 class HttpServer:
-    """Listens; use it on a running loop."""
+    """The HTTP server; needs a running event loop."""
 
     def __init__(self, server: ApiServer, identify: Identify) -> None:
         self._server, self._identify = server, identify
@@ -19,14 +19,14 @@ class HttpServer:
 
     @property
     def connections(self) -> int:
-        """How many there are now."""
+        """The number of open connections."""
         return len(self._connections)
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None) -> int:
-        """Begin to listen; the port, which the system chose if `port` is 0.
+        """Start to listen. Returns the port; if `port` is 0 the system chooses one.
 
         Raises:
-            OSError: the address cannot be had.
+            OSError: the address is in use or not available.
         """
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(

@@ -1,4 +1,4 @@
-"""The first lines of an answer, up to the number of its bytes."""
+"""Encodes HTTP responses: status line, headers, body."""
 
 from functools import lru_cache
 
@@ -14,10 +14,10 @@ _REASONS = {
 
 
 def encoded(response: Response, *, head: bool, close: bool) -> bytes:
-    """The whole answer; without its body where only the `head` was asked for."""
+    """The response as bytes; `head` leaves the body out (responses to HEAD)."""
     headers = response.headers
-    if len(headers) == 1 and "content-type" in headers:  # nearly all
-        start = _usual(response.code, headers["content-type"])
+    if len(headers) == 1 and "content-type" in headers:  # nearly all responses
+        start = _common_start(response.code, headers["content-type"])
     else:
         start = _start(response.code, "".join([f"{name}: {value}\r\n" for name, value in headers.items()]))
     body = response.body
@@ -27,7 +27,7 @@ def encoded(response: Response, *, head: bool, close: bool) -> bytes:
 
 
 @lru_cache(maxsize=256)
-def _usual(code: int, content_type: str) -> bytes:
+def _common_start(code: int, content_type: str) -> bytes:
     return _start(code, f"content-type: {content_type}\r\n")
 
 

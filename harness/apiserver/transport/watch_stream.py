@@ -1,4 +1,4 @@
-"""A watch on its way into a socket: lines become chunks, and a reader that does not read is cut off."""
+"""Writes a watch to a socket: lines as HTTP chunks. A client that does not read is cut off."""
 
 import asyncio
 import logging
@@ -10,16 +10,16 @@ from harness.apiserver.streams.responses import Closable
 
 log = logging.getLogger(__name__)
 
-SLOW_READER = 8 * 1024 * 1024  # bytes that a watch may wait in our memory before its reader is cut off
-GATHER = 0.002  # seconds in which the lines of a busy watch gather: encryption and a system call for all at once
+SLOW_READER = 8 * 1024 * 1024  # bytes of one watch that may be buffered before its client is cut off
+GATHER = 0.002  # seconds over which lines of a busy watch are batched: one TLS record and one system call
 
 
 class Ended(Protocol):
     def __call__(self, *, orderly: bool) -> None: ...
 
 
-class Watcher:
-    """Writes lines as chunks; a Reader. A line after a pause goes out at once, a stream of lines every few ms."""
+class WatchWriter:
+    """A `Reader` that writes lines as chunks: the first line after a pause at once, then a batch every `GATHER`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, on_end: Ended) -> None:
         self._loop, self._transport, self._on_end = loop, transport, on_end
@@ -28,12 +28,12 @@ class Watcher:
         self._orderly = True
         self._allowed = SLOW_READER
         self._gathered: list[bytes] = []
-        self._written = -math.inf  # when, on the loop's clock
+        self._written = -math.inf  # loop time
         self._planned: asyncio.TimerHandle | None = None
 
     def follow(self, source: Closable) -> None:
         self._source = source
-        # What there was at the beginning may be large, and needs its time to be read without that being slowness.
+        # The initial list may exceed SLOW_READER; that alone does not make the client slow.
         self._allowed = SLOW_READER + self._transport.get_write_buffer_size()
         if not self._open:
             source.close()
@@ -42,7 +42,7 @@ class Watcher:
         transport = self._transport
         if not self._open or transport.is_closing():
             return False
-        if self._source is None:  # what there was at the beginning
+        if self._source is None:  # the initial list
             self._chunk(data)
             return True
         self._gathered.append(data)
@@ -64,7 +64,7 @@ class Watcher:
                 self._source.close()
 
     def _write_out(self) -> bool:
-        """Write what has gathered; False: the reader is too slow, and has been told so."""
+        """Write the batch; False: the client is too slow and was sent an error."""
         waiting = self._transport.get_write_buffer_size()
         gathered, self._gathered = self._gathered, []
         if waiting > self._allowed:

@@ -1,6 +1,6 @@
-"""`exec`, `attach` and `portforward`: who is asked for what, and in which protocol the client wants to speak.
+"""The pod subresources exec, attach and portforward: parses options and selects the protocol.
 
-WebSocket and SPDY/3.1 are spoken, as by kubelet; which words go over them is in `streams`.
+Supports WebSocket and SPDY/3.1 with the subprotocols of kubelet, which are in `streams`.
 """
 
 from collections.abc import Mapping
@@ -28,10 +28,10 @@ _ENDS = ("stdin", "stdout", "stderr", "tty")
 
 
 def begin(verb: str, pod: Item, request: Request, containers: Containers | None) -> Upgraded:
-    """The answer to exec, attach or portforward.
+    """The response to exec, attach or portforward.
 
     Raises:
-        ApiStatusError: 400, this cannot be done, or 403, the client cannot speak of it.
+        ApiStatusError: 400, the pod or the options do not allow it; 403, no common protocol.
     """
     namespace, name = pod.key
     if containers is None:
@@ -51,27 +51,27 @@ def begin(verb: str, pod: Item, request: Request, containers: Containers | None)
         return _forwarding(request, query, dial)
 
     wanted = _wanted(query)
-    words = query.get("command", [])
-    if verb == "exec" and not words:
+    command = query.get("command", [])
+    if verb == "exec" and not command:
         raise errors.bad_request("you must specify at least one command for the container")
     if verb == "attach":
-        plan = next(one for part in _PARTS for one in spec.get(part) or () if one["name"] == container)
-        if wanted.tty and not plan.get("tty"):
+        found = next(row for part in _PARTS for row in spec.get(part) or () if row["name"] == container)
+        if wanted.tty and not found.get("tty"):
             raise errors.bad_request(f"pod {name}: container {container} was not started with a terminal")
 
     async def open_() -> Conversation:
         if verb == "attach":
             return await containers.attach(namespace, name, container, wanted)
-        return await containers.exec(namespace, name, container, words, wanted)
+        return await containers.exec(namespace, name, container, command, wanted)
 
     return _conversing(request, open_, wanted)
 
 
 def options_of(verb: str, request: Request) -> dict[str, Any]:
-    """The fields of the verb's options, as webhooks are shown them."""
+    """The options of the request as an object, as admission webhooks see it."""
     query = _query(request)
     if verb == "portforward":
-        return {"ports": [int(one) for one in _ports(query) if is_port(one)]}
+        return {"ports": [int(port) for port in _ports(query) if is_port(port)]}
     flags: dict[str, Any] = {name: query[name][-1] in _TRUE for name in _ENDS if name in query}
     command = {"command": query.get("command", [])} if verb == "exec" else {}
     return {**command, "container": query.get("container", [""])[-1], **flags}
@@ -81,19 +81,20 @@ _PARTS = ("initContainers", "containers")
 
 
 def _query(request: Request) -> dict[str, list[str]]:
-    return parse_qs(request.path.partition("?")[2], keep_blank_values=True)  # a command's word may be empty
+    return parse_qs(request.path.partition("?")[2], keep_blank_values=True)  # arguments of a command may be empty
 
 
 def _wanted(query: Mapping[str, list[str]]) -> Wanted:
-    """
+    """The streams that the client wants.
+
     Raises:
-        ApiStatusError: nothing of the program is asked for.
+        ApiStatusError: 400, it wants none.
     """
     flags = {name: query.get(name, [""])[-1] in _TRUE for name in _ENDS}
     if not (flags["stdin"] or flags["stdout"] or flags["stderr"]):
         raise errors.bad_request("you must specify at least 1 of stdin, stdout, stderr")
     if flags["tty"]:
-        flags["stderr"] = False  # a terminal has one output
+        flags["stderr"] = False  # a terminal has a single output
     return Wanted(**flags)
 
 
@@ -122,19 +123,19 @@ def _forwarding(request: Request, query: Mapping[str, list[str]], dial: Dial) ->
 
         return Upgraded(101, b"", headers, by_streams)
     ports = _ports(query)
-    if not ports or len(ports) > MAX_PORTS or not all(is_port(one) for one in ports):
+    if not ports or len(ports) > MAX_PORTS or not all(is_port(port) for port in ports):
         raise errors.bad_request(
             f"ports: expected between 1 and {MAX_PORTS} numbers from 1 to 65535, found {','.join(ports)[:200]!r}"
         )
 
     def by_channels(line: Line) -> Session:
-        return ForwardingByChannels(line, dial, [int(one) for one in ports])
+        return ForwardingByChannels(line, dial, [int(port) for port in ports])
 
     return Upgraded(101, b"", headers, by_channels)
 
 
 def _ports(query: Mapping[str, list[str]]) -> list[str]:
-    return [one for given in query.get("ports", []) for one in given.split(",")]
+    return [port for value in query.get("ports", []) for port in value.split(",")]
 
 
 def _is_spdy(request: Request) -> bool:
@@ -142,12 +143,17 @@ def _is_spdy(request: Request) -> bool:
 
 
 def _spdy_headers(request: Request, protocol: str) -> dict[str, str]:
-    """
+    """The headers of the 101 response.
+
     Raises:
-        ApiStatusError: 403, the client does not speak the protocol.
+        ApiStatusError: 403, the client does not offer the protocol.
     """
-    offered = [one.strip() for one in request.headers.get("x-stream-protocol-version", "").split(",") if one.strip()]
-    if protocol not in offered and (offered or protocol != FORWARDING):  # forwarding clients of old offer nothing
+    offered = [
+        version.strip()
+        for version in request.headers.get("x-stream-protocol-version", "").split(",")
+        if version.strip()
+    ]
+    if protocol not in offered and (offered or protocol != FORWARDING):  # old portforward clients offer none
         why = f"unable to upgrade: expected protocol {protocol}, found {offered}"
         raise errors.ApiStatusError(403, "Forbidden", why)
     return {"upgrade": "SPDY/3.1", "connection": "Upgrade", "x-stream-protocol-version": protocol}

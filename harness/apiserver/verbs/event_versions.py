@@ -1,4 +1,4 @@
-"""Conversion of Events between core/v1, in which they are stored, and events.k8s.io/v1."""
+"""Converts events between core/v1, in which they are stored, and events.k8s.io/v1, in which controllers write them."""
 
 from harness.apiserver.storage.store import Object
 
@@ -33,5 +33,5 @@ def to_new(event: Object) -> Object:
 
 
 def patch_to_core(patch: Object) -> Object:
-    """A merge patch of an events.k8s.io/v1 Event as a patch of the core/v1 Event."""
+    """A merge patch of an events.k8s.io/v1 event as one of a core/v1 event."""
     return {_NEW_TO_CORE.get(name, name): value for name, value in patch.items() if name != "apiVersion"}

@@ -1,6 +1,6 @@
-"""The `managedFields` of stored objects: read for whoever asks, kept up with every write.
+"""The `managedFields` of stored objects: reads them, and records each write in the ledger of its object.
 
-What a write means for them is in `managed.py`; that it costs little is the work of `books.py`.
+How a write changes ownership is in `patching.field_ownership`; the ledger is in `patching.managed_fields`.
 """
 
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.apiserver.discovery.resources import Resource
 from harness.apiserver.patching.field_ownership import update_managed
-from harness.apiserver.patching.managed_fields import Book, Write, with_entries
+from harness.apiserver.patching.managed_fields import Write, WriteLedger, with_entries
 from harness.apiserver.request.options import Options
 from harness.apiserver.schemas.schema_nodes import SchemaNode, schema_for, schema_of_crd
 from harness.apiserver.storage.store import Item, Object
@@ -16,7 +16,7 @@ from scheduler.api.clock import Clock
 
 
 def schema_of(resource: Resource) -> SchemaNode | None:
-    """The schema by which the fields of these objects are told apart."""
+    """The schema that decides how fields are owned: the CRD's for custom resources; None if the kind has no schema."""
     if resource.custom is not None:
         schema: Mapping[str, Any] = resource.custom.get("schema", {}).get("openAPIV3Schema", {})
         return schema_of_crd(dict(schema))
@@ -25,35 +25,40 @@ def schema_of(resource: Resource) -> SchemaNode | None:
 
 def entries_of(resource: Resource, item: Item) -> list[Object]:
     """The object's managedFields."""
-    return item.book.entries(schema_of(resource)) if item.book is not None else []
+    return item.ledger.entries(schema_of(resource)) if item.ledger is not None else []
 
 
 def entries_text(resource: Resource, item: Item) -> bytes:
-    """The same, encoded; empty if there are none."""
-    return item.book.text(schema_of(resource)) if item.book is not None else b""
+    """The object's managedFields as JSON; empty if there are none."""
+    return item.ledger.text(schema_of(resource)) if item.ledger is not None else b""
 
 
-def whole(resource: Resource, item: Item) -> Object:
+def with_managed_fields(resource: Resource, item: Item) -> Object:
     """The object with its managedFields."""
     return with_entries(item.obj, entries_of(resource, item))
 
 
-def created(resource: Resource, wanted: Object, brought: Any, options: Options, now: str) -> Book | None:
-    """The book of a new object; None: the server itself made it. `wanted` is what its creator said, `now` RFC 3339."""
+def created(resource: Resource, wanted: Object, brought: Any, options: Options, now: str) -> WriteLedger | None:
+    """The ledger of a new object; None if there is no field manager.
+
+    `wanted` is the object as its creator sent it, `brought` its managedFields, `now` is RFC 3339.
+    """
     if not options.manager:
         return None
     if brought:
-        return Book(_updated(resource, None, with_entries(wanted, brought), options, now, ""))
-    return Book.begun(Write(None, wanted, manager=options.manager, now=now, api_version=resource.api_version))
+        return WriteLedger(_updated(resource, None, with_entries(wanted, brought), options, now, ""))
+    return WriteLedger.begun(Write(None, wanted, manager=options.manager, now=now, api_version=resource.api_version))
 
 
 def updated(  # noqa: PLR0917
     resource: Resource, old: Item, body: Object, brought: Any, options: Options, subresource: str, clock: Clock
-) -> Book | None:
-    """The book after an update; None: as it was. `brought` are the managedFields that came with the body."""
+) -> WriteLedger | None:
+    """The ledger after an update; None if unchanged. `brought` are the managedFields of the body."""
     if brought and brought != entries_of(resource, old):
         after = with_entries(body, brought)
-        return Book(_updated(resource, whole(resource, old), after, options, clock.timestamp(), subresource))
+        return WriteLedger(
+            _updated(resource, with_managed_fields(resource, old), after, options, clock.timestamp(), subresource)
+        )
     if not options.manager or body == old.obj:
         return None
     write = Write(
@@ -64,7 +69,7 @@ def updated(  # noqa: PLR0917
         api_version=resource.api_version,
         subresource=subresource,
     )
-    return old.book.noted(write, lambda: schema_of(resource)) if old.book else Book.begun(write)
+    return old.ledger.noted(write, lambda: schema_of(resource)) if old.ledger else WriteLedger.begun(write)
 
 
 def _updated(  # noqa: PLR0917

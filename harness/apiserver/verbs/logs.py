@@ -1,7 +1,6 @@
-"""pods/log: what a container has printed, cut as asked, at once or as it comes.
+"""The subresource pods/log: a container's output, with tailLines, limitBytes, sinceTime and follow.
 
-Whoever runs the containers hands over their whole output; nothing tells when a line was printed, so every line counts
-as printed when its container started.
+A log source returns the complete output without times, so every line carries the time at which its container started.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,19 +13,19 @@ from harness.apiserver.streams.responses import Streaming
 from scheduler.api.clock import Clock, Timer, from_rfc3339
 from scheduler.api.transport import Response
 
-Source = Callable[[str, str, str], bytes | None]  # namespace, pod, container → what it has printed; None: not started
+Source = Callable[[str, str, str], bytes | None]  # namespace, pod, container → its output; None: not started
 HEADERS = {"content-type": "text/plain; charset=utf-8"}
-_LOOK_EVERY = 0.25  # seconds between looks at a log that somebody follows
+_POLL_INTERVAL = 0.25  # seconds, for followed logs
 _TRUE = frozenset({"1", "true"})
 
 
 def read_log(
     pod: Item, query: Mapping[str, str], source: Source, find: Callable[[], Item | None], clock: Clock
 ) -> Response | Streaming:
-    """The answer to a GET of a pod's log; `find` finds the pod again as long as it is there.
+    """The response to a GET of a pod's log. `find` returns the pod as it is now, None if it is gone.
 
     Raises:
-        ApiStatusError: no such container, or it has not started.
+        ApiStatusError: 400, no such container, it has not started, or an option is invalid.
     """
     container = container_of(pod.obj, query.get("container", ""))
     state = _state(pod.obj, container)
@@ -61,7 +60,7 @@ def read_log(
 
 
 class _Follower:
-    """Hands on what is added until the container ends."""
+    """Sends further output until the container ends."""
 
     def __init__(  # noqa: PLR0917
         self,
@@ -75,9 +74,9 @@ class _Follower:
         self._reader, self._seen, self._whole, self._ended, self._clock = reader, seen, whole, ended, clock
         self._timer: Timer | None = None
         if not first or reader.feed(first):
-            self._timer = clock.call_later(_LOOK_EVERY, self._look)
+            self._timer = clock.call_later(_POLL_INTERVAL, self._poll)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         data = self._whole() or b""
         more, self._seen = data[self._seen :], len(data)
         if more and not self._reader.feed(more):
@@ -85,34 +84,34 @@ class _Follower:
         if self._ended():
             self._reader.end()
         else:
-            self._timer = self._clock.call_later(_LOOK_EVERY, self._look)
+            self._timer = self._clock.call_later(_POLL_INTERVAL, self._poll)
 
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
 
-def container_of(pod: Object, asked: str) -> str:
-    """The container that is meant by a name, or by none.
+def container_of(pod: Object, name_given: str) -> str:
+    """The container of that name, or the only container if the name is empty.
 
     Raises:
-        ApiStatusError: it is not there, or must be named.
+        ApiStatusError: 400, there is no such container, or the pod has several.
     """
     spec, name = pod["spec"], pod["metadata"]["name"]
-    names = [one["name"] for part in ("initContainers", "containers") for one in spec.get(part) or ()]
-    if asked:
-        if asked not in names:
-            raise errors.bad_request(f"container {asked} is not valid for pod {name}")
-        return asked
+    names = [row["name"] for part in ("initContainers", "containers") for row in spec.get(part) or ()]
+    if name_given:
+        if name_given not in names:
+            raise errors.bad_request(f"container {name_given} is not valid for pod {name}")
+        return name_given
     if len(spec["containers"]) > 1:
-        listed = " ".join(one["name"] for one in spec["containers"])
+        listed = " ".join(row["name"] for row in spec["containers"])
         raise errors.bad_request(f"a container name must be specified for pod {name}, choose one of: [{listed}]")
     return str(spec["containers"][0]["name"])
 
 
 def _state(pod: Object, container: str) -> Mapping[str, Any]:
     rows = [*(pod.get("status", {}).get("containerStatuses") or ())]
-    return next((one for one in rows if one.get("name") == container), {})
+    return next((row for row in rows if row.get("name") == container), {})
 
 
 def _runs(pod: Item, container: str) -> bool:
@@ -131,9 +130,10 @@ def _started(state: Mapping[str, Any]) -> str:
 
 
 def _cut(data: bytes, query: Mapping[str, str], started: str, now: float) -> bytes:
-    """
+    """The part of the output that the query asks for.
+
     Raises:
-        ApiStatusError: a parameter is no such number or time.
+        ApiStatusError: 400, a parameter is not a valid number or time.
     """
     since = None
     if "sinceSeconds" in query:

@@ -1,6 +1,7 @@
-"""Kinds that are served in two versions but stored in one: events of both groups, autoscalers of autoscaling/v1.
+"""Conversion of built-in kinds that are served in two versions and stored in one.
 
-Custom resources are not here: their versions differ in `apiVersion` alone.
+These are Events (core/v1, events.k8s.io/v1) and HorizontalPodAutoscalers (autoscaling/v2, v1). The second version is
+the one that is not stored. For versions of custom resources see `webhooks.conversions`.
 """
 
 from typing import Any
@@ -10,24 +11,24 @@ from harness.apiserver.storage.store import Object
 from harness.apiserver.verbs import event_versions
 
 _AUTOSCALERS = ("autoscaling", "v1", "horizontalpodautoscalers")
-_ASKED, _FOUND = "targetCPUUtilizationPercentage", "currentCPUUtilizationPercentage"
-_PARTS = (("spec", "metrics", "target", _ASKED), ("status", "currentMetrics", "current", _FOUND))
+_TARGET, _CURRENT = "targetCPUUtilizationPercentage", "currentCPUUtilizationPercentage"
+_PARTS = (("spec", "metrics", "target", _TARGET), ("status", "currentMetrics", "current", _CURRENT))
 
 
-def second(resource: Resource) -> bool:
-    """Whether this is the face that is not stored."""
+def is_second(resource: Resource) -> bool:
+    """Whether this is the version that is not stored."""
     return resource.group == EVENTS_GROUP or (resource.group, resource.version, resource.plural) == _AUTOSCALERS
 
 
 def to_stored(resource: Resource, obj: Object) -> Object:
-    """An object of the second face in the words of the first."""
+    """Convert an object from the second version to the stored one."""
     if resource.group == EVENTS_GROUP:
         return event_versions.to_core(obj)
     return _autoscaler_to_stored({**obj, "apiVersion": "autoscaling/v2"})
 
 
 def patch_to_stored(resource: Resource, patch: Object) -> Object:
-    """A merge patch of the second face in the words of the first."""
+    """Convert a merge patch from the second version to the stored one."""
     if resource.group == EVENTS_GROUP:
         return event_versions.patch_to_core(patch)
     changed = _autoscaler_to_stored(patch)
@@ -35,7 +36,7 @@ def patch_to_stored(resource: Resource, patch: Object) -> Object:
 
 
 def to_second(resource: Resource, obj: Object) -> Object:
-    """A stored object in the words of the second face."""
+    """Convert a stored object to the second version."""
     if resource.group == EVENTS_GROUP:
         return event_versions.to_new(obj)
     found = {**obj, "apiVersion": resource.api_version}
@@ -43,8 +44,8 @@ def to_second(resource: Resource, obj: Object) -> Object:
         if not isinstance(obj.get(part), dict):
             continue
         inner = dict(obj[part])
-        for one in inner.pop(many, None) or ():
-            figures = (one.get("resource") or {}) if isinstance(one, dict) else {}
+        for metric in inner.pop(many, None) or ():
+            figures = (metric.get("resource") or {}) if isinstance(metric, dict) else {}
             share = (figures.get(of_what) or {}).get("averageUtilization")
             if figures.get("name") == "cpu" and share is not None:
                 inner[name] = share

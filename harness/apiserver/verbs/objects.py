@@ -1,7 +1,7 @@
-"""The verbs that change objects: what is taken from a request, what is kept from before, and what the store gets.
+"""The verbs that change objects: create, update, patch, apply and delete, for every kind.
 
-Whatever kind it is, an object is created, updated and deleted here; what a kind adds (defaults, refusals, fields set by
-the server) is in admission. Every write is one step: nothing is stored before everything has been checked.
+This module decides which fields come from the request and which from the stored object. What depends on the kind
+(defaults, validation, fields set by the server) is in `admission`. A write is atomic: all checks precede the store.
 """
 
 from dataclasses import replace
@@ -15,7 +15,7 @@ from harness.apiserver.access.rbac import Access
 from harness.apiserver.admission.chain import Admission
 from harness.apiserver.discovery.resources import Resource
 from harness.apiserver.patching.apply import ApplyConflict, apply
-from harness.apiserver.patching.managed_fields import Book, about_managers
+from harness.apiserver.patching.managed_fields import WriteLedger, touches_managed_fields
 from harness.apiserver.patching.patch import PatchError, json_patch, merge_patch, strategic_merge
 from harness.apiserver.request.options import DeleteOptions, Options, grace_of, write_of
 from harness.apiserver.request.request import check_kind
@@ -23,8 +23,8 @@ from harness.apiserver.schemas.shapes import conform, report_unknown_fields
 from harness.apiserver.storage.store import Collection, Item, Key, Object, Store
 from harness.apiserver.verbs import field_owners
 from harness.apiserver.verbs.field_owners import schema_of
-from harness.apiserver.verbs.identifiers import Lots
-from harness.apiserver.verbs.update_rules import restricted
+from harness.apiserver.verbs.identifiers import IdentifierSource
+from harness.apiserver.verbs.update_rules import narrowed
 from harness.apiserver.webhooks.attempts import GeneratedIdentity, Pending
 from harness.apiserver.webhooks.conversions import Conversions
 from harness.apiserver.webhooks.parking import PendingWrites
@@ -36,7 +36,7 @@ _PLAIN_KINDS = frozenset({"Node", "Namespace", "Event", "Lease", "ConfigMap", "S
 
 
 class Objects:
-    """Reads and writes of one store."""
+    """Reads and writes the objects of one store."""
 
     def __init__(self, store: Store, admission: Admission, clock: Clock, *, seed: int) -> None:
         self.store, self.clock = store, clock
@@ -45,13 +45,14 @@ class Objects:
         self._parking = PendingWrites(admission.webhooks)
         self.conversions = Conversions(admission.webhooks)
         self._second, self._now = -1, ""
-        self._lots = Lots(seed)
+        self._identifiers = IdentifierSource(seed)
 
     def collection(self, resource: Resource) -> Collection:
         return self.store.collection(resource.key)
 
     def find(self, resource: Resource, key: Key) -> Item:
-        """
+        """The stored object.
+
         Raises:
             ApiStatusError: 404.
         """
@@ -61,13 +62,13 @@ class Objects:
         return item
 
     def _timestamp(self) -> str:
-        """Now, as text; the same text for all of one second."""
+        """The current time as RFC 3339, cached for one second."""
         second = int(self.clock.now())
         if self._second != second:
             self._second, self._now = second, rfc3339(second)
         return self._now
 
-    # -- create --------------------------------------------------------------------------------------------------------
+    # -- create -------------------------------------------------------------------------------------------------------
 
     def create(
         self,
@@ -78,22 +79,22 @@ class Objects:
         *,
         entries: list[Object] | None = None,
     ) -> Item:
-        """`entries` are the object's managedFields where they are known already.
+        """Create an object. `entries` are its managedFields where the caller has computed them.
 
         Raises:
-            ApiStatusError: the object is not acceptable, or is there already.
-            Pending: webhooks have to be asked first.
+            ApiStatusError: the object is invalid, forbidden, or exists.
+            Pending: webhooks have to be called first.
         """
         webhooks = self._admission.webhooks
-        asked = webhooks.active and webhooks.applies_to("CREATE", resource)
-        if not asked or options.attempt is not None or webhooks.caller is None:
-            return self._create(resource, namespace, body, options, entries, asked=asked)
+        call_webhooks = webhooks.active and webhooks.applies_to("CREATE", resource)
+        if not call_webhooks or options.attempt is not None or webhooks.caller is None:
+            return self._create(resource, namespace, body, options, entries, call_webhooks=call_webhooks)
         sent = orjson.dumps(body)
         mark = f"create {resource.plural} {resource.group} {namespace} ".encode() + sent
         return self._parking.carry_out(
             mark,
             lambda attempt: self._create(
-                resource, namespace, orjson.loads(sent), replace(options, attempt=attempt), entries, asked=True
+                resource, namespace, orjson.loads(sent), replace(options, attempt=attempt), entries, call_webhooks=True
             ),
         )
 
@@ -105,7 +106,7 @@ class Objects:
         options: Options,
         entries: list[Object] | None,
         *,
-        asked: bool,
+        call_webhooks: bool,
     ) -> Item:
         metadata = body.get("metadata")
         if not isinstance(metadata, dict):
@@ -113,30 +114,30 @@ class Objects:
                 raise errors.bad_request(f"metadata: expected an object, found {type(metadata).__name__}")
             metadata = body["metadata"] = {}
         check_kind(resource, body)
-        self._place(resource, namespace, metadata)
+        self._set_namespace(resource, namespace, metadata)
         name = metadata.get("name") or ""
-        identity = options.attempt.identity if options.attempt is not None else None
+        drawn = options.attempt.identity if options.attempt is not None else None
         generated = not name and bool(metadata.get("generateName"))
         if generated:
-            name = metadata["name"] = self._generated(resource, namespace, metadata["generateName"], identity)
+            name = metadata["name"] = self._generated(resource, namespace, metadata["generateName"], drawn)
         body["apiVersion"], body["kind"] = resource.api_version, resource.kind
         collection = self.collection(resource)
         key = (namespace if resource.namespaced else "", name)
-        metadata["uid"] = identity.uid if identity is not None else self._lots.uid()
-        now = metadata["creationTimestamp"] = identity.created if identity is not None else self._timestamp()
+        metadata["uid"] = drawn.uid if drawn is not None else self._identifiers.uid()
+        now = metadata["creationTimestamp"] = drawn.created if drawn is not None else self._timestamp()
         brought = metadata.pop("managedFields", None)
-        for mine in ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
-            metadata.pop(mine, None)
+        for server_field in ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+            metadata.pop(server_field, None)
         if resource.kind not in _PLAIN_KINDS:
             metadata["generation"] = 1
         if resource.has_status and resource.kind not in {"Pod", "Node", "Namespace"}:
             body.pop("status", None)
         if resource.group in GRANTING_GROUPS:
             check_delegation(self._access, options.by, resource, body, None)
-        told = write_of("CREATE", resource, key, options, generated=generated) if asked else None
+        write = write_of("CREATE", resource, key, options, generated=generated) if call_webhooks else None
         try:
             wanted = self._admission.create(
-                resource, namespace, body, options.warnings, strictness=options.field_validation, write=told
+                resource, namespace, body, options.warnings, strictness=options.field_validation, write=write
             )
             kept = self.conversions.kept(resource, body, options.attempt)
         except Pending as pending:
@@ -145,28 +146,28 @@ class Objects:
         if collection.get(key) is not None:
             raise errors.already_exists(resource.plural, resource.group, name)
         if entries is not None:
-            book: Book | None = Book(entries)
+            ledger: WriteLedger | None = WriteLedger(entries)
         else:
-            book = field_owners.created(resource, wanted, brought, options, now)
+            ledger = field_owners.created(resource, wanted, brought, options, now)
         if options.dry_run:
-            return Item(key, body, self.store.version, book)
-        return self._put(resource, key, body, kept, book)
+            return Item(key, body, self.store.version, ledger)
+        return self._put(resource, key, body, kept, ledger)
 
-    def _put(self, resource: Resource, key: Key, body: Object, kept: Object, book: Book | None) -> Item:
-        """Store what is kept of `body`; the same in the version in which it was written."""
-        item = self.collection(resource).put(key, kept, book)
+    def _put(self, resource: Resource, key: Key, body: Object, kept: Object, ledger: WriteLedger | None) -> Item:
+        """Store `kept`, the stored version of `body`. Returns the item in the version of the request."""
+        item = self.collection(resource).put(key, kept, ledger)
         if kept is body:
             return item
         metadata = {**body["metadata"], "resourceVersion": kept["metadata"]["resourceVersion"]}
-        return Item(key, {**body, "metadata": metadata}, item.version, item.book)
+        return Item(key, {**body, "metadata": metadata}, item.version, item.ledger)
 
-    def _generated(self, resource: Resource, namespace: str, stem: str, identity: GeneratedIdentity | None) -> str:
+    def _generated(self, resource: Resource, namespace: str, stem: str, drawn: GeneratedIdentity | None) -> str:
         collection, space = self.collection(resource), namespace if resource.namespaced else ""
-        if identity is not None and collection.get((space, identity.name)) is None:
-            return identity.name
-        return self._lots.name(stem, lambda name: collection.get((space, name)) is not None)
+        if drawn is not None and collection.get((space, drawn.name)) is None:
+            return drawn.name
+        return self._identifiers.name(stem, lambda name: collection.get((space, name)) is not None)
 
-    def _place(self, resource: Resource, namespace: str, metadata: dict[str, Any]) -> None:
+    def _set_namespace(self, resource: Resource, namespace: str, metadata: dict[str, Any]) -> None:
         given = metadata.get("namespace") or ""
         if resource.namespaced:
             if given and given != namespace:
@@ -177,20 +178,21 @@ class Objects:
         elif given:
             metadata.pop("namespace")
 
-    # -- update and patch ----------------------------------------------------------------------------------------------
+    # -- update and patch ---------------------------------------------------------------------------------------------
 
     def update(self, resource: Resource, key: Key, body: Object, options: Options, *, subresource: str = "") -> Item:
-        """Replace; one that is not there is refused, as for nearly all kinds upstream.
+        """Replace an object. Update never creates, as for nearly all kinds upstream.
 
         Raises:
-            ApiStatusError: not there, changed meanwhile, or not acceptable.
+            ApiStatusError: not found, modified since it was read, invalid or forbidden.
+            Pending: webhooks have to be called first.
         """
         check_kind(resource, body)
         metadata = body.setdefault("metadata", {})
         name = metadata.get("name")
         if name and name != key[1]:
             raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({key[1]})")
-        self._place(resource, key[0], metadata)
+        self._set_namespace(resource, key[0], metadata)
         old = self.conversions.seen(resource, self.find(resource, key), options.attempt)
         if resource.custom is not None and metadata.get("resourceVersion") in {None, "", "0"}:
             text = "Invalid value: 0: must be specified for an update"
@@ -203,7 +205,7 @@ class Objects:
         webhooks = self._admission.webhooks
         if (
             options.attempt is None
-            and not options.told
+            and not options.webhooks_done
             and webhooks.caller is not None
             and webhooks.applies_to("UPDATE", resource, subresource)
         ):
@@ -220,15 +222,16 @@ class Objects:
     def patch(  # noqa: PLR0917
         self, resource: Resource, key: Key, kind: str, patch: Any, options: Options, subresource: str = ""
     ) -> tuple[Item, bool]:
-        """Change a part; whether the object is new is the second value (server-side apply may create it).
+        """Patch an object. The second value tells whether it was created, by server-side apply.
 
         Raises:
-            ApiStatusError: not there, changed meanwhile, or not acceptable.
+            ApiStatusError: not found, modified since it was read, invalid, forbidden, or the patch does not apply.
+            Pending: webhooks have to be called first.
         """
         if kind == APPLY_PATCH:
             return self._apply(resource, key, patch, options, subresource)
         old = self.conversions.seen(resource, self.find(resource, key), options.attempt)
-        before = field_owners.whole(resource, old) if about_managers(patch) else old.obj
+        before = field_owners.with_managed_fields(resource, old) if touches_managed_fields(patch) else old.obj
         try:
             if kind == JSON_PATCH:
                 body = json_patch(before, patch)
@@ -243,7 +246,7 @@ class Objects:
                 raise errors.invalid("", "", "", str(error), ()) from error
             raise errors.bad_request(str(error)) from error
         if not isinstance(body, dict) or not isinstance(body.get("metadata"), dict):
-            raise errors.bad_request("the patch leaves no object with metadata")
+            raise errors.bad_request("the patched object: expected an object with metadata, found none")
         check_kind(resource, body)
         body = self._conform(resource, body, options, old.obj)
         return self._replace(resource, old, body, options, subresource), False
@@ -269,12 +272,12 @@ class Objects:
         if metadata.get("managedFields"):
             raise errors.bad_request("metadata.managedFields must be nil")
         metadata.setdefault("name", key[1])
-        self._place(resource, key[0], metadata)
+        self._set_namespace(resource, key[0], metadata)
         found = self.collection(resource).get(key)
         if found is None and subresource:
             raise errors.not_found(resource.plural, resource.group, key[1])
         found = self.conversions.seen(resource, found, options.attempt) if found is not None else None
-        live = field_owners.whole(resource, found) if found else None
+        live = field_owners.with_managed_fields(resource, found) if found else None
         try:
             body = apply(
                 live,
@@ -316,8 +319,8 @@ class Objects:
     ) -> Item:
         before, metadata = old.obj["metadata"], dict(body["metadata"])
         brought = metadata.pop("managedFields", None)
-        asked = metadata.get("resourceVersion")
-        if asked and asked not in {"0", before["resourceVersion"]}:
+        expected = metadata.get("resourceVersion")
+        if expected and expected not in {"0", before["resourceVersion"]}:
             raise errors.modified(resource.plural, resource.group, old.key[1])
         uid = metadata.get("uid")
         if uid and uid != before["uid"]:
@@ -335,50 +338,53 @@ class Objects:
                 metadata[fixed] = before[fixed]
             else:
                 metadata.pop(fixed, None)
-        for empty in ("labels", "annotations", "finalizers", "ownerReferences"):
-            if empty in metadata and not metadata[empty]:
-                del metadata[empty]
-        said = body = restricted(resource, old.obj, body, metadata, subresource)
+        for name in ("labels", "annotations", "finalizers", "ownerReferences"):
+            if name in metadata and not metadata[name]:
+                del metadata[name]
+        requested = body = narrowed(resource, old.obj, body, metadata, subresource)
         webhooks = self._admission.webhooks
-        asked = webhooks.active and not options.told and webhooks.applies_to("UPDATE", resource, subresource)
-        if asked or body != old.obj:
+        call_webhooks = (
+            webhooks.active and not options.webhooks_done and webhooks.applies_to("UPDATE", resource, subresource)
+        )
+        if call_webhooks or body != old.obj:
             if resource.group in GRANTING_GROUPS:
                 check_delegation(self._access, options.by, resource, body, old.obj)
-            told = write_of("UPDATE", resource, old.key, options, subresource=subresource) if asked else None
-            if told is not None:
-                said = orjson.loads(orjson.dumps(body))  # nobody owns what webhooks add to it
+            write = write_of("UPDATE", resource, old.key, options, subresource=subresource) if call_webhooks else None
+            if write is not None:
+                requested = orjson.loads(orjson.dumps(body))  # fields that webhooks add have no owner
             self._admission.update(
-                resource, body, old.obj, subresource, options.warnings, strictness=options.field_validation, write=told
+                resource, body, old.obj, subresource, options.warnings, strictness=options.field_validation, write=write
             )
-        book = (
-            Book(entries)
+        ledger = (
+            WriteLedger(entries)
             if entries is not None
-            else field_owners.updated(resource, old, said, brought, options, subresource, self.clock)
+            else field_owners.updated(resource, old, requested, brought, options, subresource, self.clock)
         )
-        if body == old.obj and (book is None or book.entries(None) == field_owners.entries_of(resource, old)):
+        if body == old.obj and (ledger is None or ledger.entries(None) == field_owners.entries_of(resource, old)):
             return old
         if "generation" in before and body.get("spec") != old.obj.get("spec"):
             body["metadata"]["generation"] = before["generation"] + 1
         kept = self.conversions.kept(resource, body, options.attempt)
         if options.dry_run:
-            return Item(old.key, body, old.version, book or old.book)
-        item = self._put(resource, old.key, body, kept, book)
-        if "deletionTimestamp" in before and self._nothing_holds(resource, body):
+            return Item(old.key, body, old.version, ledger or old.ledger)
+        item = self._put(resource, old.key, body, kept, ledger)
+        if "deletionTimestamp" in before and self._can_be_removed(resource, body):
             last = self.collection(resource).remove(old.key)
             return last if last is not None and kept is body else item
         return item
 
     def write(self, resource: Resource, old: Item, body: Object) -> Item:
-        """Store what the server itself changed; nothing is checked."""
+        """Store a change that the server itself makes, without any checks."""
         return self.collection(resource).put(old.key, body)
 
-    # -- delete --------------------------------------------------------------------------------------------------------
+    # -- delete -------------------------------------------------------------------------------------------------------
 
     def delete(self, resource: Resource, key: Key, options: DeleteOptions) -> tuple[Item, bool]:
-        """Delete, or begin to; whether the object is gone is the second value.
+        """Delete an object, or mark it for deletion. The second value tells whether it is gone.
 
         Raises:
-            ApiStatusError: not there, or not the one that was meant.
+            ApiStatusError: not found, a precondition fails, or a webhook denies it.
+            Pending: webhooks have to be called first.
         """
         old = self.find(resource, key)
         metadata = old.obj["metadata"]
@@ -401,7 +407,7 @@ class Objects:
                 return self._parking.carry_out(
                     mark, lambda attempt: self.delete(resource, key, replace(options, attempt=attempt))
                 )
-            self.ask_to_delete(resource, old, options)
+            self.admit_delete(resource, old, options)
         grace = grace_of(resource, old.obj, options.grace)
         finalizers = list(metadata.get("finalizers") or ())
         if options.propagation == "Foreground" and "foregroundDeletion" not in finalizers:
@@ -434,15 +440,16 @@ class Objects:
         item = self.collection(resource).put(key, body)
         return item, False
 
-    def ask_to_delete(self, resource: Resource, item: Item, options: DeleteOptions) -> None:
-        """
+    def admit_delete(self, resource: Resource, item: Item, options: DeleteOptions) -> None:
+        """Call the webhooks for a delete.
+
         Raises:
-            ApiStatusError: a webhook does not let it go.
-            Pending: webhooks have to be asked first.
+            ApiStatusError: a webhook denies it.
+            Pending: webhooks have to be called first.
         """
         self._admission.other(write_of("DELETE", resource, item.key, options), None, item.obj)
 
-    def _nothing_holds(self, resource: Resource, body: Object) -> bool:
+    def _can_be_removed(self, resource: Resource, body: Object) -> bool:
         metadata = body["metadata"]
         if metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds", 0):
             return False

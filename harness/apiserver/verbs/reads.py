@@ -1,4 +1,4 @@
-"""Reading: single objects, lists in pages, watches; each in the shape that the client asked for."""
+"""The verbs get, list and watch: selection, pages, revisions, and encoding in the requested format."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -9,7 +9,7 @@ import yaml
 
 from harness.apiserver import errors
 from harness.apiserver.discovery.resources import Resource
-from harness.apiserver.patching.managed_fields import spliced, with_entries
+from harness.apiserver.patching.managed_fields import with_encoded_entries, with_entries
 from harness.apiserver.printers.tables import IncludeObject, table
 from harness.apiserver.request.negotiation import Format
 from harness.apiserver.storage.paging import (
@@ -37,7 +37,7 @@ _JSON = {"content-type": "application/json"}
 
 
 class Reads:
-    """All reading of one store."""
+    """Reads objects of one store and encodes them."""
 
     def __init__(self, store: Store, clock: Clock, conversions: Conversions) -> None:
         self._store, self._clock, self._conversions = store, clock, conversions
@@ -45,17 +45,17 @@ class Reads:
 
     @property
     def watches(self) -> int:
-        """Channels that somebody reads."""
+        """The number of watch channels with readers."""
         return len(self._channels)
 
-    # -- single objects ------------------------------------------------------------------------------------------------
+    # -- single objects -----------------------------------------------------------------------------------------------
 
     def single(self, resource: Resource, item: Item, shape: Format, *, whole: bool = False) -> bytes:
-        """One object, encoded; `whole` with its managedFields."""
+        """One object, encoded; with its managedFields if `whole`."""
         if not shape.shape:
             if shape.yaml:
                 return yaml.safe_dump(_as(resource, _shown(resource, item, named=whole)), sort_keys=False).encode()
-            return _with_owners(resource, item) if whole else _encoded(resource, item)
+            return _with_managed_fields(resource, item) if whole else _encoded(resource, item)
         if shape.shape == "Table":
             return orjson.dumps(self._table(resource, [item], {"resourceVersion": str(item.version)}))
         return orjson.dumps(_partial(_shown(resource, item, named=whole), shape.version))
@@ -79,7 +79,7 @@ class Reads:
             include_object=include,
         )
 
-    # -- lists ---------------------------------------------------------------------------------------------------------
+    # -- lists --------------------------------------------------------------------------------------------------------
 
     def collection(
         self,
@@ -92,11 +92,11 @@ class Reads:
         named: bool = False,
         attempt: Attempt | None = None,
     ) -> Response | Streaming:
-        """The answer to a GET of a collection: a list (with managedFields if the client is `named`), or a watch.
+        """The response to a GET of a collection: a list or a watch. Lists have managedFields if the client is `named`.
 
         Raises:
-            ApiStatusError: a parameter is wrong, or the asked revision is gone.
-            Pending: objects have to be converted first.
+            ApiStatusError: a parameter is invalid, or the requested revision is no longer available.
+            Pending: a conversion webhook has to be called first.
         """
         if flag(query, "watch"):
             return self._watch(resource, namespace, query, shape, name, attempt)
@@ -134,12 +134,12 @@ class Reads:
         return Response(200, self._list(resource, items, metadata, shape, query, named=named), _headers(shape))
 
     def select(self, resource: Resource, namespace: str | None, query: Mapping[str, str]) -> list[Item]:
-        """The objects that a query's selectors mean."""
+        """The objects that the selectors of the query select."""
         tests = self._tests(resource, query, "")
         return self._selected(self._store.collection(resource.key), namespace, tests, "")
 
     def listing(self, resource: Resource, items: list[Item], shape: Format) -> Response:
-        """Items as the answer to a request."""
+        """The items as a list response at the newest revision."""
         data = self._list(resource, items, {"resourceVersion": str(self._store.version)}, shape, {})
         return Response(200, data, _headers(shape))
 
@@ -174,7 +174,7 @@ class Reads:
             return yaml.safe_dump(body, sort_keys=False).encode()
         head = orjson.dumps({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata})
         if named:
-            rows = b",".join([_with_owners(resource, item) for item in items])
+            rows = b",".join([_with_managed_fields(resource, item) for item in items])
         else:
             rows = b",".join([_encoded(resource, item) for item in items])
         return head[:-1] + b',"items":[' + rows + b"]}"
@@ -190,7 +190,9 @@ class Reads:
         return [item for item in items if all(test(item.obj) for test in tests)]
 
     def _tests(self, resource: Resource, query: Mapping[str, str], name: str) -> list[Test]:
-        extra = tuple(str(one["jsonPath"]).lstrip(".") for one in (resource.custom or {}).get("selectableFields") or ())
+        extra = tuple(
+            str(field["jsonPath"]).lstrip(".") for field in (resource.custom or {}).get("selectableFields") or ()
+        )
         fields = query.get("fieldSelector", "")
         tests = [
             label_test(query["labelSelector"]) if query.get("labelSelector") else None,
@@ -200,22 +202,22 @@ class Reads:
         return [test for test in tests if test is not None]
 
     def _version(self, query: Mapping[str, str], collection: Collection) -> int:
-        """The revision that a list shows: always the newest, unless an exact one is asked for."""
+        """The revision of a list: the newest, unless the query asks for an exact one."""
         text, newest = query.get("resourceVersion", ""), self._store.version
         if not text or text == "0":
             return newest
-        asked = revision(text)
-        if asked > newest:
-            raise too_large_version(asked, newest)
+        requested = revision(text)
+        if requested > newest:
+            raise too_large_version(requested, newest)
         if query.get("resourceVersionMatch") != "Exact" and not (
             query.get("limit") and not query.get("resourceVersionMatch")
         ):
             return newest
-        if asked < collection.forgotten:
-            raise errors.too_old(asked, collection.forgotten)
-        return asked
+        if requested < collection.forgotten:
+            raise errors.too_old(requested, collection.forgotten)
+        return requested
 
-    # -- watches -------------------------------------------------------------------------------------------------------
+    # -- watches ------------------------------------------------------------------------------------------------------
 
     def _watch(  # noqa: PLR0917
         self,
@@ -244,14 +246,14 @@ class Reads:
         view = channel.view if channel else View(namespace, tests, head, self._encoder(resource, shape, include))
         if resource.conversion is not None:
             view.convert = partial(self._conversions.follow, resource)
-            mark = (*mark, view)  # nobody joins: lines may be under way there that he has had
+            mark = (*mark, view)  # not shared: lines in conversion may repeat what a new reader has got
         bookmarks = bool(flag(query, "allowWatchBookmarks"))
         whole = initial or (text in {"", "0"} and initial is None)
         if initial and text and revision(text) > self._store.version:
             raise too_large_version(revision(text), self._store.version)
 
         def before() -> list[bytes]:
-            """What comes before the first change that is still to happen."""
+            """The lines that precede the first further change."""
             if whole:
                 items = self._selected(collection, namespace, tests, name)
                 lines = [view.first(item) for item in self._conversions.all_seen(resource, items, attempt)]
@@ -265,7 +267,7 @@ class Reads:
             return [view.encode(kind, item, change) for (change, kind, _), item in zip(seen, items, strict=True)]
 
         if resource.conversion is not None or not whole:
-            before()  # refuse, or have converted, before the stream begins
+            before()  # errors and conversions come before the stream begins
 
         def start(reader: Reader) -> Subscription:
             lines = before()
@@ -290,16 +292,16 @@ class Reads:
             )
         if shape.shape == "PartialObjectMetadata":
             return lambda kind, item, _change: _line(kind, orjson.dumps(_partial(item.obj, shape.version)))
-        if resource.custom is not None or multi_version.second(resource):
+        if resource.custom is not None or multi_version.is_second(resource):
             return _converting(resource)
         return plain
 
 
-def _with_owners(resource: Resource, item: Item) -> bytes:
+def _with_managed_fields(resource: Resource, item: Item) -> bytes:
     raw, text = _encoded(resource, item), entries_text(resource, item)
     if not text:
         return raw
-    return spliced(raw, item.obj["metadata"]["uid"], text) or orjson.dumps(
+    return with_encoded_entries(raw, item.obj["metadata"]["uid"], text) or orjson.dumps(
         _as(resource, _shown(resource, item, named=True))
     )
 
@@ -310,7 +312,7 @@ def _shown(resource: Resource, item: Item, *, named: bool) -> Object:
 
 
 def _at(collection: Collection, version: int, namespace: str | None, tests: Sequence[Test]) -> list[Item]:
-    """What there was at an earlier revision."""
+    """The selected objects at an earlier revision."""
     return [
         item
         for item in collection.as_of(version)
@@ -332,7 +334,7 @@ def _line(kind: str, obj: bytes) -> bytes:
 
 
 def _encoded(resource: Resource, item: Item) -> bytes:
-    if resource.custom is None and not multi_version.second(resource):
+    if resource.custom is None and not multi_version.is_second(resource):
         return item.raw
     if item.obj.get("apiVersion") == resource.api_version:
         return item.raw
@@ -340,10 +342,10 @@ def _encoded(resource: Resource, item: Item) -> bytes:
 
 
 def _as(resource: Resource, obj: Object) -> Object:
-    """The object in the version that was asked for."""
+    """The object in the version of the resource."""
     if obj.get("apiVersion") == resource.api_version:
         return obj
-    if multi_version.second(resource):
+    if multi_version.is_second(resource):
         return multi_version.to_second(resource, obj)
     return {**obj, "apiVersion": resource.api_version}
 

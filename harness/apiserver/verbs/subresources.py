@@ -1,4 +1,4 @@
-"""What pods, nodes and workloads have beside get and put: binding, eviction, scale."""
+"""The subresources binding, eviction and scale."""
 
 from typing import Any
 
@@ -18,10 +18,10 @@ BUDGETS = ("policy", "poddisruptionbudgets")
 
 
 def bind(objects: Objects, pods: Resource, key: Key, body: Object, *, dry_run: bool) -> None:
-    """Set the pod's node, once, with the annotations and labels that the Binding carries.
+    """Bind a pod to a node and copy the annotations and labels of the Binding to the pod.
 
     Raises:
-        ApiStatusError: the pod is gone, going, gated or bound elsewhere, or the Binding names no node.
+        ApiStatusError: the pod does not exist, is being deleted, gated or bound, or the Binding names no node.
     """
     given = body.get("metadata") or {}
     _check_name(given, key, "Binding")
@@ -63,7 +63,7 @@ def bind(objects: Objects, pods: Resource, key: Key, body: Object, *, dry_run: b
         return
     now = objects.clock.timestamp()
     status = pod.get("status") or {}
-    conditions = [one for one in status.get("conditions") or () if one.get("type") != "PodScheduled"]
+    conditions = [row for row in status.get("conditions") or () if row.get("type") != "PodScheduled"]
     conditions.append({"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now})
     changed = dict(metadata)
     for field in ("annotations", "labels"):
@@ -85,16 +85,16 @@ def evict(objects: Objects, pods: Resource, key: Key, body: Object, *, dry_run: 
     """Delete a pod unless a PodDisruptionBudget forbids it.
 
     Raises:
-        ApiStatusError: 404; 429 where a budget has nothing left; 500 where several budgets cover the pod.
+        ApiStatusError: 404; 429, the budget allows no disruption; 500, several budgets select the pod.
     """
     _check_name(body.get("metadata") or {}, key, "Eviction")
     item = objects.find(pods, key)
-    asked: dict[str, Any] = body.get("deleteOptions") or {}
+    requested: dict[str, Any] = body.get("deleteOptions") or {}
     options = DeleteOptions(
-        grace=asked.get("gracePeriodSeconds"),
-        uid=(asked.get("preconditions") or {}).get("uid", ""),
-        version=(asked.get("preconditions") or {}).get("resourceVersion", ""),
-        dry_run=dry_run or bool(asked.get("dryRun")),
+        grace=requested.get("gracePeriodSeconds"),
+        uid=(requested.get("preconditions") or {}).get("uid", ""),
+        version=(requested.get("preconditions") or {}).get("resourceVersion", ""),
+        dry_run=dry_run or bool(requested.get("dryRun")),
     )
     phase = item.obj.get("status", {}).get("phase")
     if phase not in {"Succeeded", "Failed", "Pending"} and "deletionTimestamp" not in item.obj["metadata"]:
@@ -105,23 +105,37 @@ def evict(objects: Objects, pods: Resource, key: Key, body: Object, *, dry_run: 
     objects.delete(pods, key, options)
 
 
+def disrupted(pod: Object, reason: str, message: str, now: str) -> Object:
+    """A copy of the pod with the condition DisruptionTarget, which Jobs use to distinguish disruptions from failures.
+
+    `now` is RFC 3339.
+    """
+    status = pod.get("status") or {}
+    conditions = [row for row in status.get("conditions") or () if row.get("type") != "DisruptionTarget"]
+    conditions.append({
+        "type": "DisruptionTarget", "status": "True", "reason": reason, "message": message, "lastProbeTime": None,
+        "lastTransitionTime": now,
+    })  # fmt: skip
+    return {**pod, "metadata": dict(pod["metadata"]), "status": {**status, "conditions": conditions}}
+
+
 def _check_name(metadata: Object, key: Key, kind: str) -> None:
     if metadata.get("name", key[1]) != key[1]:
         raise errors.bad_request(f"name in URL does not match name in {kind} object")
 
 
 def _charge_budget(objects: Objects, pod: Item, *, dry_run: bool) -> None:
-    """Take one disruption from the budget that covers the pod, if there is one."""
+    """Use up one disruption of the budget that selects the pod, if there is one."""
     collection = objects.store.collection(BUDGETS)
     labels = pod.obj["metadata"].get("labels") or {}
-    covering = [one for one in collection.each(pod.key[0]) if _selects(one.obj, labels)]
-    if not covering:
+    budgets = [budget for budget in collection.each(pod.key[0]) if _selects(budget.obj, labels)]
+    if not budgets:
         return
-    if len(covering) > 1:
+    if len(budgets) > 1:
         raise errors.internal(
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
         )
-    budget = covering[0]
+    budget = budgets[0]
     status = budget.obj.get("status") or {}
     name = budget.key[1]
     if status.get("observedGeneration", 0) < budget.obj["metadata"].get("generation", 0):
@@ -153,21 +167,7 @@ def _selects(budget: Object, labels: dict[str, str]) -> bool:
     return selector is not None and msgspec.convert(selector, LabelSelector).matches(labels)
 
 
-# -- scale -------------------------------------------------------------------------------------------------------------
-
-
-def disrupted(pod: Object, reason: str, message: str, now: str) -> Object:
-    """A copy of the pod with a DisruptionTarget condition, by which Jobs distinguish disruptions from failures.
-
-    `now` is an RFC 3339 time.
-    """
-    status = pod.get("status") or {}
-    conditions = [entry for entry in status.get("conditions") or () if entry.get("type") != "DisruptionTarget"]
-    conditions.append({
-        "type": "DisruptionTarget", "status": "True", "reason": reason, "message": message, "lastProbeTime": None,
-        "lastTransitionTime": now,
-    })  # fmt: skip
-    return {**pod, "metadata": dict(pod["metadata"]), "status": {**status, "conditions": conditions}}
+# -- scale ------------------------------------------------------------------------------------------------------------
 
 
 def scale_of(resource: Resource, item: Item) -> Object:
@@ -196,10 +196,10 @@ def scale_of(resource: Resource, item: Item) -> Object:
 
 
 def patched_scale(scale: Object, kind: str, patch: Any) -> Object:
-    """The Scale after a patch; a strategic merge is a merge, as it has no lists.
+    """The Scale after a patch. Scale has no lists, so a strategic merge patch is a merge patch.
 
     Raises:
-        ApiStatusError: the patch cannot be applied, or leaves no Scale.
+        ApiStatusError: the patch does not apply, or the result is not a Scale.
     """
     try:
         found = json_patch(scale, patch) if kind == JSON_PATCH else merge_patch(scale, patch)
@@ -208,13 +208,13 @@ def patched_scale(scale: Object, kind: str, patch: Any) -> Object:
             raise errors.invalid("", "", "", str(error), ()) from error
         raise errors.bad_request(str(error)) from error
     if not isinstance(found, dict):
-        raise errors.bad_request("the patch leaves no Scale")
+        raise errors.bad_request("the patched Scale: expected an object, found another type")
     shaped, _ = conform("autoscaling/v1", "Scale", found)
     return dict(shaped)
 
 
 def rescaled(resource: Resource, item: Item, scale: Object) -> Object:
-    """The object with the replicas that a Scale asks for.
+    """The object with the replicas of a Scale.
 
     Raises:
         ApiStatusError: the number is missing or negative.
@@ -228,9 +228,9 @@ def rescaled(resource: Resource, item: Item, scale: Object) -> Object:
         )  # fmt: skip
     spec_path, _, _ = _scale_paths(resource)
     metadata = {**item.obj["metadata"]}
-    asked = (scale.get("metadata") or {}).get("resourceVersion")
-    if asked:
-        metadata["resourceVersion"] = asked
+    version = (scale.get("metadata") or {}).get("resourceVersion")
+    if version:
+        metadata["resourceVersion"] = version
     return _with({**item.obj, "metadata": metadata}, spec_path, replicas)
 
 

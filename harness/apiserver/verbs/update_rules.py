@@ -1,4 +1,4 @@
-"""Restriction of updates: a subresource can change only its part of an object, and the rest of the body is ignored."""
+"""Which part of an object an update may change, for each subresource. Other parts of the body are ignored."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ from harness.apiserver.discovery.resources import Resource
 from harness.apiserver.storage.store import Object
 
 
-def restricted(resource: Resource, old: Object, body: Object, metadata: dict[str, Any], subresource: str) -> Object:
-    """The stored object with the part of `body` that `subresource` can change; `metadata` is the body's, cleaned."""
+def narrowed(resource: Resource, old: Object, body: Object, metadata: dict[str, Any], subresource: str) -> Object:
+    """The stored object with the part of `body` that `subresource` may change. `metadata` is the body's, sanitized."""
     before = old["metadata"]
     match subresource:
         case "status":
@@ -38,22 +38,22 @@ def restricted(resource: Resource, old: Object, body: Object, metadata: dict[str
     return changed
 
 
-def _status_metadata(before: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """The stored metadata with the new labels and annotations, the only metadata that a status update can change."""
+def _status_metadata(before: dict[str, Any], requested: dict[str, Any]) -> dict[str, Any]:
+    """The stored metadata with the requested labels and annotations: a write of the status may change these too."""
     metadata = dict(before)
     for name in ("labels", "annotations"):
-        if name in new:
-            metadata[name] = new[name]
+        if name in requested:
+            metadata[name] = requested[name]
         else:
             metadata.pop(name, None)
     return metadata
 
 
-def _resized(spec: Object, new: Object) -> Object:
-    """A pod's spec with the resources of containers of the same names in `new`."""
+def _resized(spec: Object, requested: Object) -> Object:
+    """A pod's spec with the resources that `requested` has for containers of the same names."""
     changed = dict(spec)
     for part in ("containers", "initContainers"):
-        wanted = {container.get("name"): container for container in new.get(part) or ()}
+        wanted = {container.get("name"): container for container in requested.get(part) or ()}
         if part in spec:
             changed[part] = [
                 {**container, "resources": wanted[container["name"]].get("resources") or {}}

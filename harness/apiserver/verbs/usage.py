@@ -1,7 +1,7 @@
-"""metrics.k8s.io: usage of nodes and pods, computed from the requests of running containers.
+"""The API metrics.k8s.io: usage of nodes and pods.
 
-A simulated pod has no measurable usage, so its usage equals its requests. A pod that is not running and a node that is
-not ready have no metrics, as with a real metrics server.
+Simulated pods cannot be measured, so a running pod is reported to use what it requests. Pods that do not run and nodes
+that are not ready have no metrics, as with metrics-server.
 """
 
 from collections.abc import Mapping
@@ -20,13 +20,13 @@ _RESOURCES: Final = ("cpu", "memory")
 
 
 class Usage:
-    """The metrics of one store's nodes and pods, computed on request."""
+    """Computes metrics of nodes and pods on request."""
 
     def __init__(self, store: Store, registry: Registry, reads: Reads, clock: Clock) -> None:
         self._store, self._registry, self._reads, self._clock = store, registry, reads, clock
 
     def list(self, resource: Resource, namespace: str | None, query: Mapping[str, str]) -> list[Item]:
-        """The metrics of the nodes or pods that match the query's selectors."""
+        """The metrics of the nodes or pods that the query selects."""
         found = self._reads.select(self._source(resource), namespace, query)
         loads = {} if resource.namespaced else self._loads()
         return [self._metrics(resource, item.obj, loads) for item in found if _has_metrics(item.obj)]
@@ -68,7 +68,7 @@ class Usage:
         return Item((metadata.get("namespace", ""), metadata["name"]), body, self._store.version)
 
     def _loads(self) -> dict[str, tuple[int, int]]:
-        """Node → usage of its running pods."""
+        """Usage of the running pods of each node: node → (millicores, bytes)."""
         loads: dict[str, tuple[int, int]] = {}
         for item in self._store.collection(("", "pods")).each():
             if _has_metrics(item.obj):
@@ -82,18 +82,15 @@ class Usage:
 
 
 def _has_metrics(obj: Object) -> bool:
-    """Whether an object has metrics: a running pod or a ready node."""
+    """Whether there are metrics: for running pods and ready nodes."""
     status = obj.get("status", {})
     if obj["kind"] == "Pod":
         return bool(status.get("phase") == "Running")
-    return any(
-        condition.get("type") == "Ready" and condition.get("status") == "True"
-        for condition in status.get("conditions") or ()
-    )
+    return any(row.get("type") == "Ready" and row.get("status") == "True" for row in status.get("conditions") or ())
 
 
 def _requested(container: Mapping[str, Any]) -> tuple[int, int]:
-    """CPU in thousandths of a core, memory in bytes."""
+    """The requests of a container: CPU in millicores, memory in bytes."""
     requests = (container.get("resources") or {}).get("requests") or {}
     return milli(requests.get("cpu", "0")), units(requests.get("memory", "0"))
 

@@ -1,7 +1,7 @@
-"""Versions of custom resources that differ in more than their name: `spec.conversion.strategy: Webhook`.
+"""Conversion webhooks: converts custom resources between versions (`spec.conversion.strategy: Webhook`).
 
-Objects are stored in one version. Whoever reads or writes another one has it converted by the CRD's webhook, which is
-asked like an admission webhook: a request that lacks an answer is `Pending` and tries again with it. Follows
+Objects are stored in one version. Reads and writes in another version call the CRD's webhook like an admission webhook:
+a request without its response is `Pending` and is tried again with it. Follows
 `apiextensions-apiserver/pkg/apiserver/conversion/webhook_converter.go`.
 """
 
@@ -20,74 +20,74 @@ from harness.apiserver.webhooks.attempts import Answer, Attempt, Call, Pending
 from harness.apiserver.webhooks.dispatch import Webhooks
 from harness.apiserver.webhooks.verdicts import WebhookFailure, call_error
 
-_SECONDS: Final = 30.0  # that a conversion may take, upstream's
-_AT_ONCE: Final = 250  # objects in one review, so that the answer to a long list stays within its limit
+_SECONDS: Final = 30.0  # timeout of a conversion, as upstream
+_BATCH: Final = 250  # objects of one review, which bounds the size of the response
 _REVIEW: Final = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview"}
-_FREE: Final = ("labels", "annotations")  # all that a conversion may change of metadata
+_FREE: Final = ("labels", "annotations")  # fields of metadata that a conversion may change
 
 
 class Conversions:
-    """Asks the conversion webhooks of one server."""
+    """Calls the conversion webhooks of one server."""
 
     def __init__(self, webhooks: Webhooks) -> None:
         self._webhooks = webhooks
         webhooks.convert = self.shown
 
     def shown(self, obj: Object, resource: Resource, attempt: Attempt | None) -> Object:
-        """An object of whatever version in that of the resource, for admission webhooks.
+        """Convert an object of any version to that of the resource, for admission webhooks.
 
         Raises:
             ApiStatusError: 500, it cannot be converted.
-            Pending: the webhook has to be asked first.
+            Pending: the webhook has to be called first.
         """
         return self._converted(resource, [obj], resource.api_version, attempt)[0]
 
     def seen(self, resource: Resource, item: Item, attempt: Attempt | None) -> Item:
-        """A stored object in the version that was asked for.
+        """Convert a stored object to the version of the resource.
 
         Raises:
             ApiStatusError: 500, it cannot be converted.
-            Pending: the webhook has to be asked first.
+            Pending: the webhook has to be called first.
         """
         if resource.conversion is None:
             return item
         return self.all_seen(resource, [item], attempt)[0]
 
     def all_seen(self, resource: Resource, items: Sequence[Item], attempt: Attempt | None) -> list[Item]:
-        """The same for many, in their order."""
+        """Convert stored objects to the version of the resource, in their order."""
         if resource.conversion is None:
             return list(items)
-        strange = [item.obj for item in items if item.obj.get("apiVersion") != resource.api_version]
-        if not strange:
+        other_version = [item.obj for item in items if item.obj.get("apiVersion") != resource.api_version]
+        if not other_version:
             return list(items)
-        converted = iter(self._converted(resource, strange, resource.api_version, attempt))
+        converted = iter(self._converted(resource, other_version, resource.api_version, attempt))
         return [
             item if item.obj.get("apiVersion") == resource.api_version
-            else Item(item.key, next(converted), item.version, item.book)
+            else Item(item.key, next(converted), item.version, item.ledger)
             for item in items
         ]  # fmt: skip
 
     def kept(self, resource: Resource, body: Object, attempt: Attempt | None) -> Object:
-        """What is stored of an object that somebody writes in the resource's version.
+        """Convert an object in the version of the resource to the stored version.
 
         Raises:
             ApiStatusError: 500, it cannot be converted.
-            Pending: the webhook has to be asked first.
+            Pending: the webhook has to be called first.
         """
         if resource.conversion is None or resource.stored_as == resource.api_version:
             return body
         return self._converted(resource, [body], resource.stored_as, attempt)[0]
 
     def follow(self, resource: Resource, item: Item, done: Callable[[Item | ApiStatusError], None]) -> None:
-        """For watches, which go on meanwhile: `done` gets the object in the resource's version, or why it is not."""
+        """Convert for a watch: `done` gets the object in the version of the resource, or the error."""
 
         def attempted(attempt: Attempt | None) -> None:
             try:
                 found = self.seen(resource, item, attempt)
             except Pending as pending:
                 self._webhooks.fetch(pending, partial(attempted, pending.attempt))
-            except ApiStatusError as refused:
-                done(refused)
+            except ApiStatusError as error:
+                done(error)
             else:
                 done(found)
 
@@ -98,19 +98,19 @@ class Conversions:
     ) -> list[Object]:
         missing: dict[tuple[str, bytes], Call] = {}
         found: list[Object] = []
-        for start in range(0, len(objects), _AT_ONCE):
-            some = objects[start : start + _AT_ONCE]
+        for start in range(0, len(objects), _BATCH):
+            batch = objects[start : start + _BATCH]
             try:
-                mark, call = _question(resource, some, desired)
+                mark, call = _question(resource, batch, desired)
                 answer = attempt.answers.get(mark) if attempt is not None else None
                 client = _client(resource)
                 answer = answer or self._webhooks.answer_now(client, call)
                 if answer is None:
                     missing[mark] = self._webhooks.addressed(client, call)
                 else:
-                    found += _read(answer, call, some, desired)
+                    found += _read(answer, call, batch, desired)
             except WebhookFailure as why:
-                raise ApiStatusError(500, "", f"conversion webhook for {_name(some[0])} failed: {why}") from why
+                raise ApiStatusError(500, "", f"conversion webhook for {_name(batch[0])} failed: {why}") from why
         if missing:
             raise self._webhooks.pending(attempt, missing)
         return found
@@ -123,26 +123,27 @@ def _client(resource: Resource) -> Object:
 
 
 def _question(resource: Resource, objects: Sequence[Object], desired: str) -> tuple[tuple[str, bytes], Call]:
-    """How the answer is found again, and the call that gets it.
+    """The key of the response within an attempt, and the call.
 
     Raises:
-        WebhookFailure: the webhook cannot be asked.
+        WebhookFailure: the webhook has no usable address.
     """
     client = _client(resource)
-    asked = orjson.dumps({"desiredAPIVersion": desired, "objects": list(objects)})
+    request = orjson.dumps({"desiredAPIVersion": desired, "objects": list(objects)})
     name = f"conversion of {resource.plural}.{resource.group}"
-    uid = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{name} {asked.decode()}"))
+    uid = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{name} {request.decode()}"))
     review = {**_REVIEW, "request": {"uid": uid, "desiredAPIVersion": desired, "objects": list(objects)}}
     url = url_of(client)
     full = f"{url}{'&' if '?' in url else '?'}timeout={_SECONDS:.0f}s"
-    return (name, asked), Call(name, full, authorities(client), orjson.dumps(review), _SECONDS)
+    return (name, request), Call(name, full, authorities(client), orjson.dumps(review), _SECONDS)
 
 
 def _read(answer: Answer, call: Call, objects: Sequence[Object], desired: str) -> list[Object]:
-    """
+    """The converted objects of a response.
+
     Raises:
-        WebhookFailure: the answer is none, or says no.
-        ApiStatusError: what it converted is not what was asked for.
+        WebhookFailure: the response is missing or malformed, or reports a failure.
+        ApiStatusError: 500, the converted objects do not match the request.
     """
     why = call_error(answer, call.url)
     if why:
@@ -178,7 +179,7 @@ def _read(answer: Answer, call: Call, objects: Sequence[Object], desired: str) -
 
 
 def _checked(new: Any, old: Object, desired: str, number: int) -> Object:
-    """The converted object with all of the old metadata that a conversion has no say in."""
+    """The converted object with the metadata of the old one, except labels and annotations."""
     prefix = f"conversion webhook for {_name(old)} returned invalid"
     if not isinstance(new, dict) or new.get("apiVersion") != desired or new.get("kind") != old.get("kind"):
         found = f"{new.get('apiVersion')}, Kind={new.get('kind')}" if isinstance(new, dict) else type(new).__name__
@@ -186,9 +187,8 @@ def _checked(new: Any, old: Object, desired: str, number: int) -> Object:
         raise ApiStatusError(500, "", f"{prefix} {where}: expected {desired}, Kind={old.get('kind')}, found {found}")
     metadata, before = new.get("metadata"), old["metadata"]
     if not isinstance(metadata, dict):
-        raise ApiStatusError(
-            500, "", f"{prefix} metadata: invalid metadata of type {type(metadata).__name__} in object"
-        )
+        message = f"{prefix} metadata: invalid metadata of type {type(metadata).__name__} in object"
+        raise ApiStatusError(500, "", message)
     for field in ("uid", "name", "namespace"):
         if (metadata.get(field) or "") != (before.get(field) or ""):
             was, is_ = before.get(field) or "", metadata.get(field) or ""

@@ -1,4 +1,4 @@
-"""What clients ask before anything else: health, versions, resources in both forms, OpenAPI documents."""
+"""Health, versions, both forms of discovery, OpenAPI documents."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -53,7 +53,7 @@ def test_unknown_paths(server: ApiServer, path: str) -> None:
     assert orjson.loads(answer.body)["reason"] == "NotFound"
 
 
-def test_both_forms_say_the_same(server: ApiServer) -> None:
+def test_both_forms_of_discovery_agree(server: ApiServer) -> None:
     """Every resource of the lists is in the aggregated documents, with the same verbs and subresources."""
     lists: dict[tuple[str, str], tuple[str, ...]] = {}
     groups = ["/api/v1"] + [
@@ -149,7 +149,7 @@ def test_the_document_of_version_two_holds_what_it_refers_to(server: ApiServer) 
     assert quantity["type"] == "string"
 
 
-def test_a_malformed_body_in_protocol_buffers_is_the_clients_fault(server: ApiServer) -> None:
+def test_malformed_protocol_buffers_are_a_bad_request(server: ApiServer) -> None:
     for body in (b"k8s\x00\x0a\xff", b"nonsense", b"k8s\x00\x0a\x02\x0a\x7f"):
         answer = server.handle(Request("POST", "/api/v1/namespaces", body, "application/vnd.kubernetes.protobuf", {}))
         assert isinstance(answer, Response)

@@ -1,17 +1,20 @@
-"""Server-side apply and the owners of fields, on real kinds' schemas."""
+"""Server-side apply and field ownership, with the schemas of real kinds."""
 
 import copy
 from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.apiserver.patching.apply import LAST_APPLIED, ApplyConflict, apply
 from harness.apiserver.patching.field_ownership import update_managed
 from harness.apiserver.patching.patch import PatchError
 from harness.apiserver.schemas.schema_nodes import SchemaNode, schema_for, schema_of_crd
+
+# Examples do not depend on chance or on the speed of the machine.
+STEADY = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 Json = Any
 T0, T1, T2 = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z", "2026-01-01T00:02:00Z"
@@ -77,7 +80,7 @@ def plain(obj: Json) -> Json:
 WEB = {"name": "web", "image": "nginx", "ports": [{"containerPort": 80}]}
 
 
-def test_the_first_apply_owns_what_it_says() -> None:
+def test_the_first_apply_owns_its_configuration() -> None:
     config = deployment(WEB, metadata={"labels": {"app": "web"}}, replicas=3)
     before = copy.deepcopy(config)
     obj = applied(None, config)
@@ -114,7 +117,7 @@ def test_the_first_apply_owns_what_it_says() -> None:
     ]
 
 
-def test_one_conflict_is_said_in_one_line() -> None:
+def test_the_message_of_a_single_conflict() -> None:
     live = updated(None, deployment(replicas=3), "kubectl")
     with pytest.raises(ApplyConflict) as refused:
         applied(live, deployment(replicas=5))
@@ -201,14 +204,14 @@ SIDECAR = {"name": "sidecar", "image": "s"}
         ),
     ],
 )
-def test_what_a_manager_gives_up_goes(first: Json, then: Json, want: Json) -> None:
+def test_a_field_that_its_manager_gives_up_is_removed(first: Json, then: Json, want: Json) -> None:
     live = applied(None, first)
     obj = applied(live, then, now=T1)
     assert obj["spec"] == want
     assert owners(obj)["m"] == owners(applied(None, then)).get("m")
 
 
-def test_what_another_manager_owns_stays_when_it_is_given_up() -> None:
+def test_a_field_with_another_owner_stays_when_it_is_given_up() -> None:
     live = applied(None, config_map({"labels": {"a": "1", "b": "1"}}, x="1", y="1"), "a")
     live = applied(live, config_map(x="1"), "b", now=T1)
     obj = applied(live, config_map(y="1"), "a", now=T2)
@@ -272,7 +275,7 @@ def test_finalizers_are_owned_one_by_one() -> None:
     assert obj["metadata"]["finalizers"] == ["x/b"]
 
 
-def test_an_object_without_book_keeping_belongs_to_before_first_apply() -> None:
+def test_an_object_without_managed_fields_belongs_to_before_first_apply() -> None:
     live = config_map(x="1", y="1")
     with pytest.raises(ApplyConflict, match=r'"before-first-apply" using v1: \.data\.x'):
         applied(live, config_map(x="2"))
@@ -298,7 +301,7 @@ class TestAfterClientSideApply:
         assert orjson.loads(obj["metadata"]["annotations"][LAST_APPLIED])["spec"] == {"replicas": 5}
         assert "f:replicas" not in owners(obj)["kubectl-client-side-apply"]["f:spec"]
 
-    def test_what_somebody_changed_since_is_a_conflict(self) -> None:
+    def test_a_field_changed_since_client_side_apply_is_a_conflict(self) -> None:
         live = self.live()
         scaled = updated(live, {**live, "spec": {**live["spec"], "replicas": 9}}, "hpa", now=T1)
         with pytest.raises(ApplyConflict, match=r'conflict with "hpa" using apps/v1: \.spec\.replicas'):
@@ -320,7 +323,7 @@ class TestAfterClientSideApply:
         pytest.param(config_map({"managedFields": [{"manager": "x"}]}), "must be nil", id="owners-in-the-body"),
     ],
 )
-def test_configurations_refused(config: Json, message: str) -> None:
+def test_invalid_configurations_are_refused(config: Json, message: str) -> None:
     with pytest.raises(PatchError, match=message) as refused:
         applied(None, config)
     assert refused.value.reason == "BadRequest"
@@ -354,7 +357,7 @@ class TestUpdate:
             }
         }
 
-    def test_who_changes_a_field_takes_it(self) -> None:
+    def test_a_changed_field_belongs_to_its_writer(self) -> None:
         live = updated(None, config_map(x="1", y="1"), "a")
         live = updated(live, {**live, "data": {"x": "2", "y": "1"}}, "b", now=T1)
         assert owners(live) == {"a": {"f:data": {".": {}, "f:y": {}}}, "b": {"f:data": {"f:x": {}}}}
@@ -446,8 +449,9 @@ configs = st.builds(
 )
 
 
+@STEADY
 @given(st.lists(st.tuples(st.sampled_from("mn"), configs), min_size=1, max_size=4))
-def test_each_manager_finds_what_it_said_last(steps: list[tuple[str, Json]]) -> None:
+def test_each_manager_keeps_its_last_configuration(steps: list[tuple[str, Json]]) -> None:
     live = None
     for manager, config in steps:
         before = copy.deepcopy((live, config))
@@ -458,8 +462,9 @@ def test_each_manager_finds_what_it_said_last(steps: list[tuple[str, Json]]) -> 
         live = obj
 
 
+@STEADY
 @given(configs, configs)
-def test_a_sole_manager_leaves_nothing_of_what_it_no_longer_says(first: Json, then: Json) -> None:
+def test_fields_that_a_sole_manager_drops_are_removed(first: Json, then: Json) -> None:
     def order_free(obj: Json) -> Json:
         spec = dict(obj.get("spec") or {})
         items = spec.pop("template", {}).get("spec", {}).get("containers", [])

@@ -1,4 +1,4 @@
-"""Who owns which field, through the same door as every client's request."""
+"""Field ownership, tested with requests to a server."""
 
 from typing import Any
 
@@ -80,7 +80,7 @@ def test_a_status_has_an_owner_of_its_own(server: ApiServer) -> None:
 
 def test_many_writers_are_all_remembered(server: ApiServer) -> None:
     create(server, manager="one")
-    for number in range(8):  # more than a book keeps unsettled
+    for number in range(8):  # more than a ledger keeps unsettled
         change = {"metadata": {"labels": {f"l{number}": "x"}}}
         ask(server, "PATCH", f"{PODS}/p?fieldManager=m{number}", change, MERGE_PATCH)
     found = owners(server)
@@ -146,7 +146,7 @@ def listed(server: ApiServer, path: str, headers: dict[str, str]) -> list[dict[s
 
 
 @pytest.mark.parametrize("shape", [pytest.param(shape, id=name) for name, shape in LISTS.items()])
-def test_lists_say_it_too(server: ApiServer, shape: dict[str, str]) -> None:
+def test_lists_have_managed_fields(server: ApiServer, shape: dict[str, str]) -> None:
     create(server, manager="one")
     ask(server, "PATCH", f"{PODS}/p?fieldManager=two", {"metadata": {"labels": {"a": "b"}}}, MERGE_PATCH)
     alone = ask(server, "GET", f"{PODS}/p")
@@ -156,7 +156,7 @@ def test_lists_say_it_too(server: ApiServer, shape: dict[str, str]) -> None:
         assert found[0].get("spec", alone["spec"]) == alone["spec"]
 
 
-def test_who_has_no_name_is_spared_them(server: ApiServer) -> None:
+def test_clients_without_a_name_get_no_managed_fields(server: ApiServer) -> None:
     create(server, manager="one")
     assert "managedFields" not in listed(server, PODS, {})[0]["metadata"]
 

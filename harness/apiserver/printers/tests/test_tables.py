@@ -1,4 +1,4 @@
-"""Tables: metadata, columns and rows. The cells are tested with the printers."""
+"""Tables: headers, metadata and formats. Cells are tested with the printers."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def test_a_list_is_one_table() -> None:
     }
 
 
-def test_a_page_of_a_list_has_a_continue_token() -> None:
+def test_a_page_of_a_list_says_how_to_go_on() -> None:
     meta = {"resourceVersion": "9", "continue": "abc", "remainingItemCount": 5}
     assert leases([lease()], list_meta=meta)["metadata"] == meta
 
@@ -71,11 +71,11 @@ def test_one_object_gives_its_own_version() -> None:
         ),
     ],
 )
-def test_include_object(include: IncludeObject, want: Any) -> None:
+def test_a_row_carries_what_was_asked_for(include: IncludeObject, want: Any) -> None:
     assert leases([lease()], list_meta={}, include_object=include)["rows"][0]["object"] == want
 
 
-def test_a_watch_sends_column_definitions_once() -> None:
+def test_a_watch_sends_its_headers_once() -> None:
     how = printer("coordination.k8s.io", "leases")
     first, second = (frame(how, lease(version=v), now=NOW, headers=v == "1") for v in ("1", "2"))
     assert first["columnDefinitions"] == columns(how)
@@ -108,14 +108,14 @@ def test_a_custom_resource_uses_its_own_columns() -> None:
     assert answer["rows"][0]["cells"] == ["l", "h"]
 
 
-def test_an_unknown_kind_has_name_and_age() -> None:
+def test_a_kind_that_nobody_knows_has_name_and_age() -> None:
     answer = table("example.com", "things", [lease()], now=NOW, list_meta={})
     assert [c["name"] for c in answer["columnDefinitions"]] == ["Name", "Age"]
     assert answer["rows"][0]["cells"] == ["l", "60s"]
 
 
 def test_nothing_but_the_metadata_is_needed() -> None:
-    """Every printer accepts an object without spec, status and creation timestamp."""
+    """Every printer copes with an object that has no spec, no status, and not even a creation time."""
     for (group, plural), how in _PRINTERS.items():
         made = row(how, {"metadata": {"name": "x"}}, now=NOW)
         assert len(made["cells"]) == len(how.columns), (group, plural)

@@ -1,4 +1,4 @@
-"""Bodies in protocol buffers give what the same objects give in JSON."""
+"""Bodies in protocol buffers decode to the same objects as JSON."""
 
 import re
 import struct

@@ -1,10 +1,10 @@
-"""Rules in CEL: those of custom resources, and the conditions of webhooks."""
+"""CEL rules of custom resources, and match conditions of webhooks."""
 
 from typing import Any
 
 import pytest
 
-from harness.apiserver.schemas.custom_rules import broken_rules
+from harness.apiserver.schemas.custom_rules import rule_causes
 from harness.apiserver.tests.asking import PODS, Api, Object, pod
 from harness.apiserver.webhooks.tests.answering import Witness, register
 from scheduler.api.transport import MERGE_PATCH
@@ -81,33 +81,33 @@ WORDS = {"type": "array", "items": TEXT}
 def test_rules(schema: Object, value: Any, old: Any, expected: list[str]) -> None:
     before = {"spec": old} if old is not None else None
 
-    found = broken_rules(schema, {"metadata": {"name": "x"}, "spec": value}, before)
+    found = rule_causes(schema, {"metadata": {"name": "x"}, "spec": value}, before)
 
     assert [f"{one.field}: {one.message}" for one in found] == expected
 
 
 def test_a_rule_that_cannot_be_evaluated_says_why() -> None:
-    (found,) = broken_rules(spec("self.b > 1", a=INTEGER), {"spec": {"a": 1}}, None)
+    (found,) = rule_causes(spec("self.b > 1", a=INTEGER), {"spec": {"a": 1}}, None)
 
     assert found.field == "spec"
     assert found.message.endswith("evaluating rule: self.b > 1")
 
 
-def test_rows_of_a_map_list_have_a_before() -> None:
+def test_items_of_a_map_list_have_an_old_value() -> None:
     row = {"type": "object", "properties": {"name": TEXT, "v": INTEGER}, "x-kubernetes-validations": [
         {"rule": "self.v >= oldSelf.v", "message": "never less"},
     ]}  # fmt: skip
     rows = {"type": "array", "items": row, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
     schema = {"type": "object", "properties": {"rows": rows}}
 
-    found = broken_rules(
+    found = rule_causes(
         schema, {"rows": [{"name": "b", "v": 1}, {"name": "a", "v": 1}]}, {"rows": [{"name": "a", "v": 2}]}
     )
 
     assert [(one.field, one.message) for one in found] == [("rows[1]", 'Invalid value: "object": never less')]
 
 
-def test_the_server_holds_objects_against_them() -> None:
+def test_the_server_evaluates_rules() -> None:
     api = Api()
     version = {
         "name": "v1", "served": True, "storage": True,

@@ -1,10 +1,10 @@
-"""Custom resources lose what their schema does not know."""
+"""Pruning of custom resources."""
 
 from typing import Any
 
 import pytest
 
-from harness.apiserver.schemas.custom_schemas import Custom
+from harness.apiserver.schemas.custom_schemas import CustomSchema
 
 SCHEMA = {
     "type": "object",
@@ -56,7 +56,7 @@ SCHEMA = {
         ),
     ],
 )
-def test_what_the_schema_does_not_know_is_pruned(spec: dict[str, Any], want: dict[str, Any], paths: list[str]) -> None:
+def test_unknown_fields_are_pruned(spec: dict[str, Any], want: dict[str, Any], paths: list[str]) -> None:
     body = {"apiVersion": "x/v1", "kind": "X", "metadata": {"name": "a"}, "spec": spec}
-    assert Custom({"schema": {"openAPIV3Schema": SCHEMA}}).complete(body) == paths
+    assert CustomSchema({"schema": {"openAPIV3Schema": SCHEMA}}).complete(body) == paths
     assert body == {"apiVersion": "x/v1", "kind": "X", "metadata": {"name": "a"}, "spec": want}

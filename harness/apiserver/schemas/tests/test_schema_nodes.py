@@ -1,4 +1,4 @@
-"""What the packaged OpenAPI documents say of lists, keys and maps."""
+"""Merge and ownership rules of lists and maps in the packaged OpenAPI documents."""
 
 import pytest
 

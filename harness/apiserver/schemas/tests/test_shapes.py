@@ -1,4 +1,4 @@
-"""Wrong types anywhere in a body are rejected with Go's message, and never cause an internal error."""
+"""Wrong types are refused with Go's messages at every place, and never reach later steps."""
 
 import copy
 from typing import Any
@@ -153,7 +153,7 @@ def go(struct_field: str, found: str, go_type: str) -> str:
         ),
     ],
 )  # fmt: skip
-def test_a_wrong_type_is_rejected_with_gos_message(path: str, value: object, message: str) -> None:
+def test_a_wrong_type_is_refused_with_the_message_of_go(path: str, value: object, message: str) -> None:
     if not message:
         conformed, unknown = conform("v1", "Pod", at(FULL, path, value))
         assert (conformed, unknown) == (FULL, [path])
@@ -163,7 +163,7 @@ def test_a_wrong_type_is_rejected_with_gos_message(path: str, value: object, mes
     assert (refused.value.code, refused.value.message) == (400, message)
 
 
-def test_a_valid_object_is_returned_unchanged() -> None:
+def test_a_conforming_object_is_returned_unchanged() -> None:
     assert conform("v1", "Pod", FULL)[0] is FULL
 
 
@@ -183,7 +183,7 @@ def test_null_means_unset(given_: Object, wanted: Object) -> None:
 
 
 def places(obj: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The paths of all values in an object."""
+    """The paths to everything in an object."""
     found = [path] if path else []
     if isinstance(obj, dict):
         for name, value in obj.items():
@@ -239,7 +239,7 @@ QUIET = settings(deadline=None, suppress_health_check=list(HealthCheck), max_exa
 
 
 def check(api: Api, code: int, answer: Any) -> None:
-    """Every response is an object or a Status; stored objects are unchanged and can be printed."""
+    """Every answer is an object or a Status; what is stored stays as it was stored, and can be shown."""
     assert code < 500, answer
     if code >= 400:
         assert answer["kind"] == "Status"

@@ -1,4 +1,4 @@
-"""The store by itself, and whole servers driven at random beside the simplest model of what they should hold."""
+"""The store, and a stateful test that compares a server with a simple model."""
 
 import copy
 from typing import Any
@@ -30,7 +30,7 @@ def test_one_counter_numbers_all_changes() -> None:
     assert [*versions, gone.version, store.version] == [1, 2, 3, 3]
 
 
-def test_listeners_hear_each_change_once_in_order() -> None:
+def test_listeners_get_each_change_once_in_order() -> None:
     store = Store()
     collection = store.collection(("", "x"))
     heard: list[tuple[bool, bool, int]] = []
@@ -49,7 +49,7 @@ def test_listeners_hear_each_change_once_in_order() -> None:
 
 
 @pytest.mark.parametrize(("since", "seen"), [(0, 5), (3, 5), (7, 1), (8, 0), (20, 0)])
-def test_history_is_bounded_and_says_how_far_it_goes(since: int, seen: int) -> None:
+def test_history_is_bounded(since: int, seen: int) -> None:
     collection = Store(history=5).collection(("", "x"))
     for number in range(8):
         collection.put(("a", str(number)), thing(str(number)))
@@ -57,7 +57,7 @@ def test_history_is_bounded_and_says_how_far_it_goes(since: int, seen: int) -> N
     assert len(list(collection.since(max(since, collection.forgotten)))) == seen
 
 
-def test_items_come_in_the_order_of_their_keys() -> None:
+def test_items_are_sorted_by_key() -> None:
     collection = Store().collection(("", "x"))
     for key in (("b", "1"), ("a", "2"), ("a", "10"), ("c", "0")):
         collection.put(key, {"metadata": {"name": key[1], "namespace": key[0]}})
@@ -242,7 +242,7 @@ TestAgainstAModel.settings = settings(
 )
 
 
-def test_no_change_reaches_into_what_was_stored_before() -> None:
+def test_stored_objects_are_immutable() -> None:
     """Patches share what they do not change; defaulting and stamping must not write through to the old revision."""
     api = Api()
     collection = api.server.store.collection(("", "pods"))

@@ -1,4 +1,4 @@
-"""Watches: where they begin, what they show, how they end (A12)."""
+"""Watches: start, events and end (A12)."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ def change(api: Api, name: str, value: str) -> None:
     api.do("PATCH", f"{CONFIGS}/{name}", {"data": {"a": value}}, MERGE_PATCH)
 
 
-def test_from_a_revision_comes_what_happened_after_it(api: Api) -> None:
+def test_a_watch_from_a_revision_gets_later_changes(api: Api) -> None:
     then = api.do("POST", CONFIGS, config("a"))["metadata"]["resourceVersion"]
     api.do("POST", CONFIGS, config("b"))
     change(api, "a", "1")
@@ -36,7 +36,7 @@ def test_from_a_revision_comes_what_happened_after_it(api: Api) -> None:
 
 
 @pytest.mark.parametrize("query", [{}, {"resourceVersion": "0"}], ids=["unset", "zero"])
-def test_without_a_revision_the_state_comes_first(api: Api, query: dict[str, str]) -> None:
+def test_a_watch_without_a_revision_starts_with_the_current_objects(api: Api, query: dict[str, str]) -> None:
     api.do("POST", CONFIGS, config("b"))
     api.do("POST", CONFIGS, config("a"))
     change(api, "b", "1")
@@ -47,7 +47,7 @@ def test_without_a_revision_the_state_comes_first(api: Api, query: dict[str, str
     assert watch.short()[2:] == ["MODIFIED a"]
 
 
-def test_a_removal_shows_the_last_state_at_the_revision_of_the_removal(api: Api) -> None:
+def test_a_deleted_event_has_the_last_state_and_the_revision_of_the_removal(api: Api) -> None:
     api.do("POST", CONFIGS, config("a", x="y"))
     watch = api.watch(CONFIGS, resourceVersion=str(api.version))
     api.do("DELETE", f"{CONFIGS}/a")
@@ -56,7 +56,7 @@ def test_a_removal_shows_the_last_state_at_the_revision_of_the_removal(api: Api)
     assert event["object"]["metadata"]["resourceVersion"] == str(api.version)
 
 
-def test_objects_enter_and_leave_a_selection(api: Api) -> None:
+def test_objects_that_enter_and_leave_a_selection_are_added_and_deleted(api: Api) -> None:
     watch = api.watch(CONFIGS, labelSelector="in=yes")
     api.do("POST", CONFIGS, config("a"))
     relabel(api, "a", **{"in": "yes"})
@@ -71,7 +71,7 @@ def test_objects_enter_and_leave_a_selection(api: Api) -> None:
     assert last["metadata"]["resourceVersion"] == str(left)  # ... at the revision of its leaving
 
 
-def test_a_field_selector_sees_pods_arrive_at_a_node(api: Api) -> None:
+def test_a_field_selector_shows_pods_bound_to_a_node(api: Api) -> None:
     node = api.watch("/api/v1/pods", fieldSelector="spec.nodeName=n")
     unbound = api.watch("/api/v1/pods", fieldSelector="spec.nodeName=")
     api.do("POST", PODS, pod("p"))
@@ -125,7 +125,7 @@ def test_bookmarks_come_to_those_who_allow_them(api: Api) -> None:
     assert int(with_marks.events()[0]["object"]["metadata"]["resourceVersion"]) == api.version
 
 
-def test_nothing_follows_a_bookmark_that_is_older_than_it(api: Api) -> None:
+def test_no_event_is_older_than_the_bookmark_before_it(api: Api) -> None:
     watch = api.watch(CONFIGS, allowWatchBookmarks="true")
     for number in range(5):
         api.do("POST", CONFIGS, config(f"c{number}"))
@@ -158,7 +158,7 @@ def test_a_watch_ends_after_its_time(api: Api) -> None:
         pytest.param({"labelSelector": "a=b=c"}, 400, "unable to parse", id="no-selector"),
     ],
 )
-def test_watches_that_are_refused(query: dict[str, str], code: int, words: str) -> None:
+def test_invalid_watches_are_refused(query: dict[str, str], code: int, words: str) -> None:
     api = Api(history=4, bare=True)
     for number in range(6):
         api.do("POST", CONFIGS, config(f"c{number}"))
@@ -179,7 +179,7 @@ def test_the_oldest_revision_still_known_is_served(api: Api) -> None:
         short.watch(CONFIGS, resourceVersion=str(short.version - 5))
 
 
-def test_a_reader_that_falls_behind_is_left_alone_from_then_on(api: Api) -> None:
+def test_a_reader_that_falls_behind_gets_no_more_lines(api: Api) -> None:
     slow, quick = api.watch(CONFIGS), api.watch(CONFIGS)
     api.do("POST", CONFIGS, config("a"))
     assert slow.short() == ["ADDED a"]
@@ -192,7 +192,7 @@ def test_a_reader_that_falls_behind_is_left_alone_from_then_on(api: Api) -> None
     assert quick.short() == ["ADDED a", "ADDED b", "ADDED c"]
 
 
-def test_closing_leaves_nothing_behind(api: Api) -> None:
+def test_closing_the_last_reader_removes_the_channel(api: Api) -> None:
     listeners = len(api.server.store.collection(("", "configmaps"))._listeners)
     watches = [api.watch(CONFIGS, labelSelector=f"n={number % 3}") for number in range(9)]
     assert api.server.reads.watches == 3
@@ -214,12 +214,12 @@ def joined(api: Api) -> Iterator[str]:
         yield "" if watch.short() == [f"ADDED c{number:02}" for number in range(start, 20)] else f"from {start}"
 
 
-def test_who_joins_in_mid_turn_gets_everything_once(api: Api) -> None:
+def test_a_reader_that_joins_between_turns_gets_each_change_once(api: Api) -> None:
     """Changes gather until the clock's next turn; one who joins meanwhile must see none of the earlier ones."""
     assert set(joined(api)) == {""}
 
 
-def test_a_watch_of_shapes(api: Api) -> None:
+def test_watches_of_tables_and_partial_metadata(api: Api) -> None:
     headers = {"accept": "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"}
     found = api.server.handle(Request("GET", f"{CONFIGS}?watch=1", headers=headers))
     assert isinstance(found, Streaming)

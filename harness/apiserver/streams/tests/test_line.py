@@ -1,4 +1,4 @@
-"""Brakes, over real sockets."""
+"""Flow control of upgraded connections, with real sockets."""
 
 import asyncio
 import socket
@@ -52,7 +52,7 @@ def over_sockets(body: Callable[[Taking, socket.socket], Awaitable[None]]) -> No
     asyncio.run(run())
 
 
-def test_no_more_is_read_than_somebody_takes() -> None:
+def test_reading_stops_while_input_is_not_consumed() -> None:
     async def body(taking: Taking, client: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         sending = loop.create_task(loop.sock_sendall(client, bytes(8 * HELD)))
@@ -69,7 +69,7 @@ def test_no_more_is_read_than_somebody_takes() -> None:
     over_sockets(body)
 
 
-def test_who_shuts_an_inlet_does_not_stop_the_client() -> None:
+def test_a_shut_inlet_does_not_block_the_client() -> None:
     async def body(taking: Taking, client: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         sending = loop.create_task(loop.sock_sendall(client, bytes(8 * HELD)))
@@ -100,7 +100,7 @@ def test_a_client_that_reads_nothing_is_not_read() -> None:
     over_sockets(body)
 
 
-def test_nobody_waits_for_room_on_a_line_that_is_gone() -> None:
+def test_waiting_for_room_ends_when_the_line_is_lost() -> None:
     async def body(taking: Taking, client: socket.socket) -> None:
         taking.line.write(bytes(8 << 20))
         client.close()

@@ -1,4 +1,4 @@
-"""SPDY/3.1 frames: what one side writes the other reads, cut anywhere."""
+"""SPDY/3.1 frames: encoding and parsing, with input split at any place."""
 
 import zlib
 
@@ -14,7 +14,7 @@ def test_the_dictionary_is_the_specifications() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 5, 8, 100, 1 << 20])
-def test_frames_are_read_however_they_are_cut(size: int) -> None:
+def test_parsing_does_not_depend_on_how_frames_are_split(size: int) -> None:
     writer, reader = spdy.Writer(), spdy.Reader()
     headers = {"streamtype": "data", "port": "80", "requestid": "0"}
     stream = b"".join((
@@ -39,7 +39,7 @@ def test_frames_are_read_however_they_are_cut(size: int) -> None:
     ]
 
 
-def test_headers_that_lie_about_their_number() -> None:
+def test_headers_with_a_wrong_count_are_refused() -> None:
     packer = zlib.compressobj(zdict=spdy.DICTIONARY)
     block = packer.compress(b"\xff\xff\xff\xff") + packer.flush(zlib.Z_SYNC_FLUSH)
     body = (1).to_bytes(4, "big") + bytes(6) + block

@@ -1,8 +1,8 @@
-"""WebSocket frames, cut anywhere."""
+"""WebSocket frames, with input split at any place."""
 
 import pytest
 
-from harness.apiserver.streams.websocket import BINARY, LARGEST, PING, TEXT, TOO_BIG, Fault, Reader, closing, frame
+from harness.apiserver.streams.websocket import BINARY, MAX_FRAME, PING, TEXT, TOO_BIG, Fault, Reader, closing, frame
 from harness.apiserver.tests.sockets import masked
 
 STREAM = (
@@ -14,7 +14,7 @@ MESSAGES = [(BINARY, b"first"), (BINARY, b""), (TEXT, b"in parts"), (BINARY, byt
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 1000, 1 << 20])
-def test_messages_come_whole_however_they_are_cut(size: int) -> None:
+def test_messages_do_not_depend_on_how_frames_are_split(size: int) -> None:
     reader = Reader()
     messages: list[tuple[int, bytes]] = []
     pings: list[bytes] = []
@@ -30,9 +30,9 @@ def test_messages_come_whole_however_they_are_cut(size: int) -> None:
     assert pings == [b"between"]
 
 
-def test_a_large_frame_is_told_as_it_comes() -> None:
+def test_a_large_frame_is_passed_on_in_pieces() -> None:
     reader = Reader()
-    head = b"\x82\xff" + LARGEST.to_bytes(8, "big") + b"\0\0\0\0"
+    head = b"\x82\xff" + MAX_FRAME.to_bytes(8, "big") + b"\0\0\0\0"
 
     pieces = [piece for data in (head, b"a" * 1000, b"b" * 1000) for piece in reader.feed(data)]
 

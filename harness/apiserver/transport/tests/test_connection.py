@@ -1,4 +1,4 @@
-"""HTTP over TLS with clients that are rude, slow, many or wrong: each gets its answer, the others notice nothing."""
+"""HTTP over TLS with slow, malformed and many clients: each gets its response, other clients are not affected."""
 
 import gzip
 import time
@@ -10,6 +10,7 @@ import pytest
 from harness.apiserver.request.bodies import BODY_LIMIT
 from harness.apiserver.tests.asking import CONFIGS, PODS, config, pod
 from harness.apiserver.tests.serving import PATIENCE, Served, Wire, served
+from harness.apiserver.transport import connection, watch_stream
 
 VERSION = "/version"
 
@@ -22,7 +23,7 @@ def place() -> Iterator[Served]:
 
 @pytest.fixture(autouse=True)
 def short_farewells(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "LINGER", 0.2)
+    monkeypatch.setattr(connection, "LINGER", 0.2)
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def settled(place: Served, connections: int, watches: int | None = None) -> bool
     return True
 
 
-def test_an_object_goes_in_and_comes_out(wire: Wire) -> None:
+def test_an_object_is_created_and_read(wire: Wire) -> None:
     assert wire.ask("POST", CONFIGS, config("in-and-out", a="b"))[0] == 201
     code, found = wire.ask("GET", f"{CONFIGS}/in-and-out")
     assert (code, found["data"]) == (200, {"a": "b"})
@@ -85,7 +86,7 @@ def test_an_object_goes_in_and_comes_out(wire: Wire) -> None:
         pytest.param("GET", PODS, b"", {"authorization": ""}, 401, "Unauthorized", id="no-token"),
     ],
 )  # fmt: skip
-def test_a_bad_request_gets_a_status_and_keeps_its_connection(  # noqa: PLR0917
+def test_a_bad_request_gets_a_status_and_the_connection_stays_open(  # noqa: PLR0917
     wire: Wire, method: str, path: str, body: bytes, headers: dict[str, str], code: int, words: str
 ) -> None:
     found, status = wire.ask(method, path, body, **headers)
@@ -119,14 +120,14 @@ def test_a_bad_request_gets_a_status_and_keeps_its_connection(  # noqa: PLR0917
         ),
     ],
 )  # fmt: skip
-def test_nonsense_gets_a_status_and_loses_its_connection(wire: Wire, data: bytes, code: int) -> None:
+def test_malformed_http_gets_a_status_and_the_connection_is_closed(wire: Wire, data: bytes, code: int) -> None:
     wire.send(data)
     found, status = wire.answer()
     assert (found, status["kind"]) == (code, "Status")
     assert wire.closed()
 
 
-def test_a_body_of_3_mib_is_taken_and_one_byte_more_is_not(place: Served, wire: Wire) -> None:
+def test_a_body_of_3_mib_is_accepted_and_a_larger_one_refused(place: Served, wire: Wire) -> None:
     empty = orjson.dumps(config("large", a=""))
     body = orjson.dumps(config("large", a="x" * (BODY_LIMIT - len(empty))))
     code, status = wire.ask("POST", f"{CONFIGS}?dryRun=All", body)
@@ -143,7 +144,7 @@ def test_pipelined_requests_are_answered_in_their_order(wire: Wire) -> None:
     assert [wire.answer()[1]["details"]["name"] for _ in range(count)] == [f"p-{number}" for number in range(count)]
 
 
-def test_what_follows_a_watch_waits_for_its_end(wire: Wire) -> None:
+def test_requests_behind_a_watch_wait_for_its_end(wire: Wire) -> None:
     wire.send(wire.request("GET", f"{CONFIGS}?watch=1&timeoutSeconds=1&fieldSelector=metadata.name=none"))
     wire.send(wire.request("GET", VERSION))
     assert wire.answer()[0] == 200
@@ -151,7 +152,7 @@ def test_what_follows_a_watch_waits_for_its_end(wire: Wire) -> None:
     assert wire.answer()[1]["major"]
 
 
-def test_nothing_is_carried_out_after_a_refusal(wire: Wire, place: Served) -> None:
+def test_requests_behind_a_refused_one_are_discarded(wire: Wire, place: Served) -> None:
     wire.send(b"nonsense\r\n\r\n" + wire.request("POST", CONFIGS, orjson.dumps(config("never"))))
     assert wire.answer()[0] == 400
     assert wire.closed()
@@ -165,7 +166,7 @@ def test_an_upgrade_is_answered_once(wire: Wire) -> None:
     assert wire.answer() == (0, None)
 
 
-def test_a_client_that_takes_no_answers_is_asked_for_no_more(place: Served, wire: Wire) -> None:
+def test_no_requests_are_read_while_responses_are_not_read(place: Served, wire: Wire) -> None:
     """Its requests wait in its own socket, not in our memory; another client is served meanwhile."""
     with place.connect() as other:
         other.ask("POST", CONFIGS, config("bulk", a="x" * 500_000))
@@ -179,7 +180,7 @@ def test_a_client_that_takes_no_answers_is_asked_for_no_more(place: Served, wire
     except TimeoutError:
         pass
     assert sent < 100_000
-    waiting = [connection for connection in list(place.http._connections) if connection._stuck]
+    waiting = [connection for connection in list(place.http._connections) if connection._write_paused]
     assert len(waiting) == 1
     transport = waiting[0]._transport
     assert transport is not None
@@ -188,8 +189,8 @@ def test_a_client_that_takes_no_answers_is_asked_for_no_more(place: Served, wire
         assert other.ask("GET", VERSION)[0] == 200
 
 
-def test_half_a_request_holds_nobody_up_and_ends_in_time(place: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "REQUEST_WITHIN", 0.5)
+def test_an_incomplete_request_times_out_and_blocks_nobody(place: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "REQUEST_WITHIN", 0.5)
     before = place.http.connections
     slow = [place.connect() for _ in range(50)]
     try:
@@ -207,13 +208,13 @@ def test_half_a_request_holds_nobody_up_and_ends_in_time(place: Served, monkeypa
             wire.plug.close()
 
 
-def test_a_connection_that_says_nothing_ends_in_time(place: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "IDLE", 0.3)
+def test_an_idle_connection_is_closed(place: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "IDLE", 0.3)
     with place.connect() as silent:
         assert silent.closed()
 
 
-def test_a_client_that_vanishes_leaves_nothing_behind(place: Served) -> None:
+def test_a_lost_connection_ends_its_watch(place: Served) -> None:
     before, watches = place.http.connections, place.api.reads.watches
     for number in range(20):
         wire = place.connect()
@@ -225,7 +226,7 @@ def test_a_client_that_vanishes_leaves_nothing_behind(place: Served) -> None:
     assert place.api.reads.watches == watches
 
 
-def test_a_thousand_idle_watches_cost_the_others_nothing(place: Served) -> None:
+def test_a_thousand_idle_watches_do_not_delay_requests(place: Served) -> None:
     before = place.http.connections
     watchers = [place.connect() for _ in range(1000)]
     try:
@@ -262,10 +263,10 @@ def test_ten_thousand_events_arrive_once_and_in_order(place: Served, wire: Wire)
     assert versions == sorted(set(versions))
 
 
-def test_a_reader_that_does_not_read_is_told_and_cut_off(
+def test_a_watch_that_is_not_read_gets_an_error_and_is_closed(
     place: Served, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_stream, "SLOW_READER", 200_000)
+    monkeypatch.setattr(watch_stream, "SLOW_READER", 200_000)
     wire.send(wire.request("GET", f"{CONFIGS}?watch=1&resourceVersion={place.api.store.version}"))
     assert wire.answer()[0] == 200
     with place.connect() as writer:
@@ -280,8 +281,8 @@ def test_a_reader_that_does_not_read_is_told_and_cut_off(
     assert wire.closed()
 
 
-def test_one_who_never_takes_the_answer_is_cut_off(place: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "STALLED", 0.3)
+def test_a_client_that_never_reads_the_response_is_cut_off(place: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "STALLED", 0.3)
     before = place.http.connections
     with place.connect() as other:
         other.ask("POST", CONFIGS, config("bulk-2", a="x" * 900_000))
@@ -291,7 +292,7 @@ def test_one_who_never_takes_the_answer_is_cut_off(place: Served, monkeypatch: p
     wire.plug.close()
 
 
-def test_a_large_answer_is_compressed_for_who_wants_it(place: Served, wire: Wire) -> None:
+def test_a_large_response_is_compressed_if_the_client_accepts_gzip(place: Served, wire: Wire) -> None:
     wire.ask("POST", CONFIGS, config("compressed", a="x" * 900_000))
     code, body = wire.ask("GET", f"{CONFIGS}/compressed")
     assert (code, wire.fields.get("content-encoding")) == (200, None)
@@ -304,7 +305,7 @@ def test_a_large_answer_is_compressed_for_who_wants_it(place: Served, wire: Wire
     assert orjson.loads(gzip.decompress(wire._left[:size]))["items"][0]["data"] == body["data"]
 
 
-def test_whoever_may_be_anybody_may_be_in_many_groups(place: Served) -> None:
+def test_a_client_that_may_impersonate_may_name_many_groups(place: Served) -> None:
     review = orjson.dumps({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
     lines = b"impersonate-user: jane\r\nimpersonate-group: crew\r\nimpersonate-group: cooks\r\n"
     with place.connect() as wire:

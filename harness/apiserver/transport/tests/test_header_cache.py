@@ -1,4 +1,4 @@
-"""Known headers: a request read the short way is what httptools would have made of it, or is left to httptools."""
+"""The header cache: cached headers give the same request as httptools; unusual requests are left to httptools."""
 
 from collections.abc import Iterator
 from random import Random
@@ -8,7 +8,7 @@ import pytest
 
 from harness.apiserver.tests.asking import PODS
 from harness.apiserver.tests.serving import Served, served
-from harness.apiserver.transport.header_cache import LIMIT, Arrived, Familiar
+from harness.apiserver.transport.header_cache import LIMIT, HeaderCache, ParsedRequest
 
 HEAD = b"\r\nHost: here\r\nAuthorization: Bearer abc\r\nContent-Type: application/json"
 
@@ -17,7 +17,7 @@ class Reading:
     """What httptools makes of bytes."""
 
     def __init__(self, data: bytes) -> None:
-        self.arrived: list[Arrived] = []
+        self.arrived: list[ParsedRequest] = []
         self._parser = httptools.HttpRequestParser(self)
         self._parser.feed_data(data)
 
@@ -36,7 +36,7 @@ class Reading:
 
     def on_message_complete(self) -> None:
         method, close = self._parser.get_method().decode(), not self._parser.should_keep_alive()
-        self.arrived.append(Arrived(method, self._url.decode(), self._headers, self._body, close))
+        self.arrived.append(ParsedRequest(method, self._url.decode(), self._headers, self._body, close))
 
 
 def post(body: bytes, path: bytes = b"/a", more: bytes = b"", length: bytes = b"") -> bytes:
@@ -45,8 +45,8 @@ def post(body: bytes, path: bytes = b"/a", more: bytes = b"", length: bytes = b"
     )  # fmt: skip
 
 
-def knowing(data: bytes) -> Familiar:
-    familiar = Familiar()
+def knowing(data: bytes) -> HeaderCache:
+    familiar = HeaderCache()
     familiar.learn(data, Reading(data).arrived[0])
     return familiar
 
@@ -63,7 +63,7 @@ def knowing(data: bytes) -> Familiar:
         pytest.param(b"POST /a HTTP/1.1\r\nContent-Length: 1" + HEAD + b"\r\n\r\nx", id="the-length-in-another-place"),
     ],
 )
-def test_what_is_known_is_read_as_httptools_reads_it(data: bytes) -> None:
+def test_cached_headers_give_the_same_request_as_httptools(data: bytes) -> None:
     found = knowing(post(b"[1]")).take(b"..." + data + b"GET", 3)
     assert found is not None
     arrived, end = found
@@ -96,7 +96,7 @@ def test_what_is_known_is_read_as_httptools_reads_it(data: bytes) -> None:
         pytest.param(b"", id="nothing"),
     ],
 )
-def test_what_differs_in_anything_else_is_left_to_httptools(data: bytes) -> None:
+def test_different_headers_are_left_to_httptools(data: bytes) -> None:
     assert knowing(post(b"[1]")).take(data, 0) is None
 
 
@@ -114,12 +114,12 @@ def test_what_differs_in_anything_else_is_left_to_httptools(data: bytes) -> None
         pytest.param(post(b"[]", more=b"\r\nX-Long: " + b"x" * 5000), id="very-long-headers"),
     ],
 )
-def test_the_unusual_is_not_remembered(data: bytes) -> None:
+def test_unusual_headers_are_not_cached(data: bytes) -> None:
     assert knowing(data).take(data, 0) is None
 
 
-def test_it_remembers_only_so_many() -> None:
-    familiar = Familiar()
+def test_the_cache_is_bounded() -> None:
+    familiar = HeaderCache()
     requests = [post(b"", more=b"\r\nX-Number: %d" % number) for number in range(LIMIT + 1)]
     for data in requests:
         familiar.learn(data, Reading(data).arrived[0])
@@ -133,7 +133,7 @@ def place() -> Iterator[Served]:
         yield found
 
 
-def test_answers_are_the_same_however_requests_are_cut(place: Served) -> None:
+def test_responses_do_not_depend_on_how_requests_are_split(place: Served) -> None:
     with place.connect() as wire:
         requests = [wire.request("GET", f"{PODS}/p-{number}") for number in range(40)]
         requests[7:7] = [wire.request("POST", PODS, b'{"metadata": 1}'), wire.request("POST", PODS, b"")]

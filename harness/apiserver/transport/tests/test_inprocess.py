@@ -1,4 +1,4 @@
-"""One code path below two transports: the same requests get the same answers in process and over HTTPS (A24)."""
+"""Both transports: the same requests get the same responses in process and over HTTPS (A24)."""
 
 import re
 from collections.abc import Iterator
@@ -84,7 +84,7 @@ def plain(code: int, body: bytes, base: int) -> tuple[int, bytes]:
 
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.lists(STEPS, min_size=5, max_size=25))
-def test_the_same_steps_get_the_same_answers(place: Served, steps: list[Step]) -> None:
+def test_both_transports_give_the_same_responses(place: Served, steps: list[Step]) -> None:
     clock = SimClock()
     inside = InProcessTransport(bare_server(clock), clock)
     clock.settle()
@@ -108,7 +108,7 @@ def test_the_same_steps_get_the_same_answers(place: Served, steps: list[Step]) -
             assert plain(code, data, there) == plain(answer.code, expected, here)
 
 
-def test_a_stream_hands_on_lines_and_its_end() -> None:
+def test_a_stream_passes_lines_and_its_end_on() -> None:
     clock = SimClock()
     inside = InProcessTransport(build_server(clock), clock)
     clock.settle()
@@ -129,7 +129,7 @@ def test_a_stream_hands_on_lines_and_its_end() -> None:
     assert [end.code for end in ends] == [200]
 
 
-def test_a_refused_stream_ends_with_the_refusal() -> None:
+def test_a_refused_stream_ends_with_the_error() -> None:
     clock = SimClock()
     inside = InProcessTransport(build_server(clock), clock)
     ends: list[Response] = []
@@ -138,7 +138,7 @@ def test_a_refused_stream_ends_with_the_refusal() -> None:
     assert [end.code for end in ends] == [504]
 
 
-def test_a_closed_stream_says_nothing_more() -> None:
+def test_a_closed_stream_passes_nothing_on() -> None:
     clock = SimClock()
     server = build_server(clock)
     inside = InProcessTransport(server, clock)

@@ -1,4 +1,4 @@
-"""Commands, attaching and ports, byte by byte: over WebSocket and SPDY, with processes of this machine behind them."""
+"""exec, attach and portforward over WebSocket and SPDY, with local processes as containers."""
 
 import socket
 import threading
@@ -80,7 +80,7 @@ def failure(code: int) -> dict[str, object]:
                      id="a-terminal"),
     ],
 )  # fmt: skip
-def test_what_a_command_says(
+def test_output_and_exit_code_of_a_command(
     api: Served,
     *,
     protocol: str,
@@ -102,7 +102,7 @@ def test_what_a_command_says(
     assert found.close == 1000
 
 
-def test_the_end_of_input_is_told_in_version_5(api: Served) -> None:
+def test_version_5_can_end_the_input(api: Served) -> None:
     with api.connect() as wire:
         upgraded(wire, "exec", f"command=wc&command=-c&{BOTH}&stdin=true", masked(bytes(100_001)) + END_OF_INPUT)
         found = Ending(wire)
@@ -120,7 +120,7 @@ def test_a_terminal_gets_its_size(api: Served) -> None:
     assert found.channels[1].split(b"\r\n")[-2] == b"44 133"
 
 
-def test_attaching(api: Served) -> None:
+def test_attach_carries_input_and_output(api: Served) -> None:
     with api.connect() as wire:
         upgraded(wire, "attach", f"container=main&stdin=true&{BOTH}", masked(b"\0typed\n"))
         assert channel(wire, 1, 6) == b"typed\n"  # from now on: not what was printed before
@@ -129,7 +129,7 @@ def test_attaching(api: Served) -> None:
         assert channel(again, 1, 10) == b"once more\n"
 
 
-def test_commands_by_spdy(api: Served) -> None:
+def test_exec_over_spdy(api: Served) -> None:
     writer, reader = spdy.Writer(), spdy.Reader()
     names = {1: "error", 3: "stdin", 5: "stdout", 7: "stderr"}
     with api.connect() as wire:
@@ -175,7 +175,7 @@ def echo() -> Iterator[int]:
     thread.join(WITHIN)
 
 
-def test_ports_by_channels(api: Served, echo: int) -> None:
+def test_portforward_over_channels(api: Served, echo: int) -> None:
     with closing(socket.socket()) as unheard, api.connect() as wire:
         unheard.bind(("127.0.0.1", 0))  # bound, and nobody listens
         closed = unheard.getsockname()[1]
@@ -192,7 +192,7 @@ def test_ports_by_channels(api: Served, echo: int) -> None:
 
 
 @pytest.mark.parametrize("tunnelled", [pytest.param(True, id="within-a-websocket"), pytest.param(False, id="bare")])
-def test_ports_by_spdy(api: Served, echo: int, *, tunnelled: bool) -> None:
+def test_portforward_over_spdy(api: Served, echo: int, *, tunnelled: bool) -> None:
     writer, reader = spdy.Writer(), spdy.Reader()
     asked = b""
     for at, request in enumerate(("0", "1", "2")):
@@ -241,7 +241,7 @@ GARBAGE = b"".join(masked(bytes((5 + at % 249, at % 251))) for at in range(10_00
         pytest.param(masked(b"\x03\xe8", 8), 1000, id="goodbye"),
     ],
 )  # fmt: skip
-def test_nonsense_ends_the_command_and_nothing_else(api: Served, sent: bytes, close: int) -> None:
+def test_a_protocol_violation_ends_only_its_own_command(api: Served, sent: bytes, close: int) -> None:
     mark = f"nonsense-{uuid.uuid4().hex}"
     with api.connect() as wire:
         upgraded(wire, "exec", f"{shell(f'MARK={mark} exec cat')}&stdout=true&stdin=true", sent)
@@ -277,7 +277,7 @@ def test_broken_spdy_ends_its_connection(api: Served, sent: bytes) -> None:
         assert wire.ask("GET", f"{PODS}/p")[0] == 200
 
 
-def test_ten_thousand_streams_are_not_kept(api: Served) -> None:
+def test_the_number_of_streams_is_bounded(api: Served) -> None:
     writer, reader = spdy.Writer(), spdy.Reader()
     asked = b"".join(writer.stream(at, {"streamtype": "data", "port": "9"}) for at in range(1, 20_001, 2))
     with api.connect() as wire:
@@ -297,7 +297,7 @@ def written(pid: int) -> int:
     return int(rows["wchar"])
 
 
-def test_who_does_not_read_stops_the_program_and_nobody_else(api: Served) -> None:
+def test_a_client_that_does_not_read_blocks_only_its_own_program(api: Served) -> None:
     mark = f"flood-{uuid.uuid4().hex}"
     with api.connect() as wire, api.connect() as other:
         upgraded(wire, "exec", f"{shell(f'MARK={mark} exec yes')}&stdout=true")
@@ -321,7 +321,7 @@ def test_who_does_not_read_stops_the_program_and_nobody_else(api: Served) -> Non
 
 
 @pytest.mark.parametrize("held", [pytest.param(False, id="idle"), pytest.param(True, id="while-its-input-waits")])
-def test_a_client_that_vanishes_takes_its_command_along(api: Served, *, held: bool) -> None:
+def test_a_lost_client_ends_its_command(api: Served, *, held: bool) -> None:
     mark = f"vanish-{uuid.uuid4().hex}"
     wire = api.connect()
     upgraded(wire, "exec", f"{shell(f'MARK={mark} exec sleep 600')}&stdout=true&stdin=true")
@@ -358,7 +358,9 @@ def test_a_client_that_vanishes_takes_its_command_along(api: Served, *, held: bo
                      "SPDY/3.1+portforward.k8s.io, v4.channel.k8s.io", id="ports-by-another-protocol"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_done(api: Served, *, verb: str, query: str, more: dict[str, str], code: int, said: str) -> None:
+def test_invalid_options_are_refused(
+    api: Served, *, verb: str, query: str, more: dict[str, str], code: int, said: str
+) -> None:
     with api.connect() as wire:
         wire.send(wire.request("GET", f"{PODS}/p/{verb}?{query}", b"", **{**UPGRADE, **more}))
         found, answer = wire.answer()
@@ -376,7 +378,7 @@ def test_a_pod_without_a_node_runs_nothing(api: Served) -> None:
     assert (code, answer["message"]) == (400, "pod nowhere does not have a host assigned")
 
 
-def test_webhooks_have_a_word_in_it(api: Served) -> None:
+def test_webhooks_admit_exec_and_attach(api: Served) -> None:
     seen = Witness()
     api.api.admission.webhooks.local["https://a.test/"] = seen
     rule = {"operations": ["CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/*"]}

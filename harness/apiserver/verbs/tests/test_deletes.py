@@ -15,7 +15,7 @@ def api() -> Api:
     return Api()
 
 
-def test_what_is_nobodys_goes_at_once(api: Api) -> None:
+def test_an_object_without_finalizers_is_removed_at_once(api: Api) -> None:
     uid = api.do("POST", CONFIGS, config("c"))["metadata"]["uid"]
     status = api.do("DELETE", f"{CONFIGS}/c")
     assert (status["status"], status["details"]) == ("Success", {"name": "c", "kind": "configmaps", "uid": uid})
@@ -30,7 +30,7 @@ def test_what_is_nobodys_goes_at_once(api: Api) -> None:
         pytest.param({"gracePeriodSeconds": 0}, True, id="none"),
     ],
 )
-def test_a_running_pod_is_given_time_to_end(api: Api, options: Object, gone: bool) -> None:
+def test_a_running_pod_is_deleted_with_a_grace_period(api: Api, options: Object, gone: bool) -> None:
     bound(api, "p", terminationGracePeriodSeconds=20)
     found = api.do("DELETE", f"{PODS}/p", options)
     assert (api.ask("GET", f"{PODS}/p")[0] == 404) is gone
@@ -46,7 +46,7 @@ def test_a_running_pod_is_given_time_to_end(api: Api, options: Object, gone: boo
     assert api.ask("GET", f"{PODS}/p")[0] == 404
 
 
-def test_a_pod_on_no_node_goes_at_once(api: Api) -> None:
+def test_an_unbound_pod_is_removed_at_once(api: Api) -> None:
     api.do("POST", PODS, pod("p"))
     api.do("DELETE", f"{PODS}/p")
     assert api.ask("GET", f"{PODS}/p")[0] == 404
@@ -100,7 +100,7 @@ def test_propagation(api: Api, policy: str) -> None:
         assert "ownerReferences" not in left["metadata"]
 
 
-def test_in_the_foreground_the_owner_waits_for_what_blocks_it(api: Api) -> None:
+def test_foreground_deletion_waits_for_blocking_dependents(api: Api) -> None:
     owner = api.do("POST", CONFIGS, config("owner"))
     held = at(owned("dependent", owner, blocks=True), "metadata.finalizers", ["x.io/a"])
     api.do("POST", CONFIGS, held)
@@ -110,7 +110,7 @@ def test_in_the_foreground_the_owner_waits_for_what_blocks_it(api: Api) -> None:
     assert api.ask("GET", f"{CONFIGS}/owner")[0] == 404
 
 
-def test_a_dependent_stays_while_one_owner_is_left(api: Api) -> None:
+def test_a_dependent_stays_while_an_owner_exists(api: Api) -> None:
     owners = [api.do("POST", CONFIGS, config(name)) for name in ("first", "second")]
     body = owned("dependent", owners[0])
     body["metadata"]["ownerReferences"] += owned("x", owners[1])["metadata"]["ownerReferences"]
@@ -122,7 +122,7 @@ def test_a_dependent_stays_while_one_owner_is_left(api: Api) -> None:
     assert api.ask("GET", f"{CONFIGS}/dependent")[0] == 404
 
 
-def test_deletecollection_takes_what_is_selected(api: Api) -> None:
+def test_deletecollection_deletes_the_selected_objects(api: Api) -> None:
     for number in range(4):
         api.do("POST", CONFIGS, config(f"c{number}", labels={"odd": str(number % 2)}))
     deleted = api.do("DELETE", f"{CONFIGS}?labelSelector=odd%3D1")
@@ -131,7 +131,7 @@ def test_deletecollection_takes_what_is_selected(api: Api) -> None:
     assert [one["metadata"]["name"] for one in left["items"]] == ["c0", "c2"]
 
 
-def test_a_namespace_goes_with_all_that_is_in_it(api: Api) -> None:
+def test_a_deleted_namespace_takes_its_objects_along(api: Api) -> None:
     api.do("POST", NAMESPACES, {"metadata": {"name": "going"}})
     inside = f"{NAMESPACES}/going/configmaps"
     api.do("POST", inside, config("plain"))

@@ -1,4 +1,4 @@
-"""Create, update and patch as A7 to A9 of the specification have them, in upstream's words."""
+"""Create, update and patch (A7 to A9), with upstream's messages."""
 
 import re
 
@@ -73,7 +73,7 @@ def test_a_generated_name_is_cut_to_what_a_label_may_have(api: Api) -> None:
         pytest.param(PODS, {"spec": {}}, 422, "Invalid", "name or generateName is required", id="no-name"),
     ],
 )  # fmt: skip
-def test_create_refuses(  # noqa: PLR0917
+def test_invalid_creates_are_refused(  # noqa: PLR0917
     api: Api, path: str, body: Object, code: int, reason: str, message: str
 ) -> None:
     api.do("POST", PODS, pod("taken"))
@@ -134,7 +134,7 @@ def test_an_update_without_a_revision_wins(api: Api) -> None:
     assert api.do("PUT", f"{CONFIGS}/c", config("c", a="2"))["data"] == {"a": "2"}
 
 
-def test_a_custom_resource_wants_its_revision_said(api: Api) -> None:
+def test_an_update_of_a_custom_resource_needs_a_revision(api: Api) -> None:
     api.do("POST", CRDS, CRD)
     api.do("POST", THINGS, THING)
     code, status = api.ask("PUT", f"{THINGS}/t", THING)
@@ -143,7 +143,7 @@ def test_a_custom_resource_wants_its_revision_said(api: Api) -> None:
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
-def test_what_changes_nothing_leaves_the_revision(api: Api, method: str) -> None:
+def test_an_update_without_changes_keeps_the_revision(api: Api, method: str) -> None:
     old = api.do("POST", PODS, pod("p", labels={"a": "b"}))
     before = api.version
     if method == "PUT":
@@ -154,7 +154,7 @@ def test_what_changes_nothing_leaves_the_revision(api: Api, method: str) -> None
     assert api.version == before
 
 
-def test_the_main_resource_ignores_status_and_the_other_way_round(api: Api) -> None:
+def test_the_main_resource_ignores_status_and_status_ignores_spec(api: Api) -> None:
     old = api.do("POST", PODS, pod("p"))
     kept = api.do("PUT", f"{PODS}/p", {**old, "status": {"phase": "Running"}})
     assert kept["status"] == old["status"]
@@ -193,7 +193,7 @@ def test_generation_counts_changes_of_the_spec_alone(api: Api) -> None:
         pytest.param({"metadata": {"name": "q"}}, 400, "metadata.name", id="name"),
     ],
 )
-def test_what_must_not_change(api: Api, change: Object, code: int, message: str) -> None:
+def test_immutable_metadata_cannot_change(api: Api, change: Object, code: int, message: str) -> None:
     api.do("POST", PODS, pod("p"))
     before = api.version
     found, status = api.ask("PATCH", f"{PODS}/p", change, MERGE_PATCH)
@@ -202,7 +202,7 @@ def test_what_must_not_change(api: Api, change: Object, code: int, message: str)
     assert api.version == before
 
 
-def test_what_the_server_owns_survives_an_update(api: Api) -> None:
+def test_an_update_keeps_server_fields(api: Api) -> None:
     old = api.do("POST", CONFIGS, config("c"))
     body = {"metadata": {"name": "c", "creationTimestamp": "2001-01-01T00:00:00Z", "deletionTimestamp": None}}
     new = api.do("PUT", f"{CONFIGS}/c", {**body, "data": {"a": "b"}})
@@ -268,7 +268,7 @@ def test_a_strategic_patch_of_a_custom_resource_is_refused(api: Api) -> None:
     assert api.ask("PATCH", f"{THINGS}/t", {}, STRATEGIC_MERGE_PATCH)[0] == 415
 
 
-def test_apply_creates_what_is_not_there(api: Api) -> None:
+def test_apply_creates_a_missing_object(api: Api) -> None:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}}
     assert api.ask("PATCH", f"{CONFIGS}/new?fieldManager=m", body, APPLY_PATCH)[0] == 201
     assert api.ask("PATCH", f"{CONFIGS}/new?fieldManager=m", body, APPLY_PATCH)[0] == 200

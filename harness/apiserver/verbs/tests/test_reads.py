@@ -1,4 +1,4 @@
-"""Lists: pages of one snapshot, revisions, selections, shapes (A11, A5)."""
+"""Lists: pages, revisions, selectors, response formats (A11, A5)."""
 
 from typing import Any
 from urllib.parse import quote
@@ -32,7 +32,7 @@ def test_a_list_is_sorted_and_carries_the_newest_revision(api: Api) -> None:
     assert found["metadata"] == {"resourceVersion": str(api.version)}
 
 
-def test_pages_show_one_moment(api: Api) -> None:
+def test_pages_show_one_snapshot(api: Api) -> None:
     ten(api)
     first = api.do("GET", f"{CONFIGS}?limit=4")
     assert first["metadata"]["remainingItemCount"] == 6
@@ -77,7 +77,7 @@ def test_pages_go_on_across_namespaces(api: Api) -> None:
     assert found == ["alpha", "beta"]
 
 
-def test_a_token_that_nobody_used_for_long_has_expired(api: Api) -> None:
+def test_an_unused_continue_token_expires(api: Api) -> None:
     ten(api)
     token = api.do("GET", f"{CONFIGS}?limit=5")["metadata"]["continue"]
     api.clock.advance(Snapshots.UNREAD + 1)
@@ -86,7 +86,7 @@ def test_a_token_that_nobody_used_for_long_has_expired(api: Api) -> None:
     assert status["message"].startswith("The provided continue parameter is too old")
 
 
-def test_what_is_kept_for_pages_is_bounded(api: Api) -> None:
+def test_snapshots_are_bounded(api: Api) -> None:
     ten(api)
     token = api.do("GET", f"{CONFIGS}?limit=5")["metadata"]["continue"]
     for number in range(Snapshots.LIMIT + 10):
@@ -127,14 +127,14 @@ def test_parameters(api: Api, query: str, code: int, words: str) -> None:
         assert words in answer["message"]
 
 
-def test_an_exact_list_of_what_has_not_changed_since_has_that_revision(api: Api) -> None:
+def test_an_exact_list_without_later_changes_has_its_revision(api: Api) -> None:
     then = api.do("POST", CONFIGS, config("a"))["metadata"]["resourceVersion"]
     api.do("POST", PODS, pod("p"))
     found = api.do("GET", f"{CONFIGS}?resourceVersion={then}&resourceVersionMatch=Exact")
     assert found["metadata"]["resourceVersion"] == then
 
 
-def test_an_exact_list_shows_what_there_was_then(api: Api) -> None:
+def test_an_exact_list_shows_the_objects_of_its_revision(api: Api) -> None:
     api.do("POST", CONFIGS, config("a", labels={"app": "x"}, k="1"))
     first = api.do("GET", CONFIGS)
     api.do("PUT", f"{CONFIGS}/a", config("a", labels={"app": "y"}, k="2"))
@@ -186,7 +186,7 @@ def test_field_and_label_selectors_both_hold(api: Api) -> None:
         ),
     ],
 )  # fmt: skip
-def test_shapes(api: Api, accept: str, kind: str, item: str) -> None:
+def test_response_formats(api: Api, accept: str, kind: str, item: str) -> None:
     api.do("POST", CONFIGS, config("a"))
     _, found = api.ask("GET", CONFIGS, headers={"accept": accept})
     assert found["kind"] == kind

@@ -49,7 +49,7 @@ def test_the_old_path_for_bindings_works_too(api: Api) -> None:
         pytest.param("plain", {"metadata": {"name": "q"}}, 400, "does not match name in Binding", id="other-name"),
     ],
 )  # fmt: skip
-def test_bindings_that_are_refused(api: Api, made: str, binding: Object, code: int, message: str) -> None:
+def test_invalid_bindings_are_refused(api: Api, made: str, binding: Object, code: int, message: str) -> None:
     if made == "bound":
         bound(api, "p")
     elif made == "going":
@@ -66,7 +66,7 @@ def test_bindings_that_are_refused(api: Api, made: str, binding: Object, code: i
     assert message in status["message"]
 
 
-def test_evictions_stop_where_the_budget_ends(api: Api) -> None:
+def test_evictions_stop_when_the_budget_is_used_up(api: Api) -> None:
     for name in ("a", "b", "c"):
         bound(api, name)
     api.do(

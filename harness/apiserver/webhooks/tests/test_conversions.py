@@ -1,4 +1,4 @@
-"""Versions of a custom resource that a webhook converts, asked in this process and over HTTPS."""
+"""Conversion webhooks of custom resources, called in process and over HTTPS."""
 
 import copy
 from collections.abc import Callable
