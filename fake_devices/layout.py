@@ -16,7 +16,7 @@ from typing import Any
 MAGIC = 0x4C42415456454453  # "SDEVTABL" read as little-endian
 LAYOUT = 1
 
-VENDOR_CODES = {"nvidia": 0, "huawei": 1, "cambricon": 2, "mellanox": 3}
+MAX_VENDORS = 8  # places for libraries in the header; `Hardware.code` is a vendor's place
 KIND_ACCELERATOR, KIND_NIC = 0, 1
 PEER_SWITCH = -1
 SLICE_INSTANCE, SLICE_COMPUTE, SLICE_VNPU, SLICE_SMLU = 0, 1, 2, 3
@@ -73,7 +73,7 @@ class Header(Structure):
         ("bytes", c_uint64), ("generation", c_uint64),
         ("event_head", c_uint64),  # sequence number of the next event
         ("writer_beat", c_uint64),  # the writer's monotonic milliseconds; stale: nobody answers the mailbox
-        ("libraries", Library * 4),
+        ("libraries", Library * MAX_VENDORS),
         ("devices", Section), ("links", Section), ("processes", Section), ("slices", Section), ("events", Section),
         ("mailbox_offset", c_uint64), ("spare", c_uint64 * 8),
     ]  # fmt: skip

@@ -10,15 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from fake_devices.facts import NicFacts, Size
 from fake_devices.models import (
-    AscendFacts,
     Catalog,
     CatalogError,
     DeviceModel,
-    NicFacts,
     Place,
     ServerModel,
-    Size,
     Wiring,
     check_places,
 )
@@ -51,7 +49,7 @@ class Link:
     slot: int  # position in Machine.slots
     port: int
     peer: int  # position in Machine.slots; -1: a switch
-    kind: str  # nvlink, hccs, mlulink
+    kind: str  # nvlink, hccs, mlulink, xgmi
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,13 +82,8 @@ class Identity:
 def identity(node: str, slot: Slot, *, seed: int = 0) -> Identity:
     """The same for one node, place and seed, wherever and whenever it is asked for."""
     digest = hashlib.sha256(f"{seed}/{node}/{slot.bus}".encode()).digest()
-    text = digest[:16].hex()
-    uuid = f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-    prefix = {"nvidia": "GPU-", "cambricon": ""}.get(slot.model.vendor, "")
-    if slot.model.vendor == "huawei":
-        uuid = "-".join(digest[at : at + 4].hex().upper() for at in range(0, 20, 4))  # five words of the VDIE id
     serial = str(int.from_bytes(digest[20:26]) % 10**13).zfill(13)
-    return Identity(prefix + uuid, serial, 0xA088C20300000000 | int.from_bytes(digest[26:30]))
+    return Identity(slot.model.hardware.uuid(digest), serial, 0xA088C20300000000 | int.from_bytes(digest[26:30]))
 
 
 def from_server(model: str, catalog: Catalog) -> Machine:
@@ -122,11 +115,12 @@ def from_devices(devices: tuple[tuple[str, int], ...], catalog: Catalog) -> Mach
         below[number % switches].append(nic)
     places = [place for number, group in enumerate(below) for place in _below_switch(number, switches, group)]
     linked = tuple(range(len(cards)))
-    kind = _LINKS.get(cards[0].vendor) if cards else None
+    links = cards[0].hardware.links if cards else None
     wiring = None
-    if kind and len(cards) > 1 and all(card.accelerator.links and card.vendor == cards[0].vendor for card in cards):
-        groups = (linked,) if kind == "nvlink" else tuple(linked[at : at + 4] for at in range(0, len(linked), 4))
-        wiring = Wiring(kind=kind, groups=groups, switched=kind == "nvlink")  # type: ignore[arg-type]
+    if links and len(cards) > 1 and all(card.accelerator.links and card.vendor == cards[0].vendor for card in cards):
+        step = links.group or len(linked)
+        groups = tuple(linked[at : at + step] for at in range(0, len(linked), step))
+        wiring = Wiring(kind=links.kind, groups=groups, switched=links.switched)
     count = len(cards)
     server = ServerModel(
         server="",
@@ -139,9 +133,6 @@ def from_devices(devices: tuple[tuple[str, int], ...], catalog: Catalog) -> Mach
     )
     check_places("devices", server, catalog)
     return _put_together(server, catalog)
-
-
-_LINKS = {"nvidia": "nvlink", "huawei": "hccs", "cambricon": "mlulink"}
 
 
 def _below_switch(number: int, switches: int, devices: Sequence[DeviceModel]) -> list[Place]:
@@ -165,7 +156,7 @@ def _below_switch(number: int, switches: int, devices: Sequence[DeviceModel]) ->
 def _numbered(places: Sequence[Place], catalog: Catalog) -> list[Place]:
     """Minors: NICs in the order of their addresses; cards swapped in pairs, so that nobody takes minor for index.
 
-    Cambricon's driver counts as its library does.
+    Where a vendor's driver counts as its library does, the minor is the index.
     """
     cards = sum(not catalog.device(place.model).is_nic for place in places)
     numbered: list[Place] = []
@@ -174,7 +165,7 @@ def _numbered(places: Sequence[Place], catalog: Catalog) -> list[Place]:
         if catalog.device(place.model).is_nic:
             minor, nic = nic, nic + 1
         else:
-            swapped = card ^ 1 < cards and catalog.device(place.model).vendor != "cambricon"
+            swapped = card ^ 1 < cards and not catalog.device(place.model).hardware.minor_is_index
             minor, card = (card ^ 1 if swapped else card), card + 1
         numbered.append(Place(place.model, place.bus, place.root, place.numa, minor, place.switch, place.card))
     return numbered
@@ -191,8 +182,8 @@ def _put_together(server: ServerModel, catalog: Catalog) -> Machine:
         index = indexes.get(model.vendor, 0)
         indexes[model.vendor] = index + 1
         card = place.card if place.card >= 0 else index
-        chip = chips.get(card, 0) if isinstance(model.facts, AscendFacts) else 0
-        if isinstance(model.facts, AscendFacts):
+        chip = chips.get(card, 0) if model.hardware.chips_on_card else 0
+        if model.hardware.chips_on_card:
             chips[card] = chip + 1
         vfs = _vfs(place.bus, model.facts.enabled_vfs) if isinstance(model.facts, NicFacts) else ()
         slots.append(

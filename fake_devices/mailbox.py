@@ -14,11 +14,6 @@ from fake_devices.table import DeviceTable
 EVERY = 0.05  # seconds between two looks, of those that a library waits
 CHOOSE = 0xFFFFFFFF  # DCMI: any number will do
 
-_CODES: Mapping[str, Mapping[str, int]] = {  # vendor → reason → what its library answers
-    "huawei": {"unknown": -8001, "full": -8022, "busy": -8020},
-    "cambricon": {"unknown": 14, "full": 9, "busy": 15},
-}
-
 Request = tuple[DeviceTable, int, list[int], str]  # table, position, arguments, text
 
 
@@ -29,14 +24,14 @@ def answer(table: DeviceTable) -> bool:
         return False
     box.results[0], box.answer = 0, 0
     at = int(box.device)
-    vendor = table.machine.slots[at].model.vendor
-    act = _ACTIONS.get((vendor, int(box.operation)))
+    hardware = table.machine.slots[at].model.hardware
+    act = _ACTIONS.get((hardware.slicing, int(box.operation)))
     try:
         if act is None:
-            raise SliceError("unknown", f"{vendor}: no operation {box.operation}")
+            raise SliceError("unknown", f"{hardware.name}: no operation {box.operation}")
         box.results[0] = act((table, at, [int(one) for one in box.arguments], box.text.decode(errors="replace")))
     except SliceError as error:
-        box.answer = _CODES.get(vendor, {}).get(error.reason, -1)
+        box.answer = hardware.slice_codes.get(error.reason, -1)
     box.state = MAILBOX_ANSWERED  # last: the library reads everything else once it sees this
     return True
 
@@ -84,11 +79,11 @@ def _end_smlu(request: Request) -> int:
 
 
 _ACTIONS: Mapping[tuple[str, int], Callable[[Request], int]] = {
-    ("huawei", OPERATIONS["create_slice"]): _make_vnpu,
-    ("huawei", OPERATIONS["destroy_slice"]): _end_vnpu,
-    ("cambricon", OPERATIONS["set_slice_mode"]): _set_mode,
-    ("cambricon", OPERATIONS["create_profile"]): _make_profile,
-    ("cambricon", OPERATIONS["destroy_profile"]): _end_profile,
-    ("cambricon", OPERATIONS["create_slice"]): _make_smlu,
-    ("cambricon", OPERATIONS["destroy_slice"]): _end_smlu,
+    ("vnpu", OPERATIONS["create_slice"]): _make_vnpu,
+    ("vnpu", OPERATIONS["destroy_slice"]): _end_vnpu,
+    ("smlu", OPERATIONS["set_slice_mode"]): _set_mode,
+    ("smlu", OPERATIONS["create_profile"]): _make_profile,
+    ("smlu", OPERATIONS["destroy_profile"]): _end_profile,
+    ("smlu", OPERATIONS["create_slice"]): _make_smlu,
+    ("smlu", OPERATIONS["destroy_slice"]): _end_smlu,
 }

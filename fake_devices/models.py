@@ -9,20 +9,20 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import yaml
 
+from fake_devices.facts import AcceleratorFacts, Facts, NicFacts, Size, size
+from fake_devices.hardware import Hardware
+from fake_devices.vendors import HARDWARE
+
 CATALOG = Path(__file__).parent / "catalog"
 TYPICAL = "typical"
 
-Vendor = Literal["nvidia", "huawei", "cambricon", "mellanox"]
-
 _BUS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 _ROOT = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}", re.ASCII)
-_SIZE = re.compile(r"(\d+)(Ki|Mi|Gi|Ti)?", re.ASCII)
-_SHIFT = {"": 0, "Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40}
 
 T = TypeVar("T")
 
@@ -31,81 +31,17 @@ class CatalogError(ValueError):
     """A file of the catalogue, or a name looked up in it, cannot be used."""
 
 
-class Size(int):
-    """Bytes; written in files as a number or with Ki, Mi, Gi or Ti."""
-
-
-class SliceProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One way of cutting a card: a MIG profile, a vNPU template."""
-
-    memory: Size
-    cores: int  # MIG: compute slices; vNPU: AI cores
-    cpus: int = 0  # AI CPUs
-    dvpp: int = 0  # percent of the media units
-    profile: int = -1  # the vendor's number of it
-    count: int = 1  # how many fit at most
-
-
-class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What every device has."""
-
-    name: str  # as the vendor's library prints it
-    pci: str  # vendor:device, hexadecimal
-    subsystem: str
-    pci_class: str
-    driver: str
-    library: str
-
-
-class AcceleratorFacts(Facts, frozen=True, forbid_unknown_fields=True):
-    """What every card that computes has. Temperatures in °C, power in W, memory in bytes."""
-
-    memory: Size
-    reserved: Size  # held by driver and firmware, inside `memory`
-    cores: int  # SMs, AI cores, IPU cores
-    links: int  # NVLink, HCCS or MLU-Link ports
-    idle_temperature: int
-    slowdown_temperature: int
-    shutdown_temperature: int
-    idle_power: int
-    power_limit: int
-
-
-class NvidiaFacts(AcceleratorFacts, frozen=True, forbid_unknown_fields=True):
-    cuda: int  # as nvmlSystemGetCudaDriverVersion gives it: 12080 = 12.8
-    capability: str  # compute capability
-    ecc: bool
-    slices: dict[str, SliceProfile] = {}
-
-
-class AscendFacts(AcceleratorFacts, frozen=True, forbid_unknown_fields=True):
-    chip: str  # "910B3"; `name` is what chip_info prints
-    cpus: int  # AI CPUs
-    label: str  # what koord-device-daemon makes of it
-    slices: dict[str, SliceProfile] = {}
-
-
-class CambriconFacts(AcceleratorFacts, frozen=True, forbid_unknown_fields=True):
-    card: int  # CNDEV's number of the card's name
-
-
-class NicFacts(Facts, frozen=True, forbid_unknown_fields=True):
-    rate: int  # Gb/s of one port
-    speed: str  # the suffix of sysfs `rate`: "4X NDR"
-    link_layer: Literal["InfiniBand", "Ethernet"]
-    firmware: str
-    board: str
-    vfs: int  # sriov_totalvfs
-    vf_pci: str
-    enabled_vfs: int  # sriov_numvfs in machines of the catalogue
-
-
 class DeviceModel(msgspec.Struct, frozen=True):
     """One model of device."""
 
     model: str
-    vendor: Vendor
+    vendor: str
     facts: Facts
+
+    @property
+    def hardware(self) -> Hardware:
+        """The descriptor of the vendor's hardware."""
+        return HARDWARE[self.vendor]
 
     @property
     def accelerator(self) -> AcceleratorFacts:
@@ -138,7 +74,7 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Wiring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Links between accelerators: groups of minors, each connected all to all, or each to a switch."""
 
-    kind: Literal["nvlink", "hccs", "mlulink"]
+    kind: str  # the vendor's link kind: nvlink, hccs, mlulink, xgmi
     groups: tuple[tuple[int, ...], ...]
     switched: bool = False
 
@@ -157,7 +93,7 @@ class ServerModel(msgspec.Struct, frozen=True):
 
 class _DeviceFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     device: str
-    vendor: Vendor
+    vendor: str
     sources: dict[str, str]
     facts: dict[str, tuple[Any, str]]
 
@@ -166,14 +102,6 @@ class _ServerFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     server: str
     sources: dict[str, str]
     facts: dict[str, tuple[Any, str]]
-
-
-_FACTS: Mapping[Vendor, type[Facts]] = {
-    "nvidia": NvidiaFacts,
-    "huawei": AscendFacts,
-    "cambricon": CambriconFacts,
-    "mellanox": NicFacts,
-}
 
 
 class Catalog:
@@ -264,18 +192,6 @@ def unknown(what: str, name: str, names: Iterable[str]) -> str:
     return f"no {what} {name!r} in the catalogue; {known}"
 
 
-def size(text: str | int) -> Size:
-    """Bytes from a number or from text like 80Gi.
-
-    Raises:
-        ValueError: neither.
-    """
-    match = _SIZE.fullmatch(str(text))
-    if match is None or isinstance(text, bool):
-        raise ValueError(f"expected bytes as a number or with Ki, Mi, Gi or Ti, found {text!r}")
-    return Size(int(match[1]) << _SHIFT[match[2] or ""])
-
-
 def check_places(path: Path | str, server: ServerModel, models: Catalog) -> None:
     """Whether the devices of a server can be in one machine.
 
@@ -313,8 +229,11 @@ def check_places(path: Path | str, server: ServerModel, models: Catalog) -> None
 
 def _device(path: Path, content: dict[str, Any]) -> DeviceModel:
     file = _convert(path, "", content, _DeviceFile)
+    hardware = HARDWARE.get(file.vendor)
+    if hardware is None:
+        raise CatalogError(f"{path}: vendor: expected one of {', '.join(HARDWARE)}, found {file.vendor!r}")
     values = _values(path, file.sources, file.facts)
-    return DeviceModel(file.device, file.vendor, _convert(path, "facts", values, _FACTS[file.vendor]))
+    return DeviceModel(file.device, file.vendor, _convert(path, "facts", values, hardware.facts))
 
 
 def _values(path: Path, sources: Mapping[str, str], facts: Mapping[str, tuple[Any, str]]) -> dict[str, Any]:

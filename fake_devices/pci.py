@@ -9,15 +9,9 @@ import shutil
 import stat
 from pathlib import Path
 
+from fake_devices.facts import NicFacts
 from fake_devices.machine import Machine, Slot
-from fake_devices.models import NicFacts
 
-_DRIVERS = {
-    "nvidia": "nvidia",
-    "huawei": "devdrv_device_driver",
-    "cambricon": "cambricon_pci_drv",
-    "mellanox": "mlx5_core",
-}
 _NODE_MAJOR = 195  # NVIDIA's; any number does for a node that nothing opens
 
 
@@ -113,7 +107,7 @@ def _device(root: Path, slot: Slot, bus: str, pci: str) -> Path:
     for name, value in values.items():
         write_value(home / name, value)
     link(home, root / "sys/bus/pci/devices" / bus)
-    driver = root / "sys/bus/pci/drivers" / _DRIVERS[slot.model.vendor]
+    driver = root / "sys/bus/pci/drivers" / slot.model.hardware.pci_driver
     driver.mkdir(parents=True, exist_ok=True)
     link(home, driver / bus)
     link(driver, home / "driver")

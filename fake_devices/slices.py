@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
-from fake_devices.models import AscendFacts, NvidiaFacts, SliceProfile
+from fake_devices.facts import SlicedFacts, SliceProfile
 from fake_devices.table import DeviceTable
 
 INSTANCE, COMPUTE, VNPU, SMLU = 0, 1, 2, 3  # kinds, as the C stand-ins number them
@@ -167,7 +167,7 @@ def remove_profile(table: DeviceTable, at: int, number: int) -> None:
 
 def _profile(table: DeviceTable, at: int, template: str) -> SliceProfile:
     facts = table.machine.slots[at].model.facts
-    known = facts.slices if isinstance(facts, NvidiaFacts | AscendFacts) else {}
+    known = facts.slices if isinstance(facts, SlicedFacts) else {}
     if template not in known:
         raise SliceError("unknown", f"device {at}: expected one of {', '.join(known) or 'none'}, found {template!r}")
     return known[template]

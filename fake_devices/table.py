@@ -13,13 +13,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from fake_devices.facts import AcceleratorFacts, NicFacts
 from fake_devices.layout import (
     KIND_ACCELERATOR,
     KIND_NIC,
     LAYOUT,
     MAGIC,
     PRESENT,
-    VENDOR_CODES,
     DeviceRecord,
     EventRecord,
     Header,
@@ -31,15 +31,11 @@ from fake_devices.layout import (
     layout_hash,
 )
 from fake_devices.machine import Identity, Machine, Slot, identity
-from fake_devices.models import AcceleratorFacts, AscendFacts, CambriconFacts, NicFacts, NvidiaFacts
 
 R = TypeVar("R", bound=ctypes.Structure)
 
-_LINK_KINDS = {"nvlink": 0, "hccs": 1, "mlulink": 2}
 _NIC_ACTIVE, _NIC_LINK_UP = 4, 5
 _LINK_LAYERS = {"InfiniBand": 1, "Ethernet": 2}
-_CNDEV_RUNNING = 4
-IDLE_THROTTLE = 1  # NVML's "nothing runs" among the clock event reasons
 MIB = 1 << 20
 
 
@@ -149,10 +145,10 @@ def _template(machine: Machine, room: Room) -> bytes:
     header.mailbox_offset = offset
     header.bytes = offset + ctypes.sizeof(Mailbox)
     for slot in machine.slots:
-        library = header.libraries[VENDOR_CODES[slot.model.vendor]]
-        library.driver, library.library = slot.model.facts.driver.encode(), slot.model.facts.library.encode()
-        if isinstance(slot.model.facts, NvidiaFacts):
-            library.runtime = slot.model.facts.cuda
+        hardware, facts = slot.model.hardware, slot.model.facts
+        library = header.libraries[hardware.code]
+        library.driver, library.library = facts.driver.encode(), facts.library.encode()
+        library.runtime = hardware.runtime(facts)
     content = bytearray(header.bytes)
     content[: ctypes.sizeof(Header)] = bytes(header)
     for position, slot in enumerate(machine.slots):
@@ -160,14 +156,14 @@ def _template(machine: Machine, room: Room) -> bytes:
     for number, link in enumerate(machine.links):
         record = LinkRecord.from_buffer(content, header.links.offset + number * header.links.stride)
         record.device, record.port, record.peer, record.up = link.slot, link.port, link.peer, 1
-        record.kind = _LINK_KINDS[link.kind]
+        record.kind = machine.slots[link.slot].model.hardware.code
     return bytes(content)
 
 
 def _describe(record: Any, slot: Slot) -> None:
     """All of a device's facts that come from its model and place."""
     facts = slot.model.facts
-    record.vendor = VENDOR_CODES[slot.model.vendor]
+    record.vendor = slot.model.hardware.code
     record.present = PRESENT
     record.index, record.minor, record.card, record.chip = slot.index, slot.minor, slot.card, slot.chip
     record.numa = slot.numa
@@ -188,17 +184,6 @@ def _describe(record: Any, slot: Slot) -> None:
             facts.shutdown_temperature,
         )
         record.power_mw, record.power_limit_mw = facts.idle_power * 1000, facts.power_limit * 1000
-    if isinstance(facts, NvidiaFacts):
-        major, minor = facts.capability.split(".")
-        record.capability_major, record.capability_minor = int(major), int(minor)
-        record.ecc_mode, record.throttle = int(facts.ecc), IDLE_THROTTLE
-        record.slice_capable = int(bool(facts.slices))
-    elif isinstance(facts, AscendFacts):
-        record.cpus, record.memory_used = facts.cpus, facts.reserved
-        record.slice_capable = int(bool(facts.slices))
-    elif isinstance(facts, CambriconFacts):
-        record.model_code, record.health, record.driver_state = facts.card, 1, _CNDEV_RUNNING
-        record.slice_capable = 1
     elif isinstance(facts, NicFacts):
         record.kind = KIND_NIC
         record.port_state, record.port_phys_state, record.rate_gbps = _NIC_ACTIVE, _NIC_LINK_UP, facts.rate
@@ -207,6 +192,7 @@ def _describe(record: Any, slot: Slot) -> None:
         record.uverbs, record.ifindex = slot.minor, 10 + slot.minor
         record.ibdev, record.netdev = f"mlx5_{slot.minor}".encode(), f"ib{slot.minor}".encode()
         record.firmware, record.board = facts.firmware.encode(), facts.board.encode()
+    slot.model.hardware.describe(record, facts)
 
 
 def _identify(record: Any, slot: Slot, own: Identity) -> None:

@@ -9,7 +9,8 @@ import ctypes
 from collections.abc import Callable
 from typing import Any, Self
 
-from fake_devices.layout import KIND_ACCELERATOR, VENDOR_CODES, DeviceRecord
+from fake_devices.layout import KIND_ACCELERATOR, DeviceRecord
+from fake_devices.nvidia.hardware import NVIDIA
 from fake_devices.table import DeviceTable
 
 OK, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND = 0, 1, 2, 3, 6
@@ -48,7 +49,7 @@ class InProcessNvml:
     def __init__(self, table: DeviceTable) -> None:
         self._table = table
         self._users = 0
-        self._vendor = VENDOR_CODES["nvidia"]
+        self._vendor = NVIDIA.code
         self._sets: dict[int, _EventSet] = {}
         self._next_set = 1
         self._bound: dict[str, Callable[..., Any]] = {}

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from fake_devices.facts import NicFacts
 from fake_devices.machine import Slot
-from fake_devices.models import NicFacts
 from fake_devices.pci import home_of, link, make_node, remove_device, write_device, write_function, write_value
 from fake_devices.table import DeviceTable
 

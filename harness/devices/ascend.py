@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from harness.devices import dcmi
-from harness.devices.grants import ascend_grant
+from harness.devices.dcmi import davinci_nodes, dcmi_health
 from harness.devices.library import VendorLibrary
 from harness.devices.provider import (
-    Assignment,
-    ContainerGrant,
     Device,
     DeviceProvider,
     Driver,
@@ -32,7 +30,6 @@ from harness.devices.provider import (
     Usage,
 )
 from harness.devices.sysfs import Pci
-from harness.devices.words import davinci_nodes, dcmi_health
 
 MIB = 1 << 20
 TOPO_HCCS, TOPO_SIO = 3, 6
@@ -158,10 +155,6 @@ class AscendProvider(DeviceProvider):
 
     def unslice(self, uuid: str, slice_id: str) -> None:
         self._dcmi.call("dcmi_set_destroy_vdevice", *self._chip(uuid), c_uint(int(slice_id)))
-
-    @staticmethod
-    def grant(assignment: Assignment) -> ContainerGrant:
-        return ascend_grant(assignment)
 
     # -- one chip -----------------------------------------------------------------------------------------------------
 

@@ -10,12 +10,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from harness.devices import cndev
-from harness.devices.cndev import text, versioned
-from harness.devices.grants import cambricon_grant
+from harness.devices.cndev import cambricon_health, cambricon_nodes, text, versioned
 from harness.devices.library import VendorLibrary
 from harness.devices.provider import (
-    Assignment,
-    ContainerGrant,
     Device,
     DeviceProvider,
     Driver,
@@ -29,9 +26,9 @@ from harness.devices.provider import (
     Slice,
     Source,
     Usage,
+    model_label,
 )
 from harness.devices.sysfs import Pci
-from harness.devices.words import cambricon_health, cambricon_nodes, label_of
 
 MIB, KIB = 1 << 20, 1 << 10
 MOST_SLICES = 128
@@ -172,10 +169,6 @@ class CambriconProvider(DeviceProvider):
         # The profile goes with its last instance; until then the library refuses.
         self._cndev.maybe("cndevDestroySMluProfileInfo", info.profile, self._index(uuid))
 
-    @staticmethod
-    def grant(assignment: Assignment) -> ContainerGrant:
-        return cambricon_grant(assignment)
-
     # -- one card -----------------------------------------------------------------------------------------------------
 
     def _count(self) -> int:
@@ -215,7 +208,7 @@ class CambriconProvider(DeviceProvider):
             vendor=self.vendor,
             kind="gpu",
             model=name,
-            label=label_of(self.vendor, name),
+            label=model_label(name),
             index=index,
             minor=index,  # the plugin and the driver name nodes by the library's own index
             uuid=text(uuid.uuid),

@@ -6,12 +6,17 @@ Nearly every structure starts with a version that the caller must set to 6.
 from ctypes import Structure, c_int, c_int64, c_ubyte, c_uint, c_uint16, c_uint64
 from typing import TypeVar
 
-from harness.devices.provider import Failing
+from harness.devices.provider import WELL, Failing, Health
 
 LIBRARIES = ("libcndev.so", "/usr/lib/x86_64-linux-gnu/libcndev.so", "/usr/lib64/libcndev.so")
 VERSION = 6
 XID = 1
 SPACE_TOO_SMALL = 9
+DRIVER_RUNNING = 4
+DRIVER_STATES = (
+    "early initialisation", "bring-up", "booting", "late initialisation", "running", "boot error", "resetting",
+    "reset failed",
+)  # fmt: skip
 
 KINDS = {
     1: Failing.ABSENT, 2: Failing.BAD_LAYOUT, 3: Failing.BAD_LAYOUT, 6: Failing.LOST, 9: Failing.BUSY,
@@ -124,3 +129,17 @@ def versioned(kind: type[S]) -> S:
 def text(field: object) -> str:
     """The text in a byte array."""
     return bytes(field).split(b"\0")[0].decode()  # type: ignore[call-overload]
+
+
+def cambricon_health(health: int, driver_state: int) -> Health:
+    """An MLU: 1 well, 0 not; and a driver that is not running is not well either. Both recover."""
+    if driver_state != DRIVER_RUNNING:
+        known = driver_state < len(DRIVER_STATES)
+        state = DRIVER_STATES[driver_state] if known else str(driver_state)
+        return Health(ok=False, code=f"DriverState{driver_state}", message=f"driver is not running: {state}")
+    return WELL if health else Health(ok=False, code="CardUnhealthy", message="card health state is bad")
+
+
+def cambricon_nodes(minor: int) -> tuple[str, ...]:
+    """Device nodes of one MLU, the second for sharing memory between processes."""
+    return (f"/dev/cambricon_dev{minor}", f"/dev/cambricon_ipcm{minor}")

@@ -7,7 +7,7 @@ layout, and only the fields of the smallest are read.
 import ctypes
 from ctypes import Structure, c_char, c_float, c_int, c_ubyte, c_uint, c_ulong, c_ulonglong, c_ushort
 
-from harness.devices.provider import Failing
+from harness.devices.provider import WELL, Failing, Health
 
 LIBRARIES = (
     "libdcmi.so",
@@ -21,6 +21,8 @@ USE_AICORE = 2
 TIMEOUT = -8006
 VNPU, VNPU_ONE, VNPU_TOTAL, VNPU_FREE = 52, 0, 1, 2
 CHOOSE = 0xFFFFFFFF
+MINOR_FAULT = 1  # health 1 is a warning; from 2 on a device leaves the pool
+GONE = 0xFFFFFFFF  # health of a chip that is not there
 
 KINDS = {
     -8002: Failing.DENIED, -8005: Failing.UNKNOWN, -8006: Failing.TIMEOUT, -8007: Failing.ABSENT, -8008: Failing.LOST,
@@ -128,3 +130,16 @@ def die_text(die: DieId) -> str:
 def sizes() -> dict[str, int]:
     """What this interpreter makes of the structures."""
     return {one.__name__: ctypes.sizeof(one) for one in SIZES}
+
+
+def dcmi_health(scale: int, code: int) -> Health:
+    """An Ascend chip: 0 well, 1 minor, 2 major, 3 critical, all ones not there. It recovers with the scale."""
+    if scale <= MINOR_FAULT:
+        return WELL
+    name = f"0x{code:08X}" if code else f"health{scale if scale != GONE else 'Gone'}"
+    return Health(ok=False, code=name, message="chip error" if scale != GONE else "chip is not there")
+
+
+def davinci_nodes(minor: int) -> tuple[str, ...]:
+    """Device nodes of one NPU."""
+    return (f"/dev/davinci{minor}",)

@@ -10,12 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from harness.devices.grants import nvidia_grant
-from harness.devices.nvml import Nvml, provider_error
+from harness.devices.nvml import Nvml, gpu_label, gpu_nodes, provider_error
 from harness.devices.provider import (
     WELL,
-    Assignment,
-    ContainerGrant,
     Device,
     DeviceProvider,
     Driver,
@@ -31,7 +28,7 @@ from harness.devices.provider import (
     Usage,
 )
 from harness.devices.sysfs import Pci, sysfs_bus
-from harness.devices.words import APPLICATION_XIDS, RECOVERY_ACTIONS, label_of, nvidia_nodes, xid_health
+from harness.devices.xid import APPLICATION_XIDS, RECOVERY_ACTIONS, xid_health
 
 XID, DOUBLE_BIT, RECOVERY = 0x8, 0x2, 0x8000
 FIELD_RECOVERY_ACTION = 230
@@ -213,10 +210,6 @@ class NvidiaProvider(DeviceProvider):
         self.events()  # what is told of the time before goes with it
         self._sick.pop(uuid, None)
 
-    @staticmethod
-    def grant(assignment: Assignment) -> ContainerGrant:
-        return nvidia_grant(assignment)
-
     # -- one card -----------------------------------------------------------------------------------------------------
 
     def _device(self, nvml: Any, index: int) -> Device:
@@ -243,7 +236,7 @@ class NvidiaProvider(DeviceProvider):
             vendor=self.vendor,
             kind="gpu",
             model=name,
-            label=label_of(self.vendor, name),
+            label=gpu_label(name),
             index=index,
             minor=minor,
             uuid=nvml.nvmlDeviceGetUUID(handle),
@@ -254,7 +247,7 @@ class NvidiaProvider(DeviceProvider):
             card=index,
             board=f"{board:x}" if board is not None else "",
             serial=_maybe(nvml, nvml.nvmlDeviceGetSerial, handle) or "",
-            nodes=nvidia_nodes(minor),
+            nodes=gpu_nodes(minor),
             slices=self._slices(nvml, handle),
             source=self._source,
         )

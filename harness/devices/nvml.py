@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
-from harness.devices.provider import Failing, ProviderError
+from harness.devices.provider import Failing, ProviderError, model_label
 
 _KINDS = {
     1: Failing.ABSENT,
@@ -104,3 +104,13 @@ def _private_copy() -> ModuleType:
         spec.loader.exec_module(module)
         _copies.append(module)
     return _copies[0]
+
+
+def gpu_label(name: str) -> str:
+    """The model label of a GPU, as koordlet makes it: NVML's name without the maker, spaces as dashes."""
+    return model_label(name.removeprefix("NVIDIA "))
+
+
+def gpu_nodes(minor: int) -> tuple[str, ...]:
+    """Device nodes of one GPU."""
+    return (f"/dev/nvidia{minor}",)

@@ -11,8 +11,8 @@ from enum import StrEnum
 from types import TracebackType
 from typing import ClassVar, Literal, Self
 
+from harness.devices.hami_release import HamiHost
 from harness.errors import DeviceError
-from harness.hami.protocol import HamiHost
 
 DeviceKind = Literal["gpu", "rdma"]  # Koordinator's words: NPUs and MLUs are of type gpu
 Source = Literal["real", "fake-abi", "fake-table"]
@@ -277,11 +277,6 @@ class DeviceProvider(ABC):
         """
         raise ProviderError(Failing.UNSUPPORTED, vendor=self.vendor, call=f"unslice {uuid} {slice_id}", code=0)
 
-    @staticmethod
-    @abstractmethod
-    def grant(assignment: Assignment) -> ContainerGrant:
-        """What the container gets. Needs no library."""
-
     def __enter__(self) -> Self:
         self.open()
         return self
@@ -290,6 +285,11 @@ class DeviceProvider(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def model_label(model: str) -> str:
+    """The value of the label `node.koordinator.sh/gpu-model` for a model name: spaces become dashes."""
+    return model.replace(" ", "-")
 
 
 def by_vendor(shares: Sequence[Share]) -> dict[str, tuple[Share, ...]]:

@@ -10,10 +10,8 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from harness.devices.grants import rdma_grant
+from harness.devices.ib_ports import port_health
 from harness.devices.provider import (
-    Assignment,
-    ContainerGrant,
     Device,
     DeviceProvider,
     Driver,
@@ -29,7 +27,6 @@ from harness.devices.provider import (
     Usage,
 )
 from harness.devices.sysfs import Pci, read_text
-from harness.devices.words import port_health
 
 if TYPE_CHECKING:
     from harness.devices.rdma_netlink import RdmaNetlink
@@ -108,10 +105,6 @@ class RdmaProvider(DeviceProvider):
                 found.append(Event(uuid, "port", health.code or "PortUp", "warning", on=not health.ok))
         self._last = {**dict.fromkeys(self._last, False), **{uuid: health.ok for uuid, health in now.items()}}
         return tuple(found)
-
-    @staticmethod
-    def grant(assignment: Assignment) -> ContainerGrant:
-        return rdma_grant(assignment)
 
     # -- one NIC ------------------------------------------------------------------------------------------------------
 

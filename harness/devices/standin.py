@@ -7,27 +7,21 @@ anything about hardware.
 """
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from fake_devices import mailbox
-from fake_devices.ascend.library import DCMI
-from fake_devices.build import NO_COMPILER, TABLE_FILE, Stand, compiler, install
-from fake_devices.cambricon.library import CNDEV
+from fake_devices.build import NO_COMPILER, TABLE_FILE, compiler, install
 from fake_devices.machine import Machine, from_devices, from_server
 from fake_devices.models import CatalogError, catalog
 from fake_devices.nvidia.inprocess import InProcessNvml
-from fake_devices.nvidia.library import NVML
 from fake_devices.pci import write_tree
 from fake_devices.rdma.surfaces import sync_rdma, write_rdma
 from fake_devices.table import FULL, DeviceTable
-from harness.devices.ascend import AscendProvider
-from harness.devices.cambricon import CambriconProvider
-from harness.devices.nvidia import NvidiaProvider
 from harness.devices.provider import DeviceProvider
-from harness.devices.rdma import RdmaProvider
+from harness.devices.vendors import VENDORS
 from harness.errors import UsageError
 
 NODE = "this-machine"
@@ -35,8 +29,6 @@ COUNT = 8  # devices of a bare model, where nobody says how many
 MOST = 64
 LIBRARY_PATH = "LD_LIBRARY_PATH"
 SPELLING = "a server of the catalogue, or MODEL or MODEL:COUNT as in a10:2"
-
-_LIBRARIES: Mapping[str, Stand] = {"nvidia": NVML, "huawei": DCMI, "cambricon": CNDEV}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +43,7 @@ class StandIn:
 
     def providers(self) -> list[DeviceProvider]:
         """The vendors' providers on these boundaries, none of them open."""
-        vendors = dict.fromkeys(slot.model.vendor for slot in self.machine.slots)
-        return [self._provider(vendor) for vendor in vendors]
+        return [self._provider(vendor) for vendor in self.machine.vendors]
 
     def env(self) -> dict[str, str]:
         """The variables by which a program of this machine finds the libraries."""
@@ -81,16 +72,15 @@ class StandIn:
         if any(slot.model.is_nic for slot in self.machine.slots):
             sync_rdma(self.root, self.table)
 
-    def _provider(self, vendor: str) -> DeviceProvider:
-        root = self.root
-        if vendor == "mellanox":
-            return RdmaProvider(root=root, source="fake-abi")
-        library = self.libraries / _LIBRARIES[vendor].soname if self.libraries is not None else None
-        if vendor == "nvidia":
-            given = library if library is not None else InProcessNvml(self.table)
-            return NvidiaProvider(given, root=root, source="fake-abi")
-        make: Callable[..., DeviceProvider] = AscendProvider if vendor == "huawei" else CambriconProvider
-        return make(library, root=root, source="fake-abi")
+    def _provider(self, name: str) -> DeviceProvider:
+        vendor = VENDORS[name]
+        make: Callable[..., DeviceProvider] = vendor.provider()
+        stand_in_library = vendor.hardware.library
+        if stand_in_library is None:
+            return make(root=self.root, source="fake-abi")
+        if self.libraries is None:
+            return make(InProcessNvml(self.table), root=self.root, source="fake-abi")
+        return make(self.libraries / stand_in_library.soname, root=self.root, source="fake-abi")
 
 
 def machine_called(name: str) -> Machine:
@@ -121,15 +111,16 @@ def stand_in(name: str) -> Iterator[StandIn]:
         UsageError: there is no such machine, or a compiler is needed for it and missing.
     """
     machine = machine_called(name)
-    wanted = [vendor for vendor in _LIBRARIES if any(slot.model.vendor == vendor for slot in machine.slots)]
-    if compiler() is None and set(wanted) - {"nvidia"}:
+    hardware = [VENDORS[vendor].hardware for vendor in machine.vendors]
+    if compiler() is None and any(one.library is not None and not one.python_library for one in hardware):
         raise UsageError(f"--fake {name}: {NO_COMPILER}")
     with tempfile.TemporaryDirectory(prefix="seatrial-") as scratch:
         root, libraries = Path(scratch) / "root", Path(scratch) / "lib"
         write_tree(root, machine)
         libraries.mkdir()
         table = DeviceTable.create(machine, NODE, room=FULL, path=libraries / TABLE_FILE)
-        for vendor in wanted if compiler() is not None else ():
-            install(_LIBRARIES[vendor], libraries)
+        for one in hardware if compiler() is not None else ():
+            if one.library is not None:
+                install(one.library, libraries)
         write_rdma(root, table)
         yield StandIn(name, machine, table, root, libraries if compiler() is not None else None)

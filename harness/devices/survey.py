@@ -2,12 +2,9 @@
 
 from collections.abc import Sequence
 
-from harness.devices.ascend import AscendProvider
-from harness.devices.cambricon import CambriconProvider
-from harness.devices.nvidia import NvidiaProvider
 from harness.devices.provider import Device, DeviceProvider
-from harness.devices.rdma import RdmaProvider
 from harness.devices.standin import stand_in
+from harness.devices.vendors import VENDORS
 from harness.errors import DeviceError
 
 
@@ -25,7 +22,7 @@ def survey(fake: str | None = None) -> tuple[list[Device], dict[str, str]]:
 
 def real_providers() -> list[DeviceProvider]:
     """The providers of this machine, none of them open."""
-    return [NvidiaProvider(), AscendProvider(), CambriconProvider(), RdmaProvider()]
+    return [vendor.provider()() for vendor in VENDORS.values()]
 
 
 def _asked(providers: Sequence[DeviceProvider]) -> tuple[list[Device], dict[str, str]]:

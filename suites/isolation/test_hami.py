@@ -18,10 +18,10 @@ from fixtures.expect import Expect
 from fixtures.promises import devices_of, first_of
 from fixtures.trial import Container, Trial
 from harness.clusters.protocol import Capability
-from harness.devices.grants import MONITOR_ANNOTATION
+from harness.devices.hami_core import MONITOR_ANNOTATION
+from harness.devices.hami_release import VERSION_LABEL
 from harness.hami.chart import Manifest, manifests
 from harness.hami.monitor import Monitor, serving
-from harness.hami.protocol import VERSION_LABEL
 from harness.hami.sources import pods_of_node
 from scheduler.api.builders import PodBuilder, node, pod
 from scheduler.api.core import Pod

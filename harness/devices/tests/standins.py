@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from fake_devices.ascend.library import DCMI
+from fake_devices.ascend.hardware import DCMI
 from fake_devices.build import NO_COMPILER, TABLE_FILE, Stand, compiler, install
-from fake_devices.cambricon.library import CNDEV
+from fake_devices.cambricon.hardware import CNDEV
 from fake_devices.machine import from_server
 from fake_devices.models import catalog
+from fake_devices.nvidia.hardware import NVML
 from fake_devices.nvidia.inprocess import InProcessNvml
-from fake_devices.nvidia.library import NVML
 from fake_devices.pci import write_tree
 from fake_devices.rdma.netlink import RdmaPeer
 from fake_devices.rdma.surfaces import sync_rdma, write_rdma

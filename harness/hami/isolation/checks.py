@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.devices.hami_release import core_release
 from harness.errors import DeviceError
 from harness.hami.isolation.probe import Ready, Witness
 from harness.hami.isolation.samples import Interval, Tick, common, jain, mean_interval, rates, ratio
 from harness.hami.isolation.tenants import Arrangement, Limits, Running, clear_lock, tenants
-from harness.hami.protocol import core_release
 from harness.hami.region import RUNNING, RegionError, read_region
 
 MIB = 1 << 20

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from harness.devices.hami_release import HamiHost, incompatible
 from harness.devices.provider import Device, Driver, Missing, Process
 from harness.hami.isolation.tenants import Arrangement, TenantEnded, tenants
-from harness.hami.protocol import HamiHost, incompatible
 
 CALIBRATED = 0.001  # seconds a launch
 SAMPLED = 3.0  # seconds a tenant runs, so that the driver has samples of it
