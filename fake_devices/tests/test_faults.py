@@ -9,7 +9,13 @@ from fake_devices.machine import from_server
 from fake_devices.models import catalog
 from fake_devices.table import DeviceTable
 
-SERVERS = {"nvidia": "dgx-h100", "huawei": "atlas-800t-a2", "cambricon": "mlu370-x8-8", "mellanox": "dgx-h100"}
+SERVERS = {
+    "nvidia": "dgx-h100",
+    "huawei": "atlas-800t-a2",
+    "cambricon": "mlu370-x8-8",
+    "mellanox": "dgx-h100",
+    "amd": "mi300x-8",
+}
 
 
 def table_and_device(vendor: str) -> tuple[DeviceTable, int]:
@@ -49,6 +55,9 @@ def _content(table: DeviceTable, at: int) -> tuple[bytes, list[int]]:
         ("huawei", "link", [(0x8, 0x81078603)]),
         ("cambricon", "critical", [(0x1, 1)]),
         ("nvidia", "throttle", []),
+        ("amd", "critical", [(3, 4)]),
+        ("amd", "reset_needed", [(5, 0)]),
+        ("amd", "throttle", [(2, 0)]),
     ],
 )
 def test_a_fault_is_announced_in_the_vendors_codes(vendor: str, verb: str, want: list[tuple[int, int]]) -> None:
@@ -96,7 +105,7 @@ def test_one_port_of_many_goes_down() -> None:
     ("vendor", "verb", "arguments", "words"),
     [
         ("nvidia", "explode", {}, "no fault verb 'explode'"),
-        ("huawei", "app_error", {}, "expected a device of nvidia, found huawei"),
+        ("huawei", "app_error", {}, "expected a device of amd, nvidia, found huawei"),
         ("nvidia", "critical", {"colour": 1}, "found 'colour'"),
         ("nvidia", "critical", {"xid": "79"}, "xid: expected a whole number, found '79'"),
         ("nvidia", "critical", {"xid": 31}, "the application's fault"),

@@ -7,24 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from fake_devices.ascend.hardware import DCMI
 from fake_devices.build import NO_COMPILER, TABLE_FILE, Stand, compiler, install
-from fake_devices.cambricon.hardware import CNDEV
 from fake_devices.machine import from_server
 from fake_devices.models import catalog
-from fake_devices.nvidia.hardware import NVML
 from fake_devices.nvidia.inprocess import InProcessNvml
 from fake_devices.pci import write_tree
 from fake_devices.rdma.netlink import RdmaPeer
 from fake_devices.rdma.surfaces import sync_rdma, write_rdma
 from fake_devices.table import FULL, DeviceTable
-from harness.devices.ascend import AscendProvider
-from harness.devices.cambricon import CambriconProvider
 from harness.devices.nvidia import NvidiaProvider
 from harness.devices.provider import DeviceProvider
 from harness.devices.rdma import RdmaProvider
+from harness.devices.vendors import VENDORS
+from harness.devices.vendors.descriptor import Vendor
 
 NODE = "n1"
+
+Way = Callable[..., AbstractContextManager["Standin"]]
 
 
 @dataclass
@@ -69,22 +68,19 @@ def _library(root: Path, server: str, stand: Stand) -> tuple[Path, DeviceTable]:
 
 
 @contextmanager
-def nvml_library(root: Path, server: str = "dgx-h100") -> Iterator[Standin]:
-    """NVML as a shared library, in a directory of its own with its table."""
-    library, table = _library(root, server, NVML)
-    yield Standin("nvidia", library, table, root, lambda: NvidiaProvider(library, root=root, source="fake-abi"))
+def vendor_library(root: Path, vendor: Vendor, server: str) -> Iterator[Standin]:
+    """A vendor's shared library, in a directory of its own with its table."""
+    assert vendor.hardware.library is not None
+    library, table = _library(root, server, vendor.hardware.library)
+    make: Callable[..., DeviceProvider] = vendor.provider()
+    yield Standin(vendor.name, library, table, root, lambda: make(library, root=root, source="fake-abi"))
 
 
-@contextmanager
-def dcmi_library(root: Path, server: str = "atlas-800t-a2") -> Iterator[Standin]:
-    library, table = _library(root, server, DCMI)
-    yield Standin("huawei", library, table, root, lambda: AscendProvider(library, root=root, source="fake-abi"))
+def _way(name: str, default: str) -> Way:
+    def way(root: Path, server: str = default) -> AbstractContextManager[Standin]:
+        return vendor_library(root, VENDORS[name], server)
 
-
-@contextmanager
-def cndev_library(root: Path, server: str = "mlu370-x8-8") -> Iterator[Standin]:
-    library, table = _library(root, server, CNDEV)
-    yield Standin("cambricon", library, table, root, lambda: CambriconProvider(library, root=root, source="fake-abi"))
+    return way
 
 
 @contextmanager
@@ -114,14 +110,21 @@ def rdma_tree_and_netlink(root: Path, server: str = "dgx-h100") -> Iterator[Stan
         peer.close()
 
 
-Way = Callable[..., AbstractContextManager[Standin]]
-
+SERVERS = {  # vendor → servers of the catalogue with its devices, the usual one first
+    "nvidia": ["dgx-h100", "hgx-a100", "a10-4", "a10-vm", "mixed-gpu"],
+    "huawei": ["atlas-800t-a2", "ascend-16"],
+    "cambricon": ["mlu370-x8-8"],
+    "mellanox": ["dgx-h100", "hgx-a100"],
+    "amd": ["mi300x-8"],
+}
+LIBRARY_WAYS: dict[str, Way] = {
+    name: _way(name, SERVERS[name][0]) for name, vendor in VENDORS.items() if vendor.hardware.library is not None
+}
+nvml_library, dcmi_library, cndev_library = (LIBRARY_WAYS[name] for name in ("nvidia", "huawei", "cambricon"))
 NVML_WAYS: dict[str, Way] = {"object": nvml_object, "library": nvml_library}
 ALL_WAYS: dict[str, Way] = {
     "nvidia-object": nvml_object,
-    "nvidia-library": nvml_library,
-    "huawei-library": dcmi_library,
-    "cambricon-library": cndev_library,
     "rdma-tree": rdma_tree,
     "rdma-netlink": rdma_tree_and_netlink,
+    **{f"{name}-library": way for name, way in LIBRARY_WAYS.items()},
 }

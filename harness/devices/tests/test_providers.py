@@ -9,21 +9,17 @@ import pytest
 from fake_devices import faults
 from fake_devices.machine import from_server
 from fake_devices.models import catalog
-from harness.devices.provider import Device, DeviceProvider
-from harness.devices.tests.standins import ALL_WAYS, NODE, Standin
+from harness.devices.provider import Device, DeviceProvider, Link
+from harness.devices.tests.standins import ALL_WAYS, LIBRARY_WAYS, NODE, SERVERS, Standin
+from harness.devices.vendors import VENDORS
 from harness.nodes.hardware import NodeHardware
 
-SERVERS = {
-    "nvidia-object": ["dgx-h100", "hgx-a100", "a10-4", "a10-vm", "mixed-gpu"],
-    "nvidia-library": ["dgx-h100", "hgx-a100", "a10-4", "a10-vm", "mixed-gpu"],
-    "huawei-library": ["atlas-800t-a2", "ascend-16"],
-    "cambricon-library": ["mlu370-x8-8"],
-    "rdma-tree": ["dgx-h100", "hgx-a100"],
-    "rdma-netlink": ["dgx-h100"],
+SERVERS_OF_WAY = {
+    way: ["dgx-h100"]
+    if way == "rdma-netlink"
+    else SERVERS[{"rdma": "mellanox"}.get(way.split("-")[0], way.split("-")[0])]
+    for way in ALL_WAYS
 }
-
-
-LINKS = {"nvidia": "nvlink", "huawei": "hccs", "cambricon": "mlulink"}
 
 
 @pytest.fixture(params=sorted(ALL_WAYS))
@@ -38,19 +34,26 @@ def provider(standin: Standin) -> Iterator[DeviceProvider]:
         yield provider
 
 
+def _links_of(hardware: NodeHardware, vendor: str) -> set[Link]:
+    links = VENDORS[vendor].hardware.links
+    return {one for one in hardware.links() if links is not None and one.kind == links.kind}
+
+
 def by_table(vendor: str, server: str) -> list[Device]:
     """What the short way for fleets says of the same node."""
     hardware = NodeHardware(NODE, from_server(server, catalog()))
     return [one for one in hardware.devices() if one.vendor == vendor]
 
 
-@pytest.mark.parametrize(("way", "server"), [(way, server) for way in sorted(ALL_WAYS) for server in SERVERS[way]])
+@pytest.mark.parametrize(
+    ("way", "server"), [(way, server) for way in sorted(ALL_WAYS) for server in SERVERS_OF_WAY[way]]
+)
 def test_the_long_way_and_the_short_way_agree_on_every_field(way: str, server: str, tmp_path: Path) -> None:
     with ALL_WAYS[way](tmp_path, server) as standin, standin.provider() as provider:
         found = sorted(provider.devices(), key=lambda one: one.minor)
         assert [replace(one, source="fake-table") for one in found] == by_table(standin.vendor, server)
         hardware = NodeHardware(NODE, from_server(server, catalog()))
-        assert set(provider.links()) == {one for one in hardware.links() if one.kind == LINKS.get(standin.vendor)}
+        assert set(provider.links()) == _links_of(hardware, standin.vendor)
         assert provider.driver().driver == hardware.driver(standin.vendor).driver
 
 
@@ -139,11 +142,11 @@ def test_a_closed_provider_may_be_closed_and_opened_again(standin: Standin) -> N
         assert len(provider.devices()) == count
 
 
-@pytest.mark.parametrize("way", ["nvidia-object", "huawei-library", "cambricon-library"])
+@pytest.mark.parametrize("way", ["nvidia-object", *(f"{name}-library" for name in LIBRARY_WAYS)])
 def test_a_driver_that_does_not_start_is_a_reason_with_a_key(way: str, tmp_path: Path) -> None:
     with ALL_WAYS[way](tmp_path) as standin:
         for library in standin.table.header.libraries:
-            library.code = {"nvidia": 9, "huawei": -8005, "cambricon": 1}[standin.vendor]
+            library.code = VENDORS[standin.vendor].hardware.no_driver_code
         missing = standin.provider().probe()
         assert missing is not None
         assert missing.key == "no-driver"

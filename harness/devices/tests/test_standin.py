@@ -32,6 +32,8 @@ print(json.dumps([(pynvml.nvmlDeviceGetUUID(one), pynvml.nvmlDeviceGetTemperatur
         pytest.param("connectx-7:3", {"mellanox": 3}, id="nics-alone"),
         pytest.param("ascend-910b3:2", {"huawei": 2}, id="npus", marks=needs_compiler),
         pytest.param("mlu370-x8:3", {"cambricon": 3}, id="mlus", marks=needs_compiler),
+        pytest.param("mi300x:2", {"amd": 2}, id="amd-gpus", marks=needs_compiler),
+        pytest.param("mi250x:4", {"amd": 4}, id="amd-dies", marks=needs_compiler),
     ],
 )
 def test_a_name_becomes_devices_behind_the_vendors_boundaries(name: str, kinds: dict[str, int]) -> None:
