@@ -15,11 +15,12 @@ from harness.devices.vendors import VENDORS
 from harness.nodes.hardware import NodeHardware
 
 SERVERS_OF_WAY = {
-    way: ["dgx-h100"]
-    if way == "rdma-netlink"
-    else SERVERS[{"rdma": "mellanox"}.get(way.split("-")[0], way.split("-")[0])]
-    for way in ALL_WAYS
+    "nvidia-object": SERVERS["nvidia"],
+    "rdma-tree": SERVERS["mellanox"],
+    "rdma-netlink": ["dgx-h100"],
+    **{f"{name}-library": SERVERS[name] for name in LIBRARY_WAYS},
 }
+CASES = [(way, server) for way in sorted(ALL_WAYS) for server in SERVERS_OF_WAY[way]]
 
 
 @pytest.fixture(params=sorted(ALL_WAYS))
@@ -45,9 +46,7 @@ def by_table(vendor: str, server: str) -> list[Device]:
     return [one for one in hardware.devices() if one.vendor == vendor]
 
 
-@pytest.mark.parametrize(
-    ("way", "server"), [(way, server) for way in sorted(ALL_WAYS) for server in SERVERS_OF_WAY[way]]
-)
+@pytest.mark.parametrize(("way", "server"), CASES)
 def test_the_long_way_and_the_short_way_agree_on_every_field(way: str, server: str, tmp_path: Path) -> None:
     with ALL_WAYS[way](tmp_path, server) as standin, standin.provider() as provider:
         found = sorted(provider.devices(), key=lambda one: one.minor)
