@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from harness.devices.provider import Device, DeviceProvider
-from harness.devices.standin import stand_in
+from harness.devices.stand_in import stand_in
 from harness.devices.vendors import VENDORS
 from harness.errors import DeviceError
 

@@ -15,7 +15,7 @@ import msgspec
 
 from fake_devices import mailbox
 from harness.conversation import Conversation, Pipe, Wanted
-from harness.devices.standin import StandIn
+from harness.devices.stand_in import StandIn
 from harness.errors import ClusterError
 from harness.nodes import local
 from harness.nodes.device_daemon import INFOS_FILE, DeviceDaemon

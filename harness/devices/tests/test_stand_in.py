@@ -9,7 +9,7 @@ import pytest
 
 from fake_devices import faults
 from fake_devices.build import NO_COMPILER, compiler
-from harness.devices.standin import LIBRARY_PATH, machine_called, stand_in
+from harness.devices.stand_in import LIBRARY_PATH, machine_called, stand_in
 from harness.devices.survey import survey
 from harness.errors import UsageError
 
