@@ -10,7 +10,7 @@ from fake_devices import faults
 from fake_devices.machine import from_server
 from fake_devices.models import catalog
 from harness.devices.provider import Device, DeviceProvider, Link
-from harness.devices.tests.standins import ALL_WAYS, LIBRARY_WAYS, NODE, SERVERS, Standin
+from harness.devices.tests.boundaries import ALL_WAYS, LIBRARY_WAYS, NODE, SERVERS, Boundary
 from harness.devices.vendors import VENDORS
 from harness.nodes.hardware import NodeHardware
 
@@ -24,14 +24,14 @@ CASES = [(way, server) for way in sorted(ALL_WAYS) for server in SERVERS_OF_WAY[
 
 
 @pytest.fixture(params=sorted(ALL_WAYS))
-def standin(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Standin]:
-    with ALL_WAYS[request.param](tmp_path) as standin:
-        yield standin
+def boundary(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Boundary]:
+    with ALL_WAYS[request.param](tmp_path) as boundary:
+        yield boundary
 
 
 @pytest.fixture
-def provider(standin: Standin) -> Iterator[DeviceProvider]:
-    with standin.provider() as provider:
+def provider(boundary: Boundary) -> Iterator[DeviceProvider]:
+    with boundary.provider() as provider:
         yield provider
 
 
@@ -48,16 +48,16 @@ def by_table(vendor: str, server: str) -> list[Device]:
 
 @pytest.mark.parametrize(("way", "server"), CASES)
 def test_the_long_way_and_the_short_way_agree_on_every_field(way: str, server: str, tmp_path: Path) -> None:
-    with ALL_WAYS[way](tmp_path, server) as standin, standin.provider() as provider:
+    with ALL_WAYS[way](tmp_path, server) as boundary, boundary.provider() as provider:
         found = sorted(provider.devices(), key=lambda one: one.minor)
-        assert [replace(one, source="fake-table") for one in found] == by_table(standin.vendor, server)
+        assert [replace(one, source="fake-table") for one in found] == by_table(boundary.vendor, server)
         hardware = NodeHardware(NODE, from_server(server, catalog()))
-        assert set(provider.links()) == _links_of(hardware, standin.vendor)
-        assert provider.driver().driver == hardware.driver(standin.vendor).driver
+        assert set(provider.links()) == _links_of(hardware, boundary.vendor)
+        assert provider.driver().driver == hardware.driver(boundary.vendor).driver
 
 
-def test_a_machine_with_devices_is_not_missing_anything(standin: Standin) -> None:
-    assert standin.provider().probe() is None
+def test_a_machine_with_devices_is_not_missing_anything(boundary: Boundary) -> None:
+    assert boundary.provider().probe() is None
 
 
 def test_every_device_answers_by_its_uuid(provider: DeviceProvider) -> None:
@@ -78,22 +78,22 @@ def test_use_stays_within_what_there_is(provider: DeviceProvider) -> None:
             assert usage.temperature is not None
 
 
-def test_processes_are_those_of_the_device(provider: DeviceProvider, standin: Standin) -> None:
-    if standin.vendor == "mellanox":
+def test_processes_are_those_of_the_device(provider: DeviceProvider, boundary: Boundary) -> None:
+    if boundary.vendor == "mellanox":
         pytest.skip("NICs have no processes")
-    row = standin.table.processes[0]
-    row.device, row.used, row.pid = standin.position(1), 3 << 30, 4242
+    row = boundary.table.processes[0]
+    row.device, row.used, row.pid = boundary.position(1), 3 << 30, 4242
     first, second, *_ = sorted(provider.devices(), key=lambda one: one.index)
     assert provider.processes(first.uuid) == ()
     assert [(one.pid, one.memory) for one in provider.processes(second.uuid)] == [(4242, 3 << 30)]
 
 
 @pytest.mark.parametrize("verb", ["lost", "remove"])
-def test_a_device_that_goes_takes_nobody_along(verb: str, provider: DeviceProvider, standin: Standin) -> None:
+def test_a_device_that_goes_takes_nobody_along(verb: str, provider: DeviceProvider, boundary: Boundary) -> None:
     before = sorted(provider.devices(), key=lambda one: one.index)
     gone = before[2].uuid
-    faults.apply(standin.table, standin.position(2), verb, {}, now=1.0)
-    standin.settle()
+    faults.apply(boundary.table, boundary.position(2), verb, {}, now=1.0)
+    boundary.settle()
     after = {one.uuid: one.health.ok for one in provider.devices()}
     assert not after.get(gone, False)
     assert all(after[one.uuid] for one in before if one.uuid != gone)
@@ -101,37 +101,37 @@ def test_a_device_that_goes_takes_nobody_along(verb: str, provider: DeviceProvid
 
 
 def test_a_broken_device_is_unhealthy_and_the_vendors_rule_says_whether_it_recovers(
-    provider: DeviceProvider, standin: Standin
+    provider: DeviceProvider, boundary: Boundary
 ) -> None:
     device = min(provider.devices(), key=lambda one: one.index)
-    verb = "link" if standin.vendor == "mellanox" else "critical"
-    undo = faults.apply(standin.table, standin.position(0), verb, {}, now=1.0)
-    standin.settle()
+    verb = "link" if boundary.vendor == "mellanox" else "critical"
+    undo = faults.apply(boundary.table, boundary.position(0), verb, {}, now=1.0)
+    boundary.settle()
     health = provider.health(device.uuid)
     assert not health.ok
     assert health.code
     assert health.message
     undo(2.0)
-    standin.settle()
+    boundary.settle()
     assert provider.health(device.uuid).ok == (not health.sticky)
-    assert health.sticky == (standin.vendor == "nvidia")
+    assert health.sticky == (boundary.vendor == "nvidia")
 
 
-def test_events_tell_what_happened_to_whom(provider: DeviceProvider, standin: Standin) -> None:
+def test_events_tell_what_happened_to_whom(provider: DeviceProvider, boundary: Boundary) -> None:
     device = sorted(provider.devices(), key=lambda one: one.index)[1]
-    verb = "link" if standin.vendor == "mellanox" else "critical"
-    faults.apply(standin.table, standin.position(1), verb, {}, now=1.0)
-    standin.settle()
+    verb = "link" if boundary.vendor == "mellanox" else "critical"
+    faults.apply(boundary.table, boundary.position(1), verb, {}, now=1.0)
+    boundary.settle()
     told = [one for one in provider.events() if one.kind in {"xid", "fault", "port"}]
     assert [one.device for one in told] == [device.uuid]
     assert told[0].on
     assert provider.events() == (), "each once"
 
 
-def test_a_closed_provider_may_be_closed_and_opened_again(standin: Standin) -> None:
-    if standin.library is None:
+def test_a_closed_provider_may_be_closed_and_opened_again(boundary: Boundary) -> None:
+    if boundary.library is None:
         pytest.skip("a socket that was closed stays closed")
-    provider = standin.provider()
+    provider = boundary.provider()
     provider.open()
     provider.open()
     count = len(provider.devices())
@@ -143,9 +143,9 @@ def test_a_closed_provider_may_be_closed_and_opened_again(standin: Standin) -> N
 
 @pytest.mark.parametrize("way", ["nvidia-object", *(f"{name}-library" for name in LIBRARY_WAYS)])
 def test_a_driver_that_does_not_start_is_a_reason_with_a_key(way: str, tmp_path: Path) -> None:
-    with ALL_WAYS[way](tmp_path) as standin:
-        for library in standin.table.header.libraries:
-            library.code = VENDORS[standin.vendor].hardware.no_driver_code
-        missing = standin.provider().probe()
+    with ALL_WAYS[way](tmp_path) as boundary:
+        for library in boundary.table.header.libraries:
+            library.code = VENDORS[boundary.vendor].hardware.no_driver_code
+        missing = boundary.provider().probe()
         assert missing is not None
         assert missing.key == "no-driver"

@@ -10,7 +10,7 @@ from fake_devices.rdma.netlink import RdmaPeer
 from fake_devices.table import FULL, DeviceTable
 from harness.devices.rdma import RdmaProvider
 from harness.devices.rdma_netlink import RdmaNetlink
-from harness.devices.tests.standins import rdma_tree, rdma_tree_and_netlink
+from harness.devices.tests.boundaries import rdma_tree, rdma_tree_and_netlink
 
 ACTIVE, DOWN, POLLING = 4, 1, 2
 
@@ -46,18 +46,18 @@ def test_every_port_is_told_with_its_states_and_its_net_device() -> None:
 
 def test_the_kernel_s_word_goes_before_the_files(tmp_path: Path) -> None:
     """Files that were not brought up to date do not make a port well that the kernel calls down."""
-    with rdma_tree_and_netlink(tmp_path) as standin, standin.provider() as provider:
+    with rdma_tree_and_netlink(tmp_path) as boundary, boundary.provider() as provider:
         device = provider.devices()[0]
-        at = standin.table.position(device.uuid)
+        at = boundary.table.position(device.uuid)
         assert at is not None
-        faults.apply(standin.table, at, "link", {}, now=1.0)
+        faults.apply(boundary.table, at, "link", {}, now=1.0)
         health = provider.health(device.uuid)
         assert (health.ok, health.code, health.message) == (False, "PortDown", "port state is DOWN")
 
 
 def test_without_netlink_the_files_are_believed(tmp_path: Path) -> None:
-    with rdma_tree(tmp_path) as standin:
-        provider = RdmaProvider(root=standin.root)
+    with rdma_tree(tmp_path) as boundary:
+        provider = RdmaProvider(root=boundary.root)
         with provider:
             device = provider.devices()[0]
             name = device.kernel_name
@@ -68,7 +68,7 @@ def test_without_netlink_the_files_are_believed(tmp_path: Path) -> None:
 
 
 def test_a_tree_that_goes_while_it_is_read_makes_nobody_well(tmp_path: Path) -> None:
-    with rdma_tree(tmp_path) as standin, standin.provider() as provider:
+    with rdma_tree(tmp_path) as boundary, boundary.provider() as provider:
         device = provider.devices()[0]
         shutil.rmtree(tmp_path / "sys/class/infiniband")
         shutil.rmtree(tmp_path / "sys/bus")

@@ -11,7 +11,7 @@ from fake_devices import mailbox, slices
 from fake_devices.slices import SliceError
 from fake_devices.table import DeviceTable
 from harness.devices.provider import DeviceProvider, Failing, ProviderError
-from harness.devices.tests.standins import Way, cndev_library, dcmi_library, nvml_library
+from harness.devices.tests.boundaries import Way, cndev_library, dcmi_library, nvml_library
 
 GIB = 1 << 30
 CUTTABLE = [
@@ -42,7 +42,7 @@ def attended(table: DeviceTable) -> Iterator[None]:
 def test_a_card_is_cut_until_it_is_full_and_made_whole_again(
     way: Way, template: str, room: int, size: tuple[int, int], tmp_path: Path
 ) -> None:
-    with way(tmp_path) as standin, attended(standin.table), standin.provider() as provider:
+    with way(tmp_path) as boundary, attended(boundary.table), boundary.provider() as provider:
         uuid = provider.devices()[0].uuid
         cut = [provider.slice(uuid, template) for _ in range(room)]
         assert len({one.id for one in cut}) == room
@@ -64,10 +64,10 @@ def _seen(provider: DeviceProvider, uuid: str) -> set[str]:
 
 
 def test_a_part_in_use_stays(tmp_path: Path) -> None:
-    with dcmi_library(tmp_path) as standin, attended(standin.table), standin.provider() as provider:
+    with dcmi_library(tmp_path) as boundary, attended(boundary.table), boundary.provider() as provider:
         uuid = provider.devices()[0].uuid
         part = provider.slice(uuid, "vir10_3c_32g")
-        next(one for one in standin.table.slices if one.id == int(part.id)).memory_used = GIB
+        next(one for one in boundary.table.slices if one.id == int(part.id)).memory_used = GIB
         with pytest.raises(ProviderError) as refused:
             provider.unslice(uuid, part.id)
         assert refused.value.kind is Failing.BUSY
@@ -75,7 +75,7 @@ def test_a_part_in_use_stays(tmp_path: Path) -> None:
 
 
 def test_nobody_answers_and_the_library_says_so(tmp_path: Path) -> None:
-    with dcmi_library(tmp_path) as standin, standin.provider() as provider:
+    with dcmi_library(tmp_path) as boundary, boundary.provider() as provider:
         uuid = provider.devices()[0].uuid
         with pytest.raises(ProviderError) as silent:
             provider.slice(uuid, "vir05_1c_16g")
@@ -83,7 +83,7 @@ def test_nobody_answers_and_the_library_says_so(tmp_path: Path) -> None:
 
 
 def test_an_unknown_template_is_refused(tmp_path: Path) -> None:
-    with dcmi_library(tmp_path) as standin, attended(standin.table), standin.provider() as provider:
+    with dcmi_library(tmp_path) as boundary, attended(boundary.table), boundary.provider() as provider:
         uuid = provider.devices()[0].uuid
         with pytest.raises(ProviderError, match="-8001"):
             provider.slice(uuid, "vir99")
@@ -91,20 +91,20 @@ def test_an_unknown_template_is_refused(tmp_path: Path) -> None:
 
 def test_mig_devices_are_read_as_parts_of_their_card(tmp_path: Path) -> None:
     """Cut by the table's owner, as an administrator does with nvidia-smi; read through NVML."""
-    with nvml_library(tmp_path) as standin, standin.provider() as provider:
-        at = standin.position(0)
+    with nvml_library(tmp_path) as boundary, boundary.provider() as provider:
+        at = boundary.position(0)
         before = provider.devices()[0]
         assert before.slices == ()
         with pytest.raises(SliceError, match="expected MIG mode on, found off"):
-            slices.cut_mig(standin.table, at, "1g.10gb")
-        slices.set_mig_mode(standin.table, at, on=True)
-        uuids = [slices.cut_mig(standin.table, at, name) for name in ("3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb")]
+            slices.cut_mig(boundary.table, at, "1g.10gb")
+        slices.set_mig_mode(boundary.table, at, on=True)
+        uuids = [slices.cut_mig(boundary.table, at, name) for name in ("3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb")]
         found = provider.devices()[0].slices
         assert [(one.id, one.kind, one.template) for one in found] == [
             (uuid, "mig", name) for uuid, name in zip(uuids, ("3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb"), strict=True)
         ]
         assert found[0].memory == 40448 << 20
         with pytest.raises(SliceError, match="no room"):
-            slices.cut_mig(standin.table, at, "1g.10gb")
-        slices.set_mig_mode(standin.table, at, on=False)
+            slices.cut_mig(boundary.table, at, "1g.10gb")
+        slices.set_mig_mode(boundary.table, at, on=False)
         assert provider.devices()[0] == before

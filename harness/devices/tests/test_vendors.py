@@ -15,7 +15,7 @@ from fake_devices.models import catalog
 from fake_devices.table import DeviceTable
 from fake_devices.vendors import HARDWARE
 from harness.devices.provider import Assignment, Device, Share
-from harness.devices.tests.standins import SERVERS
+from harness.devices.tests.boundaries import SERVERS
 from harness.devices.vendors import VENDORS
 from harness.devices.vendors.descriptor import Vendor
 from harness.nodes.capacity import plugin_amounts

@@ -23,11 +23,11 @@ from harness.devices.vendors.descriptor import Vendor
 
 NODE = "n1"
 
-Way = Callable[..., AbstractContextManager["Standin"]]
+Way = Callable[..., AbstractContextManager["Boundary"]]
 
 
 @dataclass
-class Standin:
+class Boundary:
     """A boundary and the table behind it. `settle` brings files up to the table after a change."""
 
     vendor: str
@@ -48,13 +48,13 @@ class Standin:
 
 
 @contextmanager
-def nvml_object(root: Path, server: str = "dgx-h100") -> Iterator[Standin]:
+def nvml_object(root: Path, server: str = "dgx-h100") -> Iterator[Boundary]:
     """NVML as a Python object."""
     machine = from_server(server, catalog())
     write_tree(root, machine)
     table = DeviceTable.create(machine, NODE, room=FULL)
     library = InProcessNvml(table)
-    yield Standin("nvidia", library, table, root, lambda: NvidiaProvider(library, root=root, source="fake-abi"))
+    yield Boundary("nvidia", library, table, root, lambda: NvidiaProvider(library, root=root, source="fake-abi"))
 
 
 def _library(root: Path, server: str, stand: Stand) -> tuple[Path, DeviceTable]:
@@ -68,29 +68,29 @@ def _library(root: Path, server: str, stand: Stand) -> tuple[Path, DeviceTable]:
 
 
 @contextmanager
-def vendor_library(root: Path, vendor: Vendor, server: str) -> Iterator[Standin]:
+def vendor_library(root: Path, vendor: Vendor, server: str) -> Iterator[Boundary]:
     """A vendor's shared library, in a directory of its own with its table."""
     assert vendor.hardware.library is not None
     library, table = _library(root, server, vendor.hardware.library)
     make: Callable[..., DeviceProvider] = vendor.provider()
-    yield Standin(vendor.name, library, table, root, lambda: make(library, root=root, source="fake-abi"))
+    yield Boundary(vendor.name, library, table, root, lambda: make(library, root=root, source="fake-abi"))
 
 
 def _way(name: str, default: str) -> Way:
-    def way(root: Path, server: str = default) -> AbstractContextManager[Standin]:
+    def way(root: Path, server: str = default) -> AbstractContextManager[Boundary]:
         return vendor_library(root, VENDORS[name], server)
 
     return way
 
 
 @contextmanager
-def rdma_tree(root: Path, server: str = "dgx-h100") -> Iterator[Standin]:
+def rdma_tree(root: Path, server: str = "dgx-h100") -> Iterator[Boundary]:
     """NICs as files alone."""
     machine = from_server(server, catalog())
     write_tree(root, machine)
     table = DeviceTable.create(machine, NODE, room=FULL)
     write_rdma(root, table)
-    yield Standin(
+    yield Boundary(
         "mellanox",
         None,
         table,
@@ -101,12 +101,12 @@ def rdma_tree(root: Path, server: str = "dgx-h100") -> Iterator[Standin]:
 
 
 @contextmanager
-def rdma_tree_and_netlink(root: Path, server: str = "dgx-h100") -> Iterator[Standin]:
+def rdma_tree_and_netlink(root: Path, server: str = "dgx-h100") -> Iterator[Boundary]:
     """NICs as files, and the kernel's answers over a socket."""
-    with rdma_tree(root, server) as standin:
-        peer = RdmaPeer(standin.table)
-        standin.provider = lambda: RdmaProvider(root=root, netlink=peer.reader, source="fake-abi")
-        yield standin
+    with rdma_tree(root, server) as boundary:
+        peer = RdmaPeer(boundary.table)
+        boundary.provider = lambda: RdmaProvider(root=root, netlink=peer.reader, source="fake-abi")
+        yield boundary
         peer.close()
 
 
