@@ -29,7 +29,7 @@ class BuildError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class StandInLibrary:
     """One library: its SONAME, which is also its file name, and the sources beside `attach.c`."""
 
     soname: str
@@ -54,7 +54,7 @@ def cache_folder() -> Path:
     return Path(base) / "seatrial" / "abi"
 
 
-def build(stand: Stand, *, into: Path | None = None) -> Path:
+def build(stand: StandInLibrary, *, into: Path | None = None) -> Path:
     """The built library; compiled only if this very source has not been compiled before.
 
     Raises:
@@ -76,7 +76,7 @@ def build(stand: Stand, *, into: Path | None = None) -> Path:
     return target
 
 
-def install(stand: Stand, folder: Path) -> Path:
+def install(stand: StandInLibrary, folder: Path) -> Path:
     """A copy of the library in `folder`: the loader takes links to one file for one library, copies for several.
 
     Raises:
@@ -92,7 +92,7 @@ def install(stand: Stand, folder: Path) -> Path:
     return library
 
 
-def _compile(command: Sequence[str], stand: Stand, sources: Sequence[Path], target: Path) -> None:
+def _compile(command: Sequence[str], stand: StandInLibrary, sources: Sequence[Path], target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         (Path(scratch) / "table.h").write_text(c_header())

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from fake_devices.build import Stand
+from fake_devices.build import StandInLibrary
 from fake_devices.facts import Facts
 
 Slicing = Literal["", "mig", "vnpu", "smlu"]
@@ -56,7 +56,7 @@ class Hardware:
     uuid: Callable[[bytes], str]  # identity from 32 pseudo-random bytes
     describe: Callable[[Any, Any], None]  # writes the vendor's own facts to a `DeviceRecord`
     faults: Mapping[str, FaultEffect]  # verb → what it changes; a verb that is missing is refused
-    library: Stand | None = None  # the stand-in library; None for devices that are read from files
+    library: StandInLibrary | None = None  # the stand-in library; None for devices that are read from files
     python_library: bool = False  # a Python object can replace the library in this process (no compiler needed)
     no_driver_code: int = 0  # what starting the library answers when the driver is not loaded
     links: Links | None = None

@@ -6,12 +6,12 @@ for a GPU that left the bus is inferred: it reads sysfs, and reads of a lost dev
 
 from typing import Any
 
-from fake_devices.build import Stand
+from fake_devices.build import StandInLibrary
 from fake_devices.effects import CARD_FAULTS, count_memory_errors, links_down, overheat
 from fake_devices.facts import AcceleratorFacts
 from fake_devices.hardware import FaultContext, Hardware, Links
 
-ROCM_SMI = Stand(
+ROCM_SMI = StandInLibrary(
     soname="librocm_smi64.so.7",
     sources=("amd/abi/rocm_smi.c", "amd/abi/rocm_smi_links.c"),
     aliases=("librocm_smi64.so",),

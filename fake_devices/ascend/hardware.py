@@ -5,12 +5,12 @@ Codes are those of the DCMI header and of Ascend's list of fault codes.
 
 from typing import Any
 
-from fake_devices.build import Stand
+from fake_devices.build import StandInLibrary
 from fake_devices.effects import CARD_FAULTS, links_down
 from fake_devices.facts import SlicedFacts
 from fake_devices.hardware import FaultContext, Hardware, Links
 
-DCMI = Stand(
+DCMI = StandInLibrary(
     soname="libdcmi.so", sources=tuple(f"ascend/abi/{name}.c" for name in ("dcmi", "dcmi_faults", "dcmi_vnpu"))
 )
 

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from fake_devices.build import Stand
+from fake_devices.build import StandInLibrary
 from fake_devices.effects import CARD_FAULTS
 from fake_devices.facts import AcceleratorFacts
 from fake_devices.hardware import FaultContext, Hardware, Links, dashed
 
-CNDEV = Stand(
+CNDEV = StandInLibrary(
     soname="libcndev.so", sources=tuple(f"cambricon/abi/{name}.c" for name in ("cndev", "cndev_links", "cndev_smlu"))
 )
 

@@ -5,12 +5,12 @@ Codes are those of the NVML API reference and of NVIDIA's XID catalogue.
 
 from typing import Any
 
-from fake_devices.build import Stand
+from fake_devices.build import StandInLibrary
 from fake_devices.effects import CARD_FAULTS, count_memory_errors, links_down, overheat
 from fake_devices.facts import SlicedFacts
 from fake_devices.hardware import FaultContext, Hardware, Links, dashed
 
-NVML = Stand(
+NVML = StandInLibrary(
     soname="libnvidia-ml.so.1",
     sources=tuple(f"nvidia/abi/{name}.c" for name in ("nvml", "nvml_topology", "nvml_events", "nvml_mig")),
     aliases=("libnvidia-ml.so",),

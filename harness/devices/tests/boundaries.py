@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fake_devices.build import NO_COMPILER, TABLE_FILE, Stand, compiler, install
+from fake_devices.build import NO_COMPILER, TABLE_FILE, StandInLibrary, compiler, install
 from fake_devices.machine import from_server
 from fake_devices.models import catalog
 from fake_devices.nvidia.inprocess import InProcessNvml
@@ -57,7 +57,7 @@ def nvml_object(root: Path, server: str = "dgx-h100") -> Iterator[Boundary]:
     yield Boundary("nvidia", library, table, root, lambda: NvidiaProvider(library, root=root, source="fake-abi"))
 
 
-def _library(root: Path, server: str, stand: Stand) -> tuple[Path, DeviceTable]:
+def _library(root: Path, server: str, stand: StandInLibrary) -> tuple[Path, DeviceTable]:
     if compiler() is None:
         pytest.skip(NO_COMPILER)
     machine = from_server(server, catalog())
