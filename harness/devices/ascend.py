@@ -159,9 +159,9 @@ class AscendProvider(DeviceProvider):
     # -- one chip -----------------------------------------------------------------------------------------------------
 
     def _walk(self) -> Iterator[Chip]:
-        count, cards = c_int(), (c_int * dcmi.MOST_CARDS)()
-        if not self._dcmi.maybe("dcmi_get_card_list", byref(count), cards, dcmi.MOST_CARDS):
-            self._dcmi.call("dcmi_get_card_num_list", byref(count), cards, dcmi.MOST_CARDS)  # the older name
+        count, cards = c_int(), (c_int * dcmi.MAX_CARDS)()
+        if not self._dcmi.maybe("dcmi_get_card_list", byref(count), cards, dcmi.MAX_CARDS):
+            self._dcmi.call("dcmi_get_card_num_list", byref(count), cards, dcmi.MAX_CARDS)  # the older name
         for card in cards[: count.value]:
             chips, kind = c_int(), c_uint()
             self._dcmi.call("dcmi_get_device_num_in_card", card, byref(chips))

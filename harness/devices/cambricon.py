@@ -31,7 +31,7 @@ from harness.devices.provider import (
 from harness.devices.sysfs import Pci
 
 MIB, KIB = 1 << 20, 1 << 10
-MOST_SLICES = 128
+MAX_SLICES = 128
 PROHIBITED = 2
 _SLOT_BITS = 8  # an instance's handle is its number above the card's
 
@@ -246,7 +246,7 @@ class CambriconProvider(DeviceProvider):
         return cambricon_health(state.health, state.driver_state)
 
     def _slices(self, index: int) -> tuple[Slice, ...]:
-        rows, count = (cndev.SMluInfo * MOST_SLICES)(), c_int(MOST_SLICES)
+        rows, count = (cndev.SMluInfo * MAX_SLICES)(), c_int(MAX_SLICES)
         for row in rows:
             row.version = cndev.VERSION
         if not self._cndev.maybe("cndevGetAllSMluInstanceInfo", byref(count), rows, index):

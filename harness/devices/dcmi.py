@@ -14,7 +14,7 @@ LIBRARIES = (
     "/usr/local/Ascend/driver/lib64/driver/libdcmi.so",
     "/usr/local/dcmi/libdcmi.so",
 )
-MOST_CARDS = 64
+MAX_CARDS = 64
 NPU = 0
 VDIE = 1
 USE_AICORE = 2

@@ -25,10 +25,10 @@ from harness.devices.vendors import VENDORS
 from harness.errors import UsageError
 
 NODE = "this-machine"
-COUNT = 8  # devices of a bare model, where nobody says how many
-MOST = 64
+DEFAULT_COUNT = 8  # devices of a bare model, where nobody says how many
+MAX_DEVICES = 64
 LIBRARY_PATH = "LD_LIBRARY_PATH"
-SPELLING = "a server of the catalogue, or MODEL or MODEL:COUNT as in a10:2"
+SPELLING = "a server of the catalogue, or MODEL or MODEL:DEFAULT_COUNT as in a10:2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +90,15 @@ def machine_called(name: str) -> Machine:
         UsageError: the catalogue has neither, or the count is none.
     """
     model, colon, number = name.partition(":")
-    if colon and not (number.isdecimal() and 1 <= int(number) <= MOST):
-        raise UsageError(f"--fake {name}: expected MODEL:COUNT with a count of 1 to {MOST}, found {number!r}")
+    if colon and not (number.isdecimal() and 1 <= int(number) <= MAX_DEVICES):
+        raise UsageError(f"--fake {name}: expected MODEL:DEFAULT_COUNT with a count of 1 to {MAX_DEVICES}, found {number!r}")
     try:
         return from_devices(((model, int(number)),), catalog()) if colon else from_server(name, catalog())
     except CatalogError as error:
         if colon:
             raise UsageError(f"--fake {name}: {error}") from error
         try:
-            return from_devices(((name, COUNT),), catalog())
+            return from_devices(((name, DEFAULT_COUNT),), catalog())
         except CatalogError:
             raise UsageError(f"--fake {name}: {error}; expected {SPELLING}") from error
 

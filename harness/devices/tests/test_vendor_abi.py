@@ -81,8 +81,8 @@ def test_nothing_answers_before_the_library_is_started(boundary: Boundary) -> No
     library = loaded(boundary)
     count = ctypes.c_int(77)
     if boundary.vendor == "huawei":
-        cards = (ctypes.c_int * dcmi.MOST_CARDS)()
-        assert library.dcmi_get_card_list(ctypes.byref(count), cards, dcmi.MOST_CARDS) != 0
+        cards = (ctypes.c_int * dcmi.MAX_CARDS)()
+        assert library.dcmi_get_card_list(ctypes.byref(count), cards, dcmi.MAX_CARDS) != 0
         assert count.value == 77
     elif boundary.vendor == "amd":
         assert library.rsmi_num_monitor_devices(ctypes.byref(count)) != 0

@@ -25,10 +25,10 @@ OUT_OF_MEMORY = 2
 ROUNDS_OF_FILLING = 3
 ORDER_SLACK = 0.05  # more cores may give so much less by chance
 CORE_SLACK = 10.0  # points between limit and mean use, seen from outside
-LEAST_WITH_LIBRARY = 0.97  # of the throughput without it
-LEAST_TOGETHER = 0.7  # of the card, for two tenants whose limits add up to it
-MOST_WAIT = 12.0  # seconds: the library looks after the lock's holder each ten
-MOST_HELD_SMS = 100  # above, releases before the linear step do not hold their limits
+MIN_WITH_LIBRARY = 0.97  # of the throughput without it
+MIN_TOGETHER = 0.7  # of the card, for two tenants whose limits add up to it
+MAX_WAIT = 12.0  # seconds: the library looks after the lock's holder each ten
+MAX_SMS_OF_COARSE_STEP = 100  # above, releases before the linear step do not hold their limits
 LINEAR_STEP = (2, 9, 1)
 
 
@@ -290,8 +290,8 @@ def dead_holder(bench: Bench) -> Finding:
         waited = time.monotonic() - started
         after = one.ask("totals")["free"]
     breaches = []
-    if waited > MOST_WAIT:
-        breaches.append(f"expected a start within {MOST_WAIT:g} s of the holder's death, found {waited:.1f} s")
+    if waited > MAX_WAIT:
+        breaches.append(f"expected a start within {MAX_WAIT:g} s of the holder's death, found {waited:.1f} s")
     if after != free:
         breaches.append(f"expected {free} bytes free afterwards, found {after}")
     return Finding("dead-holder", {"holder": held, "seconds": waited}, tuple(breaches))
@@ -349,8 +349,8 @@ def overhead(bench: Bench) -> Finding:
         launch = one.ask("launches", count=1000, within=60)["seconds"] / 1000
     part = ratio(mean_interval(rates(ticks)), base.throughput)
     breaches = []
-    if part.mean < LEAST_WITH_LIBRARY:
-        breaches.append(f"expected {LEAST_WITH_LIBRARY:.0%} of the throughput without, found {part.mean:.1%}")
+    if part.mean < MIN_WITH_LIBRARY:
+        breaches.append(f"expected {MIN_WITH_LIBRARY:.0%} of the throughput without, found {part.mean:.1%}")
     return Finding("overhead", {"part": asdict(part), "seconds_per_launch": launch}, tuple(breaches))
 
 
@@ -364,8 +364,8 @@ def fairness(bench: Bench, shares: tuple[int, int] = (30, 70)) -> Finding:
         breaches.append(
             f"expected the tenant with {shares[1]} % to get more, found {means[1]:.1f}/s and {means[0]:.1f}/s"
         )
-    if sum(means) < LEAST_TOGETHER * alone.mean:
-        breaches.append(f"together: expected {LEAST_TOGETHER:.0%} of {alone.mean:.1f}/s, found {sum(means):.1f}/s")
+    if sum(means) < MIN_TOGETHER * alone.mean:
+        breaches.append(f"together: expected {MIN_TOGETHER:.0%} of {alone.mean:.1f}/s, found {sum(means):.1f}/s")
     measured = {
         "tenants": [asdict(one) for one in got],
         "ratio": asdict(ratio(got[1], got[0])) if means[0] else None,
@@ -454,4 +454,4 @@ def _step_is_coarse(bench: Bench) -> bool:
     if bench.ready is None:
         return False
     release = core_release(bench.ready.release)
-    return bench.baseline.multiprocessors > MOST_HELD_SMS and (release is None or release < LINEAR_STEP)
+    return bench.baseline.multiprocessors > MAX_SMS_OF_COARSE_STEP and (release is None or release < LINEAR_STEP)

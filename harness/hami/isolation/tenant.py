@@ -22,7 +22,7 @@ from harness.hami.isolation.cuda import SUCCESS, Cuda, CudaError
 
 IN_FLIGHT = 64
 BLOCKS, THREADS = 16_384, 256
-MOST_BLOCKS = 100_000  # of memory, for a library that refuses nothing
+MAX_BLOCKS = 100_000  # of memory, for a library that refuses nothing
 
 Answer = dict[str, Any]
 
@@ -47,7 +47,7 @@ class Tenant:
         """Take blocks until one is refused."""
         before, _ = self._cuda.memory()
         count, code = 0, SUCCESS
-        while count < MOST_BLOCKS:
+        while count < MAX_BLOCKS:
             code, place = self._cuda.allocate(block)
             if code != SUCCESS:
                 break
