@@ -64,7 +64,7 @@ def build(stand: StandInLibrary, *, into: Path | None = None) -> Path:
     if command is None:
         raise BuildError(NO_COMPILER)
     sources = [FOLDER / "abi" / "attach.c", *(FOLDER / name for name in stand.sources)]
-    headers = sorted({*FOLDER.glob("abi/*.h"), *(one for path in sources for one in path.parent.glob("*.h"))})
+    headers = sorted({*FOLDER.glob("abi/*.h"), *(header for path in sources for header in path.parent.glob("*.h"))})
     digest = hashlib.sha256(c_header().encode())
     for part in (*command, *_FLAGS, stand.soname, *stand.links):
         digest.update(part.encode())

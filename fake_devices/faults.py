@@ -72,7 +72,7 @@ def apply(table: DeviceTable, position: int, verb: str, arguments: Mapping[str, 
     check(vendor, verb, arguments)
     record = table.devices[position]
     before = DeviceRecord.from_buffer_copy(record)
-    ports = {number: one.up for number, one in enumerate(table.links) if one.device == position}
+    ports = {number: link.up for number, link in enumerate(table.links) if link.device == position}
     with table.writing(record):
         HARDWARE[vendor].faults[verb](_context(table, position, arguments, now))
     overlay = _Overlay(_values(before, record), {at: up for at, up in ports.items() if table.links[at].up != up})
@@ -85,10 +85,10 @@ def apply(table: DeviceTable, position: int, verb: str, arguments: Mapping[str, 
         layers.remove(overlay)
         with table.writing(record):
             for name, value in overlay.fields.items():
-                _take_back(record, name, value, [one.fields for one in above])
+                _take_back(record, name, value, [layer.fields for layer in above])
         for number, up in overlay.ports.items():
             with table.writing(table.links[number]) as link:
-                later_change = next((one for one in above if number in one.ports), None)
+                later_change = next((layer for layer in above if number in layer.ports), None)
                 if later_change is None:
                     link.up = up
                 else:
@@ -118,8 +118,8 @@ def _take_back(record: DeviceRecord, name: str, value: Any, above: Sequence[dict
     if later is not None:
         later[name] = value
     elif isinstance(value, list):
-        for place, one in enumerate(value):
-            getattr(record, name)[place] = one
+        for place, element in enumerate(value):
+            getattr(record, name)[place] = element
     else:
         setattr(record, name, value)
 

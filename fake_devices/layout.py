@@ -191,8 +191,8 @@ def layout_hash() -> int:
 def c_header() -> str:
     """The header that the C stand-ins are compiled with; sizes are asserted at compile time."""
     asserts = "\n".join(
-        f'_Static_assert(sizeof(struct {one.__name__}) == {ctypes.sizeof(one)}, "{one.__name__}");'
-        for one in STRUCTURES
+        f'_Static_assert(sizeof(struct {structure.__name__}) == {ctypes.sizeof(structure)}, "{structure.__name__}");'
+        for structure in STRUCTURES
     )
     return f"""/* Written by fake_devices/layout.py; do not edit. */
 #ifndef DEVICE_TABLE_H
@@ -208,12 +208,12 @@ def c_header() -> str:
 
 
 def _structures() -> str:
-    return "\n".join(_structure(one) for one in STRUCTURES)
+    return "\n".join(_structure(structure) for structure in STRUCTURES)
 
 
-def _structure(one: type[Structure]) -> str:
-    fields = "\n".join(f"    {_c_field(name, kind)};" for name, kind, *_ in one._fields_)
-    return f"struct {one.__name__} {{\n{fields}\n}};"
+def _structure(structure: type[Structure]) -> str:
+    fields = "\n".join(f"    {_c_field(name, kind)};" for name, kind, *_ in structure._fields_)
+    return f"struct {structure.__name__} {{\n{fields}\n}};"
 
 
 def _c_field(name: str, kind: Any) -> str:

@@ -29,7 +29,9 @@ def answer(table: DeviceTable) -> bool:
     try:
         if act is None:
             raise SliceError("unknown", f"{hardware.name}: no operation {box.operation}")
-        box.results[0] = act((table, at, [int(one) for one in box.arguments], box.text.decode(errors="replace")))
+        box.results[0] = act(
+            (table, at, [int(argument) for argument in box.arguments], box.text.decode(errors="replace"))
+        )
     except SliceError as error:
         box.answer = hardware.slice_codes.get(error.reason, -1)
     box.state = MAILBOX_ANSWERED  # last: the library reads everything else once it sees this
@@ -49,7 +51,7 @@ def _end_vnpu(request: Request) -> int:
 
 def _set_mode(request: Request) -> int:
     table, at, arguments, _ = request
-    if not arguments[0] and any(one.parent for one in slices.parts(table, at, slices.SMLU)):
+    if not arguments[0] and any(part.parent for part in slices.parts(table, at, slices.SMLU)):
         raise SliceError("busy", f"device {at}: instances are there")
     with table.writing(table.devices[at]) as device:
         device.slice_mode = int(bool(arguments[0]))

@@ -146,7 +146,7 @@ class Catalog:
         """Files of one kind, told by their text alone: a file with a mistake is still there by name."""
         files = self._folder.glob("*.yaml")
         return sorted(
-            path.stem for path in files if any(one.startswith(first_key) for one in path.read_text().splitlines())
+            path.stem for path in files if any(line.startswith(first_key) for line in path.read_text().splitlines())
         )
 
     def _load(self, name: str) -> DeviceModel | ServerModel:

@@ -51,13 +51,13 @@ def cut_mig(table: DeviceTable, at: int, template: str) -> str:
         raise SliceError("unknown", f"device {at}: expected MIG mode on, found off")
     profile = _profile(table, at, template)
     there = list(parts(table, at, INSTANCE))
-    used = sum(one.size for one in there), sum(one.memory for one in there)
-    alike = sum(one.profile == profile.profile for one in there)
+    used = sum(part.size for part in there), sum(part.memory for part in there)
+    alike = sum(part.profile == profile.profile for part in there)
     memory = table.devices[at].memory_total
     if used[0] + profile.cores > MIG_SLICES or used[1] + profile.memory > memory or alike >= profile.count:
         raise SliceError("full", f"device {at}: no room for {template} beside {len(there)} others")
-    number = _lowest({one.id for one in there}, 1)
-    start = _lowest_run({place for one in there for place in range(one.start, one.start + one.size)}, profile.cores)
+    number = _lowest({part.id for part in there}, 1)
+    start = _lowest_run({place for part in there for place in range(part.start, part.start + part.size)}, profile.cores)
     whole = _take(table)
     _fill(table, whole, id=number, device=at, kind=INSTANCE, profile=profile.profile, size=profile.cores, start=start,
           memory=profile.memory, name=template.encode())  # fmt: skip
@@ -80,13 +80,13 @@ def cut_vnpu(table: DeviceTable, at: int, template: str, wanted: int | None = No
     there = list(parts(table, at, VNPU))
     device = table.devices[at]
     if (
-        sum(one.cores for one in there) + profile.cores > device.cores
-        or sum(one.cpus for one in there) + profile.cpus > device.cpus
-        or sum(one.memory for one in there) + profile.memory > device.memory_total
+        sum(part.cores for part in there) + profile.cores > device.cores
+        or sum(part.cpus for part in there) + profile.cpus > device.cpus
+        or sum(part.memory for part in there) + profile.memory > device.memory_total
         or len(there) >= VNPUS_PER_CARD
     ):
         raise SliceError("full", f"device {at}: no room for {template} beside {len(there)} others")
-    taken = {one.id for one in there}
+    taken = {part.id for part in there}
     number = wanted if wanted is not None else _lowest(taken, FIRST_VNPU + device.minor * VNPUS_PER_CARD)
     if number in taken or not number:
         raise SliceError("busy", f"device {at}: vNPU {number} is there already")
@@ -103,11 +103,11 @@ def make_profile(table: DeviceTable, at: int, quota: int, memory: int) -> int:
     """
     if not 0 < quota <= WHOLE or not 0 < memory <= table.devices[at].memory_total:
         raise SliceError("full", f"device {at}: no profile of {quota} % and {memory} bytes")
-    profiles = [one for one in parts(table, at, SMLU) if not one.parent]
-    for one in profiles:
-        if (one.cores, one.memory) == (quota, memory):
-            return int(one.profile)
-    number = _lowest({one.profile for one in profiles}, 1)
+    profiles = [part for part in parts(table, at, SMLU) if not part.parent]
+    for profile in profiles:
+        if (profile.cores, profile.memory) == (quota, memory):
+            return int(profile.profile)
+    number = _lowest({record.profile for record in profiles}, 1)
     name = f"{quota}.smlu.{max(1, memory >> 30)}gb"
     _fill(table, _take(table), id=number, device=at, kind=SMLU, profile=number, cores=quota, memory=memory,
           name=name.encode())  # fmt: skip
@@ -121,14 +121,14 @@ def cut_smlu(table: DeviceTable, at: int, profile: int, label: str) -> int:
         SliceError: no such profile, or the card's cores or memory are given away.
     """
     every = list(parts(table, at, SMLU))
-    wanted = next((one for one in every if not one.parent and one.profile == profile), None)
+    wanted = next((part for part in every if not part.parent and part.profile == profile), None)
     if wanted is None:
         raise SliceError("unknown", f"device {at}: no profile {profile}")
-    there = [one for one in every if one.parent]
-    cores, memory = sum(one.cores for one in there), sum(one.memory for one in there)
+    there = [part for part in every if part.parent]
+    cores, memory = sum(part.cores for part in there), sum(part.memory for part in there)
     if cores + wanted.cores > WHOLE or memory + wanted.memory > table.devices[at].memory_total:
         raise SliceError("full", f"device {at}: no room for profile {profile} beside {len(there)} others")
-    number = _lowest({one.id for one in there}, 1)
+    number = _lowest({part.id for part in there}, 1)
     _fill(table, _take(table), id=number, device=at, kind=SMLU, parent=1, profile=profile, cores=wanted.cores,
           memory=wanted.memory, name=wanted.name, label=label.encode()[:63],
           uuid=hashlib.sha256(f"{table.devices[at].uuid.decode()}/{number}".encode()).hexdigest()[:36].encode(),
@@ -142,11 +142,11 @@ def remove(table: DeviceTable, at: int, kind: int, number: int) -> None:
     Raises:
         SliceError: it is not there, or something uses it.
     """
-    for one in list(parts(table, at, kind)):
-        if one.id == number and (kind != SMLU or one.parent):
-            if one.memory_used:
+    for part in list(parts(table, at, kind)):
+        if part.id == number and (kind != SMLU or part.parent):
+            if part.memory_used:
                 raise SliceError("busy", f"device {at}: part {number} is in use")
-            _free(table, one)
+            _free(table, part)
             return
     raise SliceError("unknown", f"device {at}: no part {number}")
 
@@ -157,8 +157,8 @@ def remove_profile(table: DeviceTable, at: int, number: int) -> None:
     Raises:
         SliceError: it is not there, or an instance is of it.
     """
-    of_it = [one for one in parts(table, at, SMLU) if one.profile == number]
-    if any(one.parent for one in of_it):
+    of_it = [part for part in parts(table, at, SMLU) if part.profile == number]
+    if any(part.parent for part in of_it):
         raise SliceError("busy", f"device {at}: profile {number} has instances")
     if not of_it:
         raise SliceError("unknown", f"device {at}: no profile {number}")
@@ -174,7 +174,7 @@ def _profile(table: DeviceTable, at: int, template: str) -> SliceProfile:
 
 
 def _take(table: DeviceTable) -> Any:
-    free = next((one for one in table.slices if not one.id), None)
+    free = next((part for part in table.slices if not part.id), None)
     if free is None:
         raise SliceError("full", f"the table has room for {len(table.slices)} parts, and all are taken")
     return free

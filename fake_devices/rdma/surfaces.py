@@ -87,10 +87,10 @@ def _forget(root: Path, slot: Slot, bus: str) -> None:
     if not home.is_dir():
         return
     for kind in ("infiniband", "infiniband_verbs"):
-        for one in (home / kind).iterdir():
-            (root / "sys/class" / kind / one.name).unlink(missing_ok=True)
+        for item in (home / kind).iterdir():
+            (root / "sys/class" / kind / item.name).unlink(missing_ok=True)
             if kind == "infiniband_verbs":
-                (root / "dev/infiniband" / one.name).unlink(missing_ok=True)
+                (root / "dev/infiniband" / item.name).unlink(missing_ok=True)
     remove_device(root, bus)
 
 

@@ -63,15 +63,15 @@ def _content(table: DeviceTable, at: int) -> tuple[bytes, list[int]]:
 def test_a_fault_is_announced_in_the_vendors_codes(vendor: str, verb: str, want: list[tuple[int, int]]) -> None:
     table, at = table_and_device(vendor)
     faults.apply(table, at, verb, {}, now=1.5)
-    told = [(one.type, one.code) for one in table.events if one.sequence]
+    told = [(event.type, event.code) for event in table.events if event.sequence]
     assert told == want
-    assert all(one.time_us == 1_500_000 for one in table.events if one.sequence)
+    assert all(event.time_us == 1_500_000 for event in table.events if event.sequence)
 
 
 def test_what_recovers_says_so() -> None:
     table, at = table_and_device("huawei")
     faults.apply(table, at, "critical", {}, now=1.0)(9.0)
-    assert [one.assertion for one in table.events if one.sequence] == [1, 0]
+    assert [event.assertion for event in table.events if event.sequence] == [1, 0]
 
 
 def test_two_faults_may_overlap() -> None:

@@ -84,10 +84,10 @@ class AscendProvider(DeviceProvider):
 
     def devices(self) -> tuple[Device, ...]:
         found = [self._device(chip) for chip in self._walk()]
-        listed = {(one.card, one.index) for one in found}
+        listed = {(entry.card, entry.index) for entry in found}
         # A card that dropped off is no longer in the list; it stays among the devices until the node starts anew.
-        gone = [one for one in self._seen.values() if (one.card, one.index) not in listed]
-        return tuple(sorted((*found, *map(_dropped, gone)), key=lambda one: one.index))
+        gone = [device for device in self._seen.values() if (device.card, device.index) not in listed]
+        return tuple(sorted((*found, *map(_dropped, gone)), key=lambda entry: entry.index))
 
     def usage(self, uuid: str) -> Usage:
         chip = self._chip(uuid)
@@ -112,7 +112,7 @@ class AscendProvider(DeviceProvider):
         return self._health(self._chip(uuid))
 
     def links(self) -> tuple[Link, ...]:
-        chips = sorted(self._seen.items()) or [((one.card, 0), one) for one in self.devices()]
+        chips = sorted(self._seen.items()) or [((candidate.card, 0), candidate) for candidate in self.devices()]
         found: list[Link] = []
         topology = c_int()
         for number, (chip, device) in enumerate(chips):
@@ -126,7 +126,7 @@ class AscendProvider(DeviceProvider):
 
     def events(self, timeout: float = 0.0) -> tuple[Event, ...]:
         found: list[Event] = []
-        by_index = {one.index: one.uuid for one in self._seen.values()}
+        by_index = {device.index: device.uuid for device in self._seen.values()}
         wait = int(timeout * 1000)
         while True:
             event = dcmi.Event()

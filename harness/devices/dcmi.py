@@ -129,7 +129,7 @@ def die_text(die: DieId) -> str:
 
 def sizes() -> dict[str, int]:
     """What this interpreter makes of the structures."""
-    return {one.__name__: ctypes.sizeof(one) for one in SIZES}
+    return {size.__name__: ctypes.sizeof(size) for size in SIZES}
 
 
 def dcmi_health(scale: int, code: int) -> Health:

@@ -142,12 +142,12 @@ class NvidiaProvider(DeviceProvider):
             cores = {sample.pid: float(sample.smUtil) for sample in samples}
             return tuple(
                 Process(
-                    pid=one.pid,
-                    memory=one.usedGpuMemory if one.usedGpuMemory != UNKNOWN_MEMORY else None,
-                    core=cores.get(one.pid),
-                    name=_maybe(nvml, nvml.nvmlSystemGetProcessName, one.pid) or "",
+                    pid=item.pid,
+                    memory=item.usedGpuMemory if item.usedGpuMemory != UNKNOWN_MEMORY else None,
+                    core=cores.get(item.pid),
+                    name=_maybe(nvml, nvml.nvmlSystemGetProcessName, item.pid) or "",
                 )
-                for one in running
+                for item in running
             )
 
     def health(self, uuid: str) -> Health:
@@ -172,8 +172,8 @@ class NvidiaProvider(DeviceProvider):
 
     def links(self) -> tuple[Link, ...]:
         found: dict[tuple[str, str], list[bool]] = {}
-        by_bus = {one.bus_id: one.uuid for one in self._seen.values()} or {
-            one.bus_id: one.uuid for one in self.devices()
+        by_bus = {item.bus_id: item.uuid for item in self._seen.values()} or {
+            device.bus_id: device.uuid for device in self.devices()
         }
         with self._nvml as nvml:
             for uuid in by_bus.values():
@@ -317,7 +317,7 @@ class NvidiaProvider(DeviceProvider):
         xid = int(data.eventData)
         if xid in APPLICATION_XIDS:
             return Event(uuid, "xid", f"Xid{xid}", "info", on=True)
-        for sick in [uuid] if uuid else [one.uuid for one in self._seen.values()]:
+        for sick in [uuid] if uuid else [item.uuid for item in self._seen.values()]:
             self._sick[sick] = xid_health(xid)
         return Event(uuid, "xid", f"Xid{xid}", "critical", on=True)
 

@@ -63,7 +63,7 @@ class RdmaProvider(DeviceProvider):
     def open(self) -> None:
         if missing := self.probe():
             raise ProviderError(Failing.ABSENT, vendor=self.vendor, call="open", code=0, text=missing.why)
-        self._last = {one.uuid: one.health.ok for one in self.devices()}
+        self._last = {device.uuid: device.health.ok for device in self.devices()}
 
     def close(self) -> None:
         self._last.clear()
@@ -98,7 +98,7 @@ class RdmaProvider(DeviceProvider):
 
     def events(self, timeout: float = 0.0) -> tuple[Event, ...]:  # noqa: ARG002 the tree does not tell, it is asked
         found: list[Event] = []
-        now = {one.uuid: one.health for one in self.devices()}
+        now = {device.uuid: device.health for device in self.devices()}
         for uuid, was in self._last.items():
             health = now.get(uuid, Health(ok=False, code="Gone"))
             if health.ok != was:

@@ -78,20 +78,20 @@ class RdmaNetlink:
 
     def devices(self) -> dict[int, str]:
         """Names by index."""
-        return {int(one.get("DEV_INDEX")): str(one.get("DEV_NAME")) for one in self._dump(GET_DEVICES)}
+        return {int(answer.get("DEV_INDEX")): str(answer.get("DEV_NAME")) for answer in self._dump(GET_DEVICES)}
 
     def ports(self) -> tuple[Port, ...]:
         """All ports of all devices."""
         return tuple(
             Port(
                 name,
-                int(one.get("PORT_INDEX")),
-                int(one.get("PORT_STATE")),
-                int(one.get("PORT_PHYS_STATE")),
-                str(one.get("NDEV_NAME") or ""),
+                int(answer.get("PORT_INDEX")),
+                int(answer.get("PORT_STATE")),
+                int(answer.get("PORT_PHYS_STATE")),
+                str(answer.get("NDEV_NAME") or ""),
             )
             for index, name in self.devices().items()
-            for one in self._dump(GET_PORTS, index)
+            for answer in self._dump(GET_PORTS, index)
         )
 
     def _dump(self, kind: int, device: int | None = None) -> Iterator[Any]:

@@ -28,7 +28,7 @@ NODE = "this-machine"
 DEFAULT_COUNT = 8  # devices of a bare model, where nobody says how many
 MAX_DEVICES = 64
 LIBRARY_PATH = "LD_LIBRARY_PATH"
-SPELLING = "a server of the catalogue, or MODEL or MODEL:DEFAULT_COUNT as in a10:2"
+SPELLING = "a server of the catalogue, or MODEL or MODEL:COUNT as in a10:2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def machine_called(name: str) -> Machine:
     """
     model, colon, number = name.partition(":")
     if colon and not (number.isdecimal() and 1 <= int(number) <= MAX_DEVICES):
-        raise UsageError(f"--fake {name}: expected MODEL:DEFAULT_COUNT with a count of 1 to {MAX_DEVICES}, found {number!r}")
+        raise UsageError(f"--fake {name}: expected MODEL:COUNT with a count of 1 to {MAX_DEVICES}, found {number!r}")
     try:
         return from_devices(((model, int(number)),), catalog()) if colon else from_server(name, catalog())
     except CatalogError as error:
@@ -112,15 +112,15 @@ def stand_in(name: str) -> Iterator[StandIn]:
     """
     machine = machine_called(name)
     hardware = [VENDORS[vendor].hardware for vendor in machine.vendors]
-    if compiler() is None and any(one.library is not None and not one.python_library for one in hardware):
+    if compiler() is None and any(vendor.library is not None and not vendor.python_library for vendor in hardware):
         raise UsageError(f"--fake {name}: {NO_COMPILER}")
     with tempfile.TemporaryDirectory(prefix="seatrial-") as scratch:
         root, libraries = Path(scratch) / "root", Path(scratch) / "lib"
         write_tree(root, machine)
         libraries.mkdir()
         table = DeviceTable.create(machine, NODE, room=FULL, path=libraries / TABLE_FILE)
-        for one in hardware if compiler() is not None else ():
-            if one.library is not None:
-                install(one.library, libraries)
+        for vendor in hardware if compiler() is not None else ():
+            if vendor.library is not None:
+                install(vendor.library, libraries)
         write_rdma(root, table)
         yield StandIn(name, machine, table, root, libraries if compiler() is not None else None)

@@ -31,7 +31,7 @@ def manifests(namespace: str, values: Mapping[str, Any] | None = None, chart: Pa
     known = {"Values": _over(own, values or {}, "values"), "Release": {"Namespace": namespace}}
     found: list[Manifest] = []
     for path in sorted((chart / "templates").glob("*.yaml")):
-        found += [one for one in yaml.safe_load_all(_rendered(path, known)) if one]
+        found += [document for document in yaml.safe_load_all(_rendered(path, known)) if document]
     return found
 
 
@@ -44,7 +44,7 @@ def _rendered(path: Path, known: Mapping[str, Any]) -> str:
         text = whole[2]
     text = _NAME.sub(lambda match: str(_value(path, match[1], known)), text)
     if "{{" in text:
-        line = next(one for one in text.splitlines() if "{{" in one)
+        line = next(row for row in text.splitlines() if "{{" in row)
         raise UsageError(f"chart {path}: expected only names and one `if` around the file, found {line.strip()!r}")
     return text
 

@@ -22,13 +22,13 @@ def exposition(samples: Iterable[Sample], helps: Mapping[str, str]) -> str:
         KeyError: a sample belongs to no family of `helps`.
     """
     families: dict[str, list[Sample]] = {name: [] for name in helps}
-    for one in samples:
-        families[one.name].append(one)
+    for sample in samples:
+        families[sample.name].append(sample)
     lines: list[str] = []
     for name, members in families.items():
         if members:
             lines += [f"# HELP {name} {_help(helps[name])}", f"# TYPE {name} gauge"]
-            lines += [_line(one) for one in members]
+            lines += [_line(member) for member in members]
     return "".join(f"{line}\n" for line in lines)
 
 

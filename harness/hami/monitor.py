@@ -92,7 +92,7 @@ class Monitor:
 
     def samples(self) -> list[Sample]:
         """The cards first, then containers by the names of their folders."""
-        found = [one for card in self._cards() for one in self._host(card)]
+        found = [sample for card in self._cards() for sample in self._host(card)]
         pods = self._pods() if self._pods is not None else None
         for file in region_files(self._folder):
             owner = Owner("", file.pod_uid) if pods is None else pods.get(file.pod_uid)

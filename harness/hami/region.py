@@ -74,7 +74,7 @@ LAYOUTS = (
 _HEAD = struct.Struct("<iiiiQ")  # magic, major, minor, limiter started, owner of the semaphore
 _TAIL = struct.Struct("<iiiiQ")  # process count, switch, recent kernel, priority, time of the last kernel
 _USE = struct.Struct("<5Q")
-_KNOWN = ", ".join(f"{one.name} ({one.bytes} bytes, HAMi {one.releases})" for one in LAYOUTS)
+_KNOWN = ", ".join(f"{layout.name} ({layout.bytes} bytes, HAMi {layout.releases})" for layout in LAYOUTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,22 +124,22 @@ class Region:
 
     def used(self, card: int) -> int:
         """Bytes that the container's processes hold, as the library counts them."""
-        return sum(one.used[card].total for one in self.tenants)
+        return sum(tenant.used[card].total for tenant in self.tenants)
 
     def parts(self, card: int) -> Use:
         """The same by kind of memory."""
-        all_ = [one.used[card] for one in self.tenants]
+        all_ = [tenant.used[card] for tenant in self.tenants]
         return Use(
-            sum(one.context for one in all_),
-            sum(one.module for one in all_),
-            sum(one.data for one in all_),
-            sum(one.offset for one in all_),
-            sum(one.total for one in all_),
+            sum(member.context for member in all_),
+            sum(member.module for member in all_),
+            sum(member.data for member in all_),
+            sum(member.offset for member in all_),
+            sum(member.total for member in all_),
         )
 
     def cores(self, card: int) -> int:
         """Percent of the card, summed over the container's processes."""
-        return sum(one.cores[card] for one in self.tenants)
+        return sum(tenant.cores[card] for tenant in self.tenants)
 
 
 def read_region(path: Path) -> Region:
@@ -161,7 +161,7 @@ def read_region(path: Path) -> Region:
             raise RegionError(f"region {path}: expected 0 to {SLOTS} processes, found {slots}")
         found = (_tenant(path, file, layout, number, count) for number in range(slots))
         # From v2.8.1 on a process that ends leaves its slot with its last amounts, and takes out its pid alone.
-        tenants = [one for one in found if one.pid]
+        tenants = [entry for entry in found if entry.pid]
     return Region(
         layout=layout,
         cards=_cards(head, layout, count),
@@ -201,15 +201,15 @@ def _layout(path: Path, size: int, head: bytes) -> Layout:
     if size == V0_BYTES:
         raise RegionError(f"region {path}: expected a layout of {_KNOWN}, found one from before HAMi v2.4.1")
     magic, major, minor, *_ = _HEAD.unpack(head)
-    if all(size != one.bytes for one in LAYOUTS):
+    if all(size != layout.bytes for layout in LAYOUTS):
         raise RegionError(f"region {path}: expected a layout of {_KNOWN}, found {size} bytes")
     if magic == 0:
         raise RegionError(f"region {path}: expected the magic number {MAGIC}, found 0: no process has finished it yet")
     if magic != MAGIC:
         raise RegionError(f"region {path}: expected the magic number {MAGIC}, found {magic}")
-    for one in LAYOUTS:
-        if (one.bytes, one.version) == (size, (major, minor)):
-            return one
+    for layout in LAYOUTS:
+        if (layout.bytes, layout.version) == (size, (major, minor)):
+            return layout
     raise RegionError(f"region {path}: expected a layout of {_KNOWN}, found version {major}.{minor} in {size} bytes")
 
 

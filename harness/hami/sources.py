@@ -41,8 +41,8 @@ def pods_of_node(call: Callable[[Request], Response], node: str) -> Mapping[str,
     if not response.ok:
         text = response.body.decode(errors="replace")[:200]
         raise ApiRefused(f"list pods of node {node!r}", code=response.code, reason="", message=text)
-    metas = [one.metadata for one in _decode(response.body).items]
-    return {one.uid: Owner(one.namespace, one.name) for one in metas}
+    metas = [item.metadata for item in _decode(response.body).items]
+    return {meta.uid: Owner(meta.namespace, meta.name) for meta in metas}
 
 
 def nvidia_cards(provider: NvidiaProvider) -> tuple[HostCard, ...]:

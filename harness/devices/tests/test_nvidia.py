@@ -30,7 +30,7 @@ def provider(boundary: Boundary) -> Iterator[NvidiaProvider]:
 def by_table(server: str) -> list[Device]:
     """What the short way for fleets says of the same node."""
     hardware = NodeHardware(NODE, from_server(server, catalog()))
-    return [one for one in hardware.devices() if one.vendor == "nvidia"]
+    return [device for device in hardware.devices() if device.vendor == "nvidia"]
 
 
 @pytest.mark.parametrize("server", ["dgx-h100", "hgx-a100", "a10-4", "a10-vm", "mixed-gpu"])
@@ -40,8 +40,8 @@ def test_the_long_way_and_the_short_way_agree_on_every_field(way: str, server: s
         NVML_WAYS[way](tmp_path, server) as boundary,
         NvidiaProvider(boundary.library, root=boundary.root, source="fake-abi") as provider,
     ):
-        found = sorted(provider.devices(), key=lambda one: one.minor)
-        assert [replace(one, source="fake-table") for one in found] == by_table(server)
+        found = sorted(provider.devices(), key=lambda device: device.minor)
+        assert [replace(entry, source="fake-table") for entry in found] == by_table(server)
         assert set(provider.links()) == set(NodeHardware(NODE, from_server(server, catalog())).links())
         assert provider.driver().driver == "570.124.06"
 
@@ -84,8 +84,8 @@ def test_a_lost_card_is_listed_unhealthy_beside_the_others(provider: NvidiaProvi
     before = provider.devices()
     faults.apply(boundary.table, boundary.position(3), "lost", {}, now=1.0)
     after = provider.devices()
-    assert [one.uuid for one in after] == [one.uuid for one in before]
-    assert [one.health.ok for one in after] == [True, True, True, False, True, True, True, True]
+    assert [item.uuid for item in after] == [device.uuid for device in before]
+    assert [item.health.ok for item in after] == [True, True, True, False, True, True, True, True]
     assert after[3].health.sticky
 
 
@@ -94,7 +94,7 @@ def test_a_card_lost_before_it_was_ever_read_is_still_counted(boundary: Boundary
     with NvidiaProvider(boundary.library, root=boundary.root) as provider:
         first, *others = provider.devices()
         assert (first.uuid, first.health.ok) == ("unknown-0", False)
-        assert all(one.health.ok for one in others)
+        assert all(other.health.ok for other in others)
 
 
 def test_why_there_is_nothing_is_said_with_a_key(boundary: Boundary, tmp_path: Path) -> None:

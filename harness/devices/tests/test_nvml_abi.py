@@ -70,7 +70,7 @@ def test_every_way_of_naming_a_card_leads_to_one_handle(nvml: Any) -> None:
             nvml.nvmlDeviceGetHandleByPciBusId(bus.busIdLegacy),
             nvml.nvmlDeviceGetHandleByPciBusId(bus.busIdLegacy.lower()),
         ]
-        addresses = {ctypes.cast(one, c_void_p).value for one in (handle, *names)}
+        addresses = {ctypes.cast(item, c_void_p).value for item in (handle, *names)}
         assert len(addresses) == 1
         assert nvml.nvmlDeviceGetIndex(handle) == index
 
@@ -129,9 +129,13 @@ def test_processes_are_asked_for_twice(nvml: Any, boundary: Boundary) -> None:
     assert raw(nvml, "nvmlDeviceGetComputeRunningProcesses_v3")(handle, byref(count), small) == INSUFFICIENT_SIZE
     assert (count.value, small[0].pid) == (3, 0)
     found = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
-    assert [(one.pid, one.usedGpuMemory) for one in found] == [(100, 100 << 20), (200, 200 << 20), (300, 300 << 20)]
+    assert [(entry.pid, entry.usedGpuMemory) for entry in found] == [
+        (100, 100 << 20),
+        (200, 200 << 20),
+        (300, 300 << 20),
+    ]
     samples = nvml.nvmlDeviceGetProcessUtilization(handle, 0)
-    assert [(one.pid, one.smUtil) for one in samples] == [(100, 10), (200, 20), (300, 30)]
+    assert [(sample.pid, sample.smUtil) for sample in samples] == [(100, 10), (200, 20), (300, 30)]
     assert nvml.nvmlDeviceGetComputeRunningProcesses(nvml.nvmlDeviceGetHandleByIndex(1)) == []
 
 
@@ -149,7 +153,10 @@ def test_topology_is_symmetric_and_nearest_agrees_with_it(nvml: Any) -> None:
             if a is not b:
                 level = nvml.nvmlDeviceGetTopologyCommonAncestor(a, b)
                 assert level == nvml.nvmlDeviceGetTopologyCommonAncestor(b, a)
-                near = {ctypes.cast(one, c_void_p).value for one in nvml.nvmlDeviceGetTopologyNearestGpus(a, level)}
+                near = {
+                    ctypes.cast(nvmldevicegettopologynearestgpu, c_void_p).value
+                    for nvmldevicegettopologynearestgpu in nvml.nvmlDeviceGetTopologyNearestGpus(a, level)
+                }
                 assert ctypes.cast(b, c_void_p).value in near
 
 
@@ -206,16 +213,16 @@ def test_each_event_set_sees_each_event_once_from_when_it_registered(nvml: Any, 
     boundary.table.event(at, type_=8, code=13, now=0.0)
     handle = nvml.nvmlDeviceGetHandleByIndex(1)
     sets = [nvml.nvmlEventSetCreate() for _ in range(2)]
-    for one in sets:
-        nvml.nvmlDeviceRegisterEvents(handle, 8, one)
+    for event_set in sets:
+        nvml.nvmlDeviceRegisterEvents(handle, 8, event_set)
     faults.apply(boundary.table, at, "critical", {"xid": 62}, now=1.0)
-    for one in sets:
-        data = nvml.nvmlEventSetWait_v2(one, 0)
+    for event_set in sets:
+        data = nvml.nvmlEventSetWait_v2(event_set, 0)
         assert (data.eventType, data.eventData) == (8, 62)
         assert ctypes.cast(data.device, c_void_p).value == ctypes.cast(handle, c_void_p).value
         with pytest.raises(nvml.NVMLError_Timeout):
-            nvml.nvmlEventSetWait_v2(one, 0)
-        nvml.nvmlEventSetFree(one)
+            nvml.nvmlEventSetWait_v2(event_set, 0)
+        nvml.nvmlEventSetFree(event_set)
 
 
 def test_other_devices_and_other_types_are_not_told(nvml: Any, boundary: Boundary) -> None:

@@ -37,20 +37,20 @@ def provider(boundary: Boundary) -> Iterator[DeviceProvider]:
 
 def _links_of(hardware: NodeHardware, vendor: str) -> set[Link]:
     links = VENDORS[vendor].hardware.links
-    return {one for one in hardware.links() if links is not None and one.kind == links.kind}
+    return {link for link in hardware.links() if links is not None and link.kind == links.kind}
 
 
 def by_table(vendor: str, server: str) -> list[Device]:
     """What the short way for fleets says of the same node."""
     hardware = NodeHardware(NODE, from_server(server, catalog()))
-    return [one for one in hardware.devices() if one.vendor == vendor]
+    return [device for device in hardware.devices() if device.vendor == vendor]
 
 
 @pytest.mark.parametrize(("way", "server"), CASES)
 def test_the_long_way_and_the_short_way_agree_on_every_field(way: str, server: str, tmp_path: Path) -> None:
     with ALL_WAYS[way](tmp_path, server) as boundary, boundary.provider() as provider:
-        found = sorted(provider.devices(), key=lambda one: one.minor)
-        assert [replace(one, source="fake-table") for one in found] == by_table(boundary.vendor, server)
+        found = sorted(provider.devices(), key=lambda device: device.minor)
+        assert [replace(entry, source="fake-table") for entry in found] == by_table(boundary.vendor, server)
         hardware = NodeHardware(NODE, from_server(server, catalog()))
         assert set(provider.links()) == _links_of(hardware, boundary.vendor)
         assert provider.driver().driver == hardware.driver(boundary.vendor).driver
@@ -62,18 +62,18 @@ def test_a_machine_with_devices_is_not_missing_anything(boundary: Boundary) -> N
 
 def test_every_device_answers_by_its_uuid(provider: DeviceProvider) -> None:
     devices = provider.devices()
-    assert len({one.uuid for one in devices}) == len(devices) > 0
-    for one in devices:
-        assert provider.health(one.uuid) == one.health
-        assert provider.processes(one.uuid) == ()
+    assert len({candidate.uuid for candidate in devices}) == len(devices) > 0
+    for device in devices:
+        assert provider.health(device.uuid) == device.health
+        assert provider.processes(device.uuid) == ()
 
 
 def test_use_stays_within_what_there_is(provider: DeviceProvider) -> None:
-    for one in provider.devices():
-        usage = provider.usage(one.uuid)
-        if one.kind == "gpu":
+    for device in provider.devices():
+        usage = provider.usage(device.uuid)
+        if device.kind == "gpu":
             assert usage.memory is not None
-            assert 0 <= usage.memory <= one.memory
+            assert 0 <= usage.memory <= device.memory
             assert usage.core == 0
             assert usage.temperature is not None
 
@@ -83,27 +83,27 @@ def test_processes_are_those_of_the_device(provider: DeviceProvider, boundary: B
         pytest.skip("NICs have no processes")
     row = boundary.table.processes[0]
     row.device, row.used, row.pid = boundary.position(1), 3 << 30, 4242
-    first, second, *_ = sorted(provider.devices(), key=lambda one: one.index)
+    first, second, *_ = sorted(provider.devices(), key=lambda device: device.index)
     assert provider.processes(first.uuid) == ()
-    assert [(one.pid, one.memory) for one in provider.processes(second.uuid)] == [(4242, 3 << 30)]
+    assert [(process.pid, process.memory) for process in provider.processes(second.uuid)] == [(4242, 3 << 30)]
 
 
 @pytest.mark.parametrize("verb", ["lost", "remove"])
 def test_a_device_that_goes_takes_nobody_along(verb: str, provider: DeviceProvider, boundary: Boundary) -> None:
-    before = sorted(provider.devices(), key=lambda one: one.index)
+    before = sorted(provider.devices(), key=lambda device: device.index)
     gone = before[2].uuid
     faults.apply(boundary.table, boundary.position(2), verb, {}, now=1.0)
     boundary.settle()
-    after = {one.uuid: one.health.ok for one in provider.devices()}
+    after = {device.uuid: device.health.ok for device in provider.devices()}
     assert not after.get(gone, False)
-    assert all(after[one.uuid] for one in before if one.uuid != gone)
+    assert all(after[device.uuid] for device in before if device.uuid != gone)
     assert not provider.health(gone).ok
 
 
 def test_a_broken_device_is_unhealthy_and_the_vendors_rule_says_whether_it_recovers(
     provider: DeviceProvider, boundary: Boundary
 ) -> None:
-    device = min(provider.devices(), key=lambda one: one.index)
+    device = min(provider.devices(), key=lambda candidate: candidate.index)
     verb = "link" if boundary.vendor == "mellanox" else "critical"
     undo = faults.apply(boundary.table, boundary.position(0), verb, {}, now=1.0)
     boundary.settle()
@@ -118,12 +118,12 @@ def test_a_broken_device_is_unhealthy_and_the_vendors_rule_says_whether_it_recov
 
 
 def test_events_tell_what_happened_to_whom(provider: DeviceProvider, boundary: Boundary) -> None:
-    device = sorted(provider.devices(), key=lambda one: one.index)[1]
+    device = sorted(provider.devices(), key=lambda candidate: candidate.index)[1]
     verb = "link" if boundary.vendor == "mellanox" else "critical"
     faults.apply(boundary.table, boundary.position(1), verb, {}, now=1.0)
     boundary.settle()
-    told = [one for one in provider.events() if one.kind in {"xid", "fault", "port"}]
-    assert [one.device for one in told] == [device.uuid]
+    told = [event for event in provider.events() if event.kind in {"xid", "fault", "port"}]
+    assert [event.device for event in told] == [device.uuid]
     assert told[0].on
     assert provider.events() == (), "each once"
 

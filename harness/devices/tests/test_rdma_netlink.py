@@ -21,22 +21,22 @@ def test_every_port_is_told_with_its_states_and_its_net_device() -> None:
     peer = RdmaPeer(table)
     channel = RdmaNetlink(peer.reader)
     try:
-        assert sorted(channel.devices().values()) == sorted(one.ibdev.decode() for one in nics)
-        before = {one.device: one for one in channel.ports()}
-        assert {one.state for one in before.values()} == {ACTIVE}
-        assert {one.device: one.netdev for one in before.values()} == {
-            one.ibdev.decode(): one.netdev.decode() for one in nics
+        assert sorted(channel.devices().values()) == sorted(nic.ibdev.decode() for nic in nics)
+        before = {port.device: port for port in channel.ports()}
+        assert {device.state for device in before.values()} == {ACTIVE}
+        assert {device.device: device.netdev for device in before.values()} == {
+            nic.ibdev.decode(): nic.netdev.decode() for nic in nics
         }
         first = next(at for at, slot in enumerate(table.machine.slots) if slot.model.is_nic)
         name = table.devices[first].ibdev.decode()
         undo = faults.apply(table, first, "link", {}, now=1.0)
-        after = {one.device: one for one in channel.ports()}
+        after = {port.device: port for port in channel.ports()}
         assert (after[name].state, after[name].physical_state) == (DOWN, POLLING)
         assert {key: one for key, one in after.items() if key != name} == {
             key: one for key, one in before.items() if key != name
         }
         undo(2.0)
-        assert {one.device: one for one in channel.ports()} == before
+        assert {port.device: port for port in channel.ports()} == before
         faults.apply(table, first, "remove", {}, now=3.0)
         assert name not in channel.devices().values()
     finally:
@@ -62,7 +62,7 @@ def test_without_netlink_the_files_are_believed(tmp_path: Path) -> None:
             device = provider.devices()[0]
             name = device.kernel_name
             (tmp_path / "sys/class/infiniband" / name / "ports/1/state").write_text("2: INIT\n")
-            found = {one.kernel_name: one.health.ok for one in provider.devices()}
+            found = {candidate.kernel_name: candidate.health.ok for candidate in provider.devices()}
             assert [key for key, ok in found.items() if not ok] == [name]
             assert device.source == "real"
 

@@ -45,29 +45,29 @@ def test_a_card_is_cut_until_it_is_full_and_made_whole_again(
     with way(tmp_path) as boundary, attended(boundary.table), boundary.provider() as provider:
         uuid = provider.devices()[0].uuid
         cut = [provider.slice(uuid, template) for _ in range(room)]
-        assert len({one.id for one in cut}) == room
-        assert {(one.memory, one.cores) for one in cut} == {size}
-        assert _seen(provider, uuid) == {one.id for one in cut}
+        assert len({part.id for part in cut}) == room
+        assert {(part.memory, part.cores) for part in cut} == {size}
+        assert _seen(provider, uuid) == {part.id for part in cut}
         with pytest.raises(ProviderError) as full:
             provider.slice(uuid, template)
         assert full.value.kind is Failing.BUSY
         provider.unslice(uuid, cut[0].id)
-        assert _seen(provider, uuid) == {one.id for one in cut[1:]}
+        assert _seen(provider, uuid) == {part.id for part in cut[1:]}
         provider.slice(uuid, template)
-        others = [one for one in provider.devices() if one.uuid != uuid]
-        assert not any(one.slices for one in others), "only the card that was meant is cut"
+        others = [device for device in provider.devices() if device.uuid != uuid]
+        assert not any(other.slices for other in others), "only the card that was meant is cut"
 
 
 def _seen(provider: DeviceProvider, uuid: str) -> set[str]:
-    (device,) = (one for one in provider.devices() if one.uuid == uuid)
-    return {one.id for one in device.slices}
+    (device,) = (candidate for candidate in provider.devices() if candidate.uuid == uuid)
+    return {part.id for part in device.slices}
 
 
 def test_a_part_in_use_stays(tmp_path: Path) -> None:
     with dcmi_library(tmp_path) as boundary, attended(boundary.table), boundary.provider() as provider:
         uuid = provider.devices()[0].uuid
         part = provider.slice(uuid, "vir10_3c_32g")
-        next(one for one in boundary.table.slices if one.id == int(part.id)).memory_used = GIB
+        next(record for record in boundary.table.slices if record.id == int(part.id)).memory_used = GIB
         with pytest.raises(ProviderError) as refused:
             provider.unslice(uuid, part.id)
         assert refused.value.kind is Failing.BUSY
@@ -100,7 +100,7 @@ def test_mig_devices_are_read_as_parts_of_their_card(tmp_path: Path) -> None:
         slices.set_mig_mode(boundary.table, at, on=True)
         uuids = [slices.cut_mig(boundary.table, at, name) for name in ("3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb")]
         found = provider.devices()[0].slices
-        assert [(one.id, one.kind, one.template) for one in found] == [
+        assert [(entry.id, entry.kind, entry.template) for entry in found] == [
             (uuid, "mig", name) for uuid, name in zip(uuids, ("3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb"), strict=True)
         ]
         assert found[0].memory == 40448 << 20

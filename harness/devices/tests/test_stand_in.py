@@ -38,11 +38,11 @@ print(json.dumps([(pynvml.nvmlDeviceGetUUID(one), pynvml.nvmlDeviceGetTemperatur
 )
 def test_a_name_becomes_devices_behind_the_vendors_boundaries(name: str, kinds: dict[str, int]) -> None:
     found, missing = survey(name)
-    vendors = [one.vendor for one in found]
+    vendors = [entry.vendor for entry in found]
     assert {vendor: vendors.count(vendor) for vendor in vendors} == kinds
     assert missing == {}
-    assert {one.source for one in found} == {"fake-abi"}
-    assert all(one.health.ok for one in found)
+    assert {entry.source for entry in found} == {"fake-abi"}
+    assert all(entry.health.ok for entry in found)
 
 
 @pytest.mark.parametrize(
@@ -74,11 +74,11 @@ def test_a_foreign_program_meets_the_same_cards_and_their_changes() -> None:
         assert list(standing.env()) == [LIBRARY_PATH]
         (provider,) = standing.providers()
         with provider:
-            uuids = [one.uuid for one in provider.devices()]
+            uuids = [device.uuid for device in provider.devices()]
             before = ask()
             assert list(before) == uuids
             faults.apply(standing.table, 0, "throttle", {"celsius": 99}, now=1.0)
-            warm = {one.uuid for one in provider.devices() if provider.usage(one.uuid).temperature == 99.0}
+            warm = {device.uuid for device in provider.devices() if provider.usage(device.uuid).temperature == 99.0}
             assert {uuid for uuid, celsius in ask().items() if celsius == 99} == warm
             assert len(warm) == 1
     assert standing.libraries is not None
@@ -90,7 +90,7 @@ def test_files_follow_the_table_both_ways(verb: str) -> None:
     with stand_in("connectx-7:2") as standing:
         (provider,) = standing.providers()
         with provider:
-            first = next(one.uuid for one in provider.devices() if one.uuid == standing.machine.slots[0].bus)
+            first = next(device.uuid for device in provider.devices() if device.uuid == standing.machine.slots[0].bus)
             before = provider.devices()
             undo = faults.apply(standing.table, 0, verb, {}, now=1.0)
             standing.sync()

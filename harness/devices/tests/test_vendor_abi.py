@@ -155,7 +155,7 @@ def test_an_unmodified_c_program_sees_the_health_that_the_provider_sees(boundary
         return subprocess.run([str(program)], env=env, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603
 
     with boundary.provider() as provider:
-        device = next(one for one in provider.devices() if one.index == 0)
+        device = next(candidate for candidate in provider.devices() if candidate.index == 0)
         well, ill = {"huawei": ("0 0", "0 3"), "cambricon": ("0 1", "0 0"), "amd": ("0 0", "0 1")}[boundary.vendor]
         assert (said(), provider.health(device.uuid).ok) == (well, True)
         faults.apply(boundary.table, first, "critical", {}, now=1.0)

@@ -34,7 +34,7 @@ def models_of(vendor: Vendor) -> list[str]:
 
 def device_of(vendor: Vendor) -> Device:
     machine = from_devices(((models_of(vendor)[0], 2),), catalog())
-    return next(one for one in NodeHardware("n1", machine).devices() if one.vendor == vendor.name)
+    return next(device for device in NodeHardware("n1", machine).devices() if device.vendor == vendor.name)
 
 
 def has_hardware(vendor: Vendor) -> bool:
@@ -138,7 +138,7 @@ def test_a_vendor_that_lacks_parts_is_told_which() -> None:
     hardware = replace(complete.hardware, faults={}, library=None)
     lacking = replace(
         complete,
-        title="Nobody",
+        title="Acme",
         hardware=hardware,
         grant=VENDORS["mellanox"].grant,
         plugin_resource="",

@@ -88,33 +88,34 @@ class Bench:
     def baseline(self) -> "Baseline":
         """The card without the library."""
         if self._baseline is None:
-            with tenants(self.bare, None) as (one,):
-                totals = one.ask("totals")
-                context = self.outside(one) or 0
-                rounds = int(one.ask("calibrate", seconds=self.lengths.launch)["rounds"])
-                ticks, _ = self.run(one, rounds, self.lengths.baseline)
+            with tenants(self.bare, None) as (tenant,):
+                totals = tenant.ask("totals")
+                context = self.outside(tenant) or 0
+                rounds = int(tenant.ask("calibrate", seconds=self.lengths.launch)["rounds"])
+                ticks, _ = self.run(tenant, rounds, self.lengths.baseline)
                 self._baseline = Baseline(
                     totals["total"], totals["multiprocessors"], context, rounds, mean_interval(rates(ticks))
                 )
         return self._baseline
 
-    def outside(self, one: Running) -> int | None:
+    def outside(self, tenant: Running) -> int | None:
         """Bytes that the driver says a tenant holds."""
         if self.witness is None or self.ready is None:
             return None
-        return next((each.memory for each in self.witness.processes(self.ready.card.uuid) if each.pid == one.pid), None)
+        processes = self.witness.processes(self.ready.card.uuid)
+        return next((process.memory for process in processes if process.pid == tenant.pid), None)
 
-    def run(self, one: Running, rounds: int, seconds: float) -> tuple[list[Tick], list[float]]:
+    def run(self, tenant: Running, rounds: int, seconds: float) -> tuple[list[Tick], list[float]]:
         """Let a tenant work; its ticks, and each second's core use as the driver sees it."""
-        one.send("run", seconds=seconds, tick=self.lengths.tick, rounds=rounds)
+        tenant.send("run", seconds=seconds, tick=self.lengths.tick, rounds=rounds)
         cores: list[float] = []
         if self.witness is not None and self.ready is not None:
             for _ in range(int(seconds)):
-                if not one.waiting(1.0):
+                if not tenant.waiting(1.0):
                     break
-                seen = [each.core for each in self.witness.processes(self.ready.card.uuid) if each.pid == one.pid]
+                seen = [each.core for each in self.witness.processes(self.ready.card.uuid) if each.pid == tenant.pid]
                 cores += [core for core in seen if core is not None]
-        return one.ticks(within=seconds + 60), cores
+        return tenant.ticks(within=seconds + 60), cores
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +131,8 @@ class Baseline:
 
 def totals(bench: Bench) -> Finding:
     """GT-1: a tenant sees its limit as the card's memory, in both calls."""
-    with tenants(bench.under_test, bench.limits(memory=bench.limit)) as (one,):
-        seen = one.ask("totals")
+    with tenants(bench.under_test, bench.limits(memory=bench.limit)) as (tenant,):
+        seen = tenant.ask("totals")
     breaches = [
         f"{call}: expected {bench.limit}, found {seen[field]}"
         for call, field in (("cuMemGetInfo", "total"), ("cuDeviceTotalMem", "device_total"))
@@ -146,12 +147,12 @@ def filling(bench: Bench) -> Finding:
     context = bench.baseline.context
     breaches: list[str] = []
     fills: list[dict[str, Any]] = []
-    with tenants(bench.under_test, limits) as (one,):
-        before = one.ask("totals")["free"]
+    with tenants(bench.under_test, limits) as (tenant,):
+        before = tenant.ask("totals")["free"]
         if before < bench.limit - context - BLOCK:
             breaches.append(f"free at the start: expected {bench.limit - context - BLOCK} and more, found {before}")
         for number in range(ROUNDS_OF_FILLING):
-            found = one.ask("fill", block=BLOCK, within=60)
+            found = tenant.ask("fill", block=BLOCK, within=60)
             fills.append(found)
             wanted = before // BLOCK
             if (found["blocks"], found["code"]) != (wanted, OUT_OF_MEMORY):
@@ -159,11 +160,11 @@ def filling(bench: Bench) -> Finding:
                     f"fill {number + 1}: expected {wanted} blocks and code {OUT_OF_MEMORY},"
                     f" found {found['blocks']} and code {found['code']}"
                 )
-            outside = bench.outside(one)
+            outside = bench.outside(tenant)
             if outside is not None and outside > bench.limit + context:
                 breaches.append(f"driver: expected at most {bench.limit + context} bytes, found {outside}")
             breaches += _books(limits.cache, bench.limit - found["free"])
-            after = one.ask("release")["free"]
+            after = tenant.ask("release")["free"]
             if after != before:
                 breaches.append(f"release {number + 1}: expected {before} free again, found {after}")
     return Finding("filling", {"limit": bench.limit, "context": context, "fills": fills}, tuple(breaches))
@@ -171,9 +172,9 @@ def filling(bench: Bench) -> Finding:
 
 def other_kinds(bench: Bench) -> Finding:
     """GT-4: managed memory counts; pinned host memory does not, and a change of that should be noticed."""
-    with tenants(bench.under_test, bench.limits(memory=bench.limit)) as (one,):
+    with tenants(bench.under_test, bench.limits(memory=bench.limit)) as (tenant,):
         codes = {
-            kind: one.ask("allocate", bytes=bench.limit + BLOCK, kind=kind)["code"] for kind in ("managed", "host")
+            kind: tenant.ask("allocate", bytes=bench.limit + BLOCK, kind=kind)["code"] for kind in ("managed", "host")
         }
     wanted = {"managed": OUT_OF_MEMORY, "host": 0}
     breaches = [
@@ -237,8 +238,8 @@ def old_limit(bench: Bench) -> Finding:
         ("same-region", Limits(first.cache, half)),
         ("new-region", bench.limits(memory=half)),
     ):
-        with tenants(bench.under_test, limits) as (one,):
-            seen[name] = one.ask("totals")["total"]
+        with tenants(bench.under_test, limits) as (tenant,):
+            seen[name] = tenant.ask("totals")["total"]
     wanted = {"first": bench.limit, "same-region": bench.limit, "new-region": half}
     breaches = [
         f"{name}: expected {wanted[name]}, found {total}" for name, total in seen.items() if total != wanted[name]
@@ -255,12 +256,12 @@ def churn(bench: Bench, times: int = 50) -> Finding:
     with tenants(bench.under_test, limits) as (first,):
         free = first.ask("totals")["free"]
     for number in range(times):
-        with tenants(bench.under_test, limits) as (one,):
-            code = one.ask("allocate", bytes=BLOCK)["code"]
+        with tenants(bench.under_test, limits) as (tenant,):
+            code = tenant.ask("allocate", bytes=BLOCK)["code"]
             if code:
                 breaches.append(f"tenant {number + 1}: {BLOCK} bytes were refused with code {code}")
             if number % 3 == 2:
-                one.kill()
+                tenant.kill()
                 locks += clear_lock() if bench.under_test.library is not None else 0
         if limits.cache.exists():
             sizes.add(limits.cache.stat().st_size)
@@ -286,9 +287,9 @@ def dead_holder(bench: Bench) -> Finding:
     held = hold(limits.cache)
     clear_lock()
     started = time.monotonic()
-    with tenants(bench.under_test, limits) as (one,):
+    with tenants(bench.under_test, limits) as (tenant,):
         waited = time.monotonic() - started
-        after = one.ask("totals")["free"]
+        after = tenant.ask("totals")["free"]
     breaches = []
     if waited > MAX_WAIT:
         breaches.append(f"expected a start within {MAX_WAIT:g} s of the holder's death, found {waited:.1f} s")
@@ -319,8 +320,8 @@ def core_shares(bench: Bench, shares: Sequence[int] = (30, 50, 70)) -> Finding:
     known: list[str] = []
     before, lengths = 0.0, bench.lengths
     for share in shares:
-        with tenants(bench.under_test, bench.limits(cores=share)) as (one,):
-            ticks, cores = bench.run(one, base.rounds, lengths.warm_up + lengths.measured)
+        with tenants(bench.under_test, bench.limits(cores=share)) as (tenant,):
+            ticks, cores = bench.run(tenant, base.rounds, lengths.warm_up + lengths.measured)
         (kept,) = common([ticks], warm_up=lengths.warm_up)
         found = mean_interval(rates(kept))
         part = ratio(found, base.throughput)
@@ -344,9 +345,9 @@ def core_shares(bench: Bench, shares: Sequence[int] = (30, 50, 70)) -> Finding:
 def overhead(bench: Bench) -> Finding:
     """GT-7: without limits the library costs next to nothing on kernels of a millisecond."""
     base = bench.baseline
-    with tenants(bench.under_test, bench.limits()) as (one,):
-        ticks, _ = bench.run(one, base.rounds, bench.lengths.baseline)
-        launch = one.ask("launches", count=1000, within=60)["seconds"] / 1000
+    with tenants(bench.under_test, bench.limits()) as (tenant,):
+        ticks, _ = bench.run(tenant, base.rounds, bench.lengths.baseline)
+        launch = tenant.ask("launches", count=1000, within=60)["seconds"] / 1000
     part = ratio(mean_interval(rates(ticks)), base.throughput)
     breaches = []
     if part.mean < MIN_WITH_LIBRARY:
@@ -357,8 +358,8 @@ def overhead(bench: Bench) -> Finding:
 def fairness(bench: Bench, shares: tuple[int, int] = (30, 70)) -> Finding:
     """GT-8: two tenants at once: who was promised more gets more, and together they use the card."""
     alone = bench.baseline.throughput
-    got = _together(bench, [bench.limits(cores=one) for one in shares])
-    means = [one.mean for one in got]
+    got = _together(bench, [bench.limits(cores=share) for share in shares])
+    means = [interval.mean for interval in got]
     breaches = []
     if means[1] <= means[0]:
         breaches.append(
@@ -367,7 +368,7 @@ def fairness(bench: Bench, shares: tuple[int, int] = (30, 70)) -> Finding:
     if sum(means) < MIN_TOGETHER * alone.mean:
         breaches.append(f"together: expected {MIN_TOGETHER:.0%} of {alone.mean:.1f}/s, found {sum(means):.1f}/s")
     measured = {
-        "tenants": [asdict(one) for one in got],
+        "tenants": [asdict(interval) for interval in got],
         "ratio": asdict(ratio(got[1], got[0])) if means[0] else None,
         "promised_ratio": shares[1] / shares[0],
         "jain": jain(means, shares) if any(means) else None,
@@ -382,8 +383,8 @@ def slowdown(bench: Bench, share: int = 50) -> Finding:
     The figure is recorded; judged is only that no tenant is starved.
     """
     base, lengths = bench.baseline, bench.lengths
-    with tenants(bench.under_test, bench.limits(cores=share)) as (one,):
-        ticks, _ = bench.run(one, base.rounds, lengths.warm_up + lengths.measured)
+    with tenants(bench.under_test, bench.limits(cores=share)) as (tenant,):
+        ticks, _ = bench.run(tenant, base.rounds, lengths.warm_up + lengths.measured)
     alone = mean_interval(rates(common([ticks], warm_up=lengths.warm_up)[0]))
     beside = _together(bench, [bench.limits(cores=share), bench.limits(cores=100 - share)])
     breaches = [
@@ -394,7 +395,7 @@ def slowdown(bench: Bench, share: int = 50) -> Finding:
         breaches.append("the lone tenant: expected some progress, found none")
     measured = {
         "alone": asdict(alone),
-        "beside": [asdict(one) for one in beside],
+        "beside": [asdict(interval) for interval in beside],
         "kept": asdict(kept) if kept else None,
     }
     return Finding("slowdown", measured, tuple(breaches))
@@ -422,10 +423,10 @@ def _together(bench: Bench, limits: Sequence[Limits]) -> list[Interval]:
     lengths, rounds = bench.lengths, bench.baseline.rounds
     seconds = lengths.warm_up + lengths.together
     with tenants(bench.under_test, *limits) as all_:
-        for one in all_:
-            one.send("run", seconds=seconds, tick=lengths.tick, rounds=rounds)
-        ticks = [one.ticks(within=seconds + 60) for one in all_]
-    return [mean_interval(rates(one)) for one in common(ticks, warm_up=lengths.warm_up)]
+        for member in all_:
+            member.send("run", seconds=seconds, tick=lengths.tick, rounds=rounds)
+        ticks = [tenant.ticks(within=seconds + 60) for tenant in all_]
+    return [mean_interval(rates(series)) for series in common(ticks, warm_up=lengths.warm_up)]
 
 
 def _books(cache: Path, wanted: int) -> list[str]:
@@ -446,7 +447,7 @@ def _live(cache: Path) -> set[int]:
     """Processes that the region counts as running; none where no library keeps one."""
     if not cache.exists():
         return set()
-    return {one.pid for one in read_region(cache).tenants if one.status == RUNNING and one.pid}
+    return {tenant.pid for tenant in read_region(cache).tenants if tenant.status == RUNNING and tenant.pid}
 
 
 def _step_is_coarse(bench: Bench) -> bool:

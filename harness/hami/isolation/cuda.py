@@ -104,7 +104,7 @@ class Cuda:
             self._check("cuModuleGetFunction", ctypes.byref(self._function), module, b"work")
         first, second = ctypes.c_uint32(rounds), ctypes.c_uint64(0)
         parameters = (ctypes.c_void_p * 2)(ctypes.addressof(first), ctypes.addressof(second))
-        sizes = [ctypes.c_uint(one) for one in (blocks, 1, 1, threads, 1, 1, 0)]
+        sizes = [ctypes.c_uint(item) for item in (blocks, 1, 1, threads, 1, 1, 0)]
         self._check("cuLaunchKernel", self._function, *sizes, None, parameters, None)
 
     def event(self) -> Any:

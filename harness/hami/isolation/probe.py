@@ -56,7 +56,7 @@ def look(
     if card.slices:
         why = f"{card.uuid} is cut into MIG instances; the driver then gives no samples of single processes"
         return Missing("mig-enabled", why)
-    others = sorted(one.pid for one in witness.processes(card.uuid))  # before ours is there
+    others = sorted(process.pid for process in witness.processes(card.uuid))  # before ours is there
     seen = _sight(witness, card.uuid, bare or Arrangement(None), sampled)
     if isinstance(seen, Missing) and seen.key == "hidden-pids":
         return seen
@@ -87,17 +87,17 @@ def _nothing_to_measure(witness: Witness, library: Path | None, libcuda: str) ->
 def _sight(witness: Witness, uuid: str, bare: Arrangement, sampled: float) -> Missing | None:
     """Whether the witness sees a tenant's process, and how busy it keeps the card."""
     try:
-        with tenants(bare, None) as (one,):
-            rounds = one.ask("calibrate", seconds=CALIBRATED)["rounds"]
-            one.send("run", seconds=sampled, rounds=rounds)
-            one.waiting(sampled * 0.8)
+        with tenants(bare, None) as (tenant,):
+            rounds = tenant.ask("calibrate", seconds=CALIBRATED)["rounds"]
+            tenant.send("run", seconds=sampled, rounds=rounds)
+            tenant.waiting(sampled * 0.8)
             seen = {process.pid: process for process in witness.processes(uuid)}
-            one.ticks(within=sampled + 10)
+            tenant.ticks(within=sampled + 10)
     except TenantEnded as error:
         return Missing("hidden-pids", f"a process without the library does not even run: {error}")
-    if one.pid not in seen:
+    if tenant.pid not in seen:
         why = "the driver's list of processes does not show our own (a sandbox or a virtual machine hides them)"
         return Missing("hidden-pids", why)
-    if seen[one.pid].core is None:
+    if seen[tenant.pid].core is None:
         return Missing("no-process-utilisation", "the driver gives no samples of single processes' use")
     return None

@@ -48,7 +48,7 @@ class Interval:
 
 def between(ticks: Sequence[Tick], start: float, end: float) -> list[Tick]:
     """The ticks of a part of the run, ends included."""
-    return [one for one in ticks if start <= one.at <= end]
+    return [tick for tick in ticks if start <= tick.at <= end]
 
 
 def common(tenants: Sequence[Sequence[Tick]], *, warm_up: float = 0.0) -> list[list[Tick]]:
@@ -57,12 +57,12 @@ def common(tenants: Sequence[Sequence[Tick]], *, warm_up: float = 0.0) -> list[l
     Raises:
         ValueError: a tenant has no ticks, or they never ran together.
     """
-    if any(len(one) < 2 for one in tenants):
+    if any(len(tenant) < 2 for tenant in tenants):
         raise ValueError("expected two ticks and more of each tenant")
-    start = max(one[0].at for one in tenants) + warm_up
-    end = min(one[-1].at for one in tenants)
-    found = [between(one, start, end) for one in tenants]
-    if any(len(one) < 2 for one in found):
+    start = max(tenant[0].at for tenant in tenants) + warm_up
+    end = min(tenant[-1].at for tenant in tenants)
+    found = [between(tenant, start, end) for tenant in tenants]
+    if any(len(entry) < 2 for entry in found):
         raise ValueError(f"expected tenants that run together, found {end - start:.1f} s of it after the warm-up")
     return found
 
@@ -121,7 +121,7 @@ def jain(amounts: Sequence[float], limits: Sequence[float]) -> float:
         ValueError: nobody got anything, or lists of different lengths.
     """
     parts = [amount / limit for amount, limit in zip(amounts, limits, strict=True)]
-    squares = sum(one * one for one in parts)
+    squares = sum(part * part for part in parts)
     if squares == 0:
         raise ValueError("expected tenants that got something")
     return sum(parts) ** 2 / (len(parts) * squares)

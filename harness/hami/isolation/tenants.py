@@ -179,8 +179,8 @@ def tenants(arrangement: Arrangement, *limits: Limits | None) -> Iterator[tuple[
     """
     with ExitStack() as all_:
         found = []
-        for one in limits:
-            running = Running(arrangement, one)
+        for limit in limits:
+            running = Running(arrangement, limit)
             all_.callback(running.end)
             found.append(running.started())
         yield tuple(found)

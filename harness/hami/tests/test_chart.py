@@ -14,18 +14,18 @@ from harness.hami.chart import CHART, manifests
 
 
 def by_name(name: str, **values: Any) -> dict[str, Any]:
-    return next(one for one in manifests("gpu", values) if one["metadata"]["name"] == name)
+    return next(manifest for manifest in manifests("gpu", values) if manifest["metadata"]["name"] == name)
 
 
-@pytest.mark.parametrize("manifest", manifests("gpu"), ids=lambda one: f"{one['kind']}-{one['metadata']['name']}")
+@pytest.mark.parametrize("manifest", manifests("gpu"), ids=lambda item: f"{item['kind']}-{item['metadata']['name']}")
 def test_it_is_valid(manifest: dict[str, Any]) -> None:
     kubernetes_validate.validate(manifest, "1.35", strict=True)
 
 
 def test_the_library_goes_where_containers_look_for_it() -> None:
     spec = by_name("hami-daemon")["spec"]["template"]["spec"]
-    hosts = {one["name"]: one["hostPath"]["path"] for one in spec["volumes"]}
-    inside = {one["name"]: one["mountPath"] for one in spec["containers"][0]["volumeMounts"]}
+    hosts = {item["name"]: item["hostPath"]["path"] for item in spec["volumes"]}
+    inside = {item["name"]: item["mountPath"] for item in spec["containers"][0]["volumeMounts"]}
     script = spec["containers"][0]["command"][2]
     assert set(hosts.values()) == {VGPU_FOLDER, VGPU_LOCK}
     assert f"mv -f {inside['vgpu']}/.libvgpu.so.new {inside['vgpu']}/libvgpu.so" in script
@@ -48,7 +48,9 @@ def test_the_monitor_reads_where_containers_write() -> None:
 
 
 def test_without_the_monitor_only_the_library_is_left() -> None:
-    assert [one["metadata"]["name"] for one in manifests("gpu", {"monitor": {"enabled": False}})] == ["hami-daemon"]
+    assert [manifest["metadata"]["name"] for manifest in manifests("gpu", {"monitor": {"enabled": False}})] == [
+        "hami-daemon"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,9 @@ def test_nothing_is_said_of_others(tmp_path: Path, name: str, uuid: str) -> None
 
 def test_container_names_may_have_what_parts_them_from_the_uid(tmp_path: Path) -> None:
     lay_out(tmp_path, f"{UID}_main_two")
-    assert [(one.pod_uid, one.container) for one in region_files(tmp_path)] == [(UID, "main_two")]
+    assert [(region_file.pod_uid, region_file.container) for region_file in region_files(tmp_path)] == [
+        (UID, "main_two")
+    ]
 
 
 def test_one_broken_region_leaves_the_others(tmp_path: Path) -> None:

@@ -34,11 +34,14 @@ def test_what_a_release_wrote_is_read(tmp_path: Path, release: str, layout: str)
     found = read_region(tmp_path / "a.cache")
 
     assert found.layout.name == layout
-    assert [(one.uuid, one.memory_limit, one.core_limit) for one in found.cards] == [
+    assert [(card.uuid, card.memory_limit, card.core_limit) for card in found.cards] == [
         (UUID, 8 << 30, 40),
         (OTHER, 1 << 30, 0),
     ]
-    assert [(one.pid, one.host_pid, one.status) for one in found.tenants] == [(11, 4011, RUNNING), (12, 0, RUNNING)]
+    assert [(tenant.pid, tenant.host_pid, tenant.status) for tenant in found.tenants] == [
+        (11, 4011, RUNNING),
+        (12, 0, RUNNING),
+    ]
     assert found.parts(0) == Use(context=600, module=20, data=1064, offset=7, total=1684)
     assert (found.used(0), found.used(1)) == (1684, 5)
     assert (found.cores(0), found.cores(1)) == (39, 2)
@@ -63,7 +66,9 @@ def test_the_writer_keeps_the_measured_offsets(release: str, field: str, offset:
 
 
 def test_the_writer_keeps_the_measured_sizes() -> None:
-    assert sorted(ctypes.sizeof(kind) + 1 for kind, _ in RELEASES.values()) == sorted(one.bytes for one in LAYOUTS)
+    assert sorted(ctypes.sizeof(kind) + 1 for kind, _ in RELEASES.values()) == sorted(
+        layout.bytes for layout in LAYOUTS
+    )
 
 
 def _magic(region: Any) -> None:
@@ -132,7 +137,7 @@ def test_what_a_process_leaves_behind_is_nobody_s(tmp_path: Path) -> None:
     here = ProcessBooks(pid=12, used=({"data": 5},), cores=(1,))
     write_region(tmp_path / "a.cache", new_region("v2.9.0", CARDS, [left, here]))
     found = read_region(tmp_path / "a.cache")
-    assert ([one.pid for one in found.tenants], found.used(0), found.cores(0)) == ([12], 5, 1)
+    assert ([tenant.pid for tenant in found.tenants], found.used(0), found.cores(0)) == ([12], 5, 1)
 
 
 @pytest.mark.parametrize("release", ["v2.8.1", "v2.9.0"])

@@ -20,7 +20,7 @@ def bench(libcuda: Path, folder: Path, *, lax: bool = False, ready: Ready | None
     return Bench(given, bare, folder, lengths=SHORT, limit=1000 * MIB, ready=ready)
 
 
-@pytest.mark.parametrize("name", [one for one in CHECKS if one != "old-limit"])
+@pytest.mark.parametrize("name", [check for check in CHECKS if check != "old-limit"])
 def test_kept_promises_pass(libcuda: Path, tmp_path: Path, name: str) -> None:
     finding = CHECKS[name](bench(libcuda, tmp_path))
     assert finding.name == name
@@ -38,12 +38,12 @@ def test_kept_promises_pass(libcuda: Path, tmp_path: Path, name: str) -> None:
 )
 def test_broken_promises_are_found(libcuda: Path, tmp_path: Path, name: str, says: str) -> None:
     found = CHECKS[name](bench(libcuda, tmp_path, lax=True))
-    assert any(says in one for one in found.breaches), found
+    assert any(says in breache for breache in found.breaches), found
 
 
 def test_the_wrong_tenant_in_front_is_found(libcuda: Path, tmp_path: Path) -> None:
     found = fairness(bench(libcuda, tmp_path), (70, 30))
-    assert any("expected the tenant with 30 % to get more" in one for one in found.breaches)
+    assert any("expected the tenant with 30 % to get more" in breache for breache in found.breaches)
 
 
 def test_a_region_that_does_not_remember_is_found(libcuda: Path, tmp_path: Path) -> None:
