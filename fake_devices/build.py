@@ -1,4 +1,4 @@
-"""C stand-ins made into libraries: compiled when first wanted, kept by the hash of what they were made of.
+"""Builds the C stand-in libraries: compiled at first use, cached by a hash of sources, headers and flags.
 
 `cc` on the path, or the compiler that the package ziglang carries. Where neither is, `compiler()` says so, and what
 needs a library is skipped with that reason; in this process NVIDIA's stand-in also exists as a Python object.
@@ -25,7 +25,7 @@ _FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"
 
 
 class BuildError(RuntimeError):
-    """A stand-in could not be made."""
+    """A stand-in library cannot be built."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def cache_folder() -> Path:
 
 
 def build(stand: StandInLibrary, *, into: Path | None = None) -> Path:
-    """The built library; compiled only if this very source has not been compiled before.
+    """The built library, from the cache if these sources have been compiled before.
 
     Raises:
         BuildError: no compiler, or it refused.
@@ -77,7 +77,7 @@ def build(stand: StandInLibrary, *, into: Path | None = None) -> Path:
 
 
 def install(stand: StandInLibrary, folder: Path) -> Path:
-    """A copy of the library in `folder`: the loader takes links to one file for one library, copies for several.
+    """Copy the library to `folder`. Copies, not links: the loader treats links to one file as one library.
 
     Raises:
         BuildError: it cannot be built.
@@ -102,4 +102,4 @@ def _compile(command: Sequence[str], stand: StandInLibrary, sources: Sequence[Pa
         done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603 a list of words
         if done.returncode:
             raise BuildError(f"{stand.soname}: {command[0]} refused:\n{done.stderr[-2000:]}")
-        made.replace(target)  # whoever builds beside us finds all of it or nothing
+        made.replace(target)  # atomic: a process that builds at the same time finds a whole file or none

@@ -24,22 +24,22 @@ _APPLICATION_XIDS = (13, 31, 43, 45, 68, 109)
 
 
 class FaultError(ValueError):
-    """A fault names a verb or argument that the device cannot have."""
+    """A fault has a verb or argument that the device does not support."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """`vendors`: whose devices can have it; `arguments`: what else an entry may say."""
+    """One verb: `vendors` whose devices support it; names of the `arguments` that an entry may have."""
 
     vendors: frozenset[str]
     arguments: frozenset[str]
 
 
 def check(vendor: str, verb: str, arguments: Mapping[str, Any]) -> None:
-    """Whether a device of that vendor can have such a fault.
+    """Check that a device of that vendor supports such a fault.
 
     Raises:
-        FaultError: it cannot; the message says what it can.
+        FaultError: it does not; the message lists what it supports.
     """
     known = VERBS.get(verb)
     if known is None:
@@ -63,10 +63,10 @@ def check(vendor: str, verb: str, arguments: Mapping[str, Any]) -> None:
 
 
 def apply(table: DeviceTable, position: int, verb: str, arguments: Mapping[str, Any], now: float) -> Undo:
-    """Apply a fault to the device at `position`; `now` is in seconds since 1970. Returns what takes it back.
+    """Apply a fault to the device at `position`; `now` is in seconds since 1970. Returns a function that ends it.
 
     Raises:
-        FaultError: the device cannot have it.
+        FaultError: the device does not support it.
     """
     vendor = table.machine.slots[position].model.vendor
     check(vendor, verb, arguments)
@@ -85,7 +85,7 @@ def apply(table: DeviceTable, position: int, verb: str, arguments: Mapping[str, 
         layers.remove(overlay)
         with table.writing(record):
             for name, value in overlay.fields.items():
-                _take_back(record, name, value, [layer.fields for layer in above])
+                _restore(record, name, value, [layer.fields for layer in above])
         for number, up in overlay.ports.items():
             with table.writing(table.links[number]) as link:
                 later_change = next((layer for layer in above if number in layer.ports), None)
@@ -101,7 +101,7 @@ def apply(table: DeviceTable, position: int, verb: str, arguments: Mapping[str, 
 
 @dataclass(slots=True)
 class _Overlay:
-    """What one fault changed, and what stood there before it."""
+    """The fields and link ports that one fault changed, with their values before it."""
 
     fields: dict[str, Any]
     ports: dict[int, int]
@@ -112,8 +112,8 @@ def _values(before: DeviceRecord, after: DeviceRecord) -> dict[str, Any]:
     return {name: _value(before, name) for name in names if _value(before, name) != _value(after, name)}
 
 
-def _take_back(record: DeviceRecord, name: str, value: Any, above: Sequence[dict[str, Any]]) -> None:
-    """Faults may overlap: where a later one changed the same field, that one now has this value below it."""
+def _restore(record: DeviceRecord, name: str, value: Any, above: Sequence[dict[str, Any]]) -> None:
+    """Restore one field. A later fault that changed it too takes over the value, and restores it when it ends."""
     later = next((fields for fields in above if name in fields), None)
     if later is not None:
         later[name] = value

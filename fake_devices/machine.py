@@ -1,8 +1,8 @@
-"""One machine put together from the catalogue: which device sits where, and what links them.
+"""One machine assembled from the catalogue: the place of each device, and the links between devices.
 
-A machine is a plan and never changes; thousands of nodes share one. What changes in a node's life (health, memory in
-use, slices) is in its `DeviceTable`, and what differs between equal nodes (UUIDs, serial numbers, GUIDs) is derived
-from the node's name and a seed by `identity`.
+A machine is immutable, and thousands of nodes share one. State that changes (health, memory in use, slices) is in the
+node's `DeviceTable`. Values that differ between equal nodes (UUIDs, serial numbers, GUIDs) are derived from the node's
+name and a seed by `identity`.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ _FIRST_ROOT, _ROOT_STEP, _ROOTS_PER_DOMAIN = 0x10, 0x1C, 8
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One device in its place. Index, minor, card and chip are four numbers that vendors and kernels do not mix up."""
+    """One device in its place. Index, minor, card and chip are four different numbers."""
 
     model: DeviceModel
     index: int  # the vendor library's order: by bus address
@@ -44,7 +44,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One port of an accelerator, and what is at its other end."""
+    """One port of an accelerator and its peer."""
 
     slot: int  # position in Machine.slots
     port: int
@@ -54,7 +54,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Machine:
-    """A node's hardware; equal to itself alone, so that what is derived from it can be kept by it."""
+    """A node's hardware. Compared by identity, so that it can be the key of a cache."""
 
     server: str  # the catalogue's name; empty if it was described by its devices
     cpu: int
@@ -66,13 +66,13 @@ class Machine:
 
     @property
     def vendors(self) -> tuple[str, ...]:
-        """Whose devices it has, each once, in the order of the slots."""
+        """The vendors of its devices, each once, in the order of the slots."""
         return tuple(dict.fromkeys(slot.model.vendor for slot in self.slots))
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What tells one card from its equals."""
+    """Values that identify one device among devices of the same model."""
 
     uuid: str
     serial: str
@@ -80,7 +80,7 @@ class Identity:
 
 
 def identity(node: str, slot: Slot, *, seed: int = 0) -> Identity:
-    """The same for one node, place and seed, wherever and whenever it is asked for."""
+    """The identity of the device in `slot` of `node`; a function of its arguments alone."""
     digest = hashlib.sha256(f"{seed}/{node}/{slot.bus}".encode()).digest()
     serial = str(int.from_bytes(digest[20:26]) % 10**13).zfill(13)
     return Identity(slot.model.hardware.uuid(digest), serial, 0xA088C20300000000 | int.from_bytes(digest[26:30]))
@@ -92,12 +92,13 @@ def from_server(model: str, catalog: Catalog) -> Machine:
     Raises:
         CatalogError: no such server.
     """
-    return _put_together(catalog.server(model), catalog)
+    return _assemble(catalog.server(model), catalog)
 
 
 @lru_cache(maxsize=256)
 def from_devices(devices: tuple[tuple[str, int], ...], catalog: Catalog) -> Machine:
-    """A machine around `count` devices of each model: two cards a PCIe switch, each with its NICs, on two NUMA nodes.
+    """A machine with `count` devices of each model: two cards per PCIe switch, NICs spread over the switches, two NUMA
+    nodes.
 
     Raises:
         CatalogError: no such device, or more of them than a PCIe tree has room for.
@@ -132,11 +133,11 @@ def from_devices(devices: tuple[tuple[str, int], ...], catalog: Catalog) -> Mach
         wiring=wiring,
     )
     check_places("devices", server, catalog)
-    return _put_together(server, catalog)
+    return _assemble(server, catalog)
 
 
 def _below_switch(number: int, switches: int, devices: Sequence[DeviceModel]) -> list[Place]:
-    """Places of the devices under one switch, their minors still missing."""
+    """Places of the devices below one switch, without minors."""
     domain, root = number // _ROOTS_PER_DOMAIN, _FIRST_ROOT + _ROOT_STEP * (number % _ROOTS_PER_DOMAIN)
     if len(devices) > _ROOT_STEP - 3:
         raise CatalogError(f"expected at most {_ROOT_STEP - 3} devices below one PCIe switch, found {len(devices)}")
@@ -154,7 +155,8 @@ def _below_switch(number: int, switches: int, devices: Sequence[DeviceModel]) ->
 
 
 def _numbered(places: Sequence[Place], catalog: Catalog) -> list[Place]:
-    """Minors: NICs in the order of their addresses; cards swapped in pairs, so that nobody takes minor for index.
+    """The places with minors: NICs in address order; cards swapped in pairs, so that code that confuses minor and index
+    fails.
 
     Where a vendor's driver counts as its library does, the minor is the index.
     """
@@ -172,7 +174,7 @@ def _numbered(places: Sequence[Place], catalog: Catalog) -> list[Place]:
 
 
 @lru_cache(maxsize=256)
-def _put_together(server: ServerModel, catalog: Catalog) -> Machine:
+def _assemble(server: ServerModel, catalog: Catalog) -> Machine:
     order = sorted(server.devices, key=lambda place: _bus_key(place.bus))
     indexes: dict[str, int] = {}
     chips: dict[int, int] = {}
@@ -217,7 +219,7 @@ def _bus_key(bus: str) -> tuple[int, ...]:
 
 
 def _vfs(bus: str, count: int) -> tuple[str, ...]:
-    """Virtual functions come after the two physical ports that a chip may have."""
+    """Addresses of virtual functions; functions 0 and 1 are the two physical ports that a chip may have."""
     return tuple(f"{bus[:-4]}{(2 + vf) // 8:02x}.{(2 + vf) % 8}" for vf in range(count))
 
 

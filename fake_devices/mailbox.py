@@ -1,4 +1,4 @@
-"""The writer's side of the mailbox: what consumers of a stand-in's library ask to be changed is done, or refused.
+"""The writer's side of the mailbox: carries out or refuses changes that consumers of a stand-in library request.
 
 A library puts its request into the table and waits for two seconds (abi/attach.c). Whoever owns the table calls
 `answer` often enough; where nobody does, the library says that it has timed out.
@@ -11,14 +11,14 @@ from fake_devices.layout import MAILBOX_ANSWERED, MAILBOX_ASKED, OPERATIONS
 from fake_devices.slices import SliceError
 from fake_devices.table import DeviceTable
 
-EVERY = 0.05  # seconds between two looks, of those that a library waits
-CHOOSE = 0xFFFFFFFF  # DCMI: any number will do
+EVERY = 0.05  # seconds between two calls of `answer`; a library waits two seconds
+CHOOSE = 0xFFFFFFFF  # DCMI: the library chooses the number
 
 Request = tuple[DeviceTable, int, list[int], str]  # table, position, arguments, text
 
 
 def answer(table: DeviceTable) -> bool:
-    """Do what is asked for, if something is; whether it was."""
+    """Carry out the pending request, if there is one. Returns whether there was one."""
     box = table.mailbox
     if box.state != MAILBOX_ASKED:
         return False

@@ -1,4 +1,4 @@
-"""The catalogue: what one device or one whole server is, read from `catalog/*.yaml`, each fact with its source.
+"""The catalogue of device and server models, read from `catalog/*.yaml`; each fact has its source.
 
 One model a file, named like the file. Facts are pairs of value and source; a source is a key of the file's `sources`
 or the word `typical` (no public figure; such machines typically show this). A file with a mistake is refused whole.
@@ -28,11 +28,11 @@ T = TypeVar("T")
 
 
 class CatalogError(ValueError):
-    """A file of the catalogue, or a name looked up in it, cannot be used."""
+    """A catalogue file has a mistake, or a model is unknown."""
 
 
 class DeviceModel(msgspec.Struct, frozen=True):
-    """One model of device."""
+    """One device model."""
 
     model: str
     vendor: str
@@ -45,10 +45,10 @@ class DeviceModel(msgspec.Struct, frozen=True):
 
     @property
     def accelerator(self) -> AcceleratorFacts:
-        """The facts of a card that computes.
+        """The facts of an accelerator.
 
         Raises:
-            CatalogError: it is a NIC.
+            CatalogError: the device is a NIC.
         """
         if not isinstance(self.facts, AcceleratorFacts):
             raise CatalogError(f"{self.model} is a network card; expected an accelerator")
@@ -80,7 +80,7 @@ class Wiring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ServerModel(msgspec.Struct, frozen=True):
-    """A whole machine."""
+    """One server model."""
 
     server: str
     cpu: int  # hardware threads
@@ -105,7 +105,7 @@ class _ServerFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Catalog:
-    """The models of one folder, read when asked for."""
+    """The models of one folder; a file is read at its first use."""
 
     def __init__(self, folder: Path = CATALOG) -> None:
         self._folder = folder
@@ -143,7 +143,7 @@ class Catalog:
         return (self._folder / f"{name}.yaml").is_file()
 
     def _names(self, first_key: str) -> list[str]:
-        """Files of one kind, told by their text alone: a file with a mistake is still there by name."""
+        """Names of the files of one kind, by their text: a file with a mistake is still listed."""
         files = self._folder.glob("*.yaml")
         return sorted(
             path.stem for path in files if any(line.startswith(first_key) for line in path.read_text().splitlines())
@@ -185,7 +185,7 @@ def catalog() -> Catalog:
 
 
 def unknown(what: str, name: str, names: Iterable[str]) -> str:
-    """The message for a name that is not in the catalogue: what is near to it, or all there is."""
+    """The message for a name that is not in the catalogue; it lists near matches, or all names."""
     all_names = sorted(names)
     near = difflib.get_close_matches(name, all_names, n=3, cutoff=0.4)
     known = f"near: {', '.join(near)}" if near else f"known: {', '.join(all_names)}"
@@ -193,10 +193,10 @@ def unknown(what: str, name: str, names: Iterable[str]) -> str:
 
 
 def check_places(path: Path | str, server: ServerModel, models: Catalog) -> None:
-    """Whether the devices of a server can be in one machine.
+    """Check that the devices of a server can be in one machine.
 
     Raises:
-        CatalogError: two at one bus address, a malformed address, a NUMA node or minor that is not there.
+        CatalogError: two at one bus address, a malformed address, or a NUMA node or minor that does not exist.
     """
     taken: dict[str, str] = {}
     minors: dict[str, set[int]] = {}

@@ -1,4 +1,4 @@
-"""Parts of cards in the table: MIG devices, vNPUs, sMLU profiles and instances. What fits is decided here.
+"""Slices in the table: MIG devices, vNPUs, sMLU profiles and instances. This module decides what fits on a card.
 
 A part takes cores and memory of its card; the catalogue says how large the templates of a model are, for sMLUs the
 caller does. Identities come from the card's, so that the same part has the same name each time.
@@ -18,10 +18,10 @@ MIG_SLICES = 7
 
 
 class SliceError(ValueError):
-    """A part that cannot be made or ended; `reason` tells which way."""
+    """A slice cannot be created or removed; `reason` is unknown, full or busy."""
 
     def __init__(self, reason: str, message: str) -> None:
-        self.reason = reason  # unknown, full, busy
+        self.reason = reason
         super().__init__(message)
 
 
@@ -33,7 +33,7 @@ def parts(table: DeviceTable, at: int, kind: int) -> Iterator[Any]:
 
 
 def set_mig_mode(table: DeviceTable, at: int, *, on: bool) -> None:
-    """Switch MIG; what had been cut is gone with it."""
+    """Switch MIG mode; this removes all instances."""
     for kind in (COMPUTE, INSTANCE):
         for record in list(parts(table, at, kind)):
             _free(table, record)
@@ -42,7 +42,7 @@ def set_mig_mode(table: DeviceTable, at: int, *, on: bool) -> None:
 
 
 def cut_mig(table: DeviceTable, at: int, template: str) -> str:
-    """One GPU instance with one compute instance over all of it; gives the MIG device's UUID.
+    """Create a GPU instance with one compute instance of the same size. Returns the MIG device's UUID.
 
     Raises:
         SliceError: MIG is off, the model has no such profile, or there is no room for another.
@@ -71,7 +71,7 @@ def cut_mig(table: DeviceTable, at: int, template: str) -> str:
 
 
 def cut_vnpu(table: DeviceTable, at: int, template: str, wanted: int | None = None) -> int:
-    """A virtual NPU; `wanted` is the number that it is to have. Gives its number.
+    """Create a virtual NPU, with the number `wanted` if given. Returns its number.
 
     Raises:
         SliceError: no such template, no room, or the number is taken.
@@ -96,7 +96,7 @@ def cut_vnpu(table: DeviceTable, at: int, template: str, wanted: int | None = No
 
 
 def make_profile(table: DeviceTable, at: int, quota: int, memory: int) -> int:
-    """An sMLU profile: percent of the cores and bytes. The same amounts have one profile. Gives its number.
+    """Create an sMLU profile (percent of the cores, bytes), or find the one with the same amounts. Returns its number.
 
     Raises:
         SliceError: the card is not that large.
@@ -115,7 +115,7 @@ def make_profile(table: DeviceTable, at: int, quota: int, memory: int) -> int:
 
 
 def cut_smlu(table: DeviceTable, at: int, profile: int, label: str) -> int:
-    """An instance of a profile. Gives its number.
+    """Create an instance of a profile. Returns its number.
 
     Raises:
         SliceError: no such profile, or the card's cores or memory are given away.
@@ -137,7 +137,7 @@ def cut_smlu(table: DeviceTable, at: int, profile: int, label: str) -> int:
 
 
 def remove(table: DeviceTable, at: int, kind: int, number: int) -> None:
-    """End a vNPU or an sMLU instance.
+    """Remove a vNPU or an sMLU instance.
 
     Raises:
         SliceError: it is not there, or something uses it.
@@ -152,7 +152,7 @@ def remove(table: DeviceTable, at: int, kind: int, number: int) -> None:
 
 
 def remove_profile(table: DeviceTable, at: int, number: int) -> None:
-    """End an sMLU profile.
+    """Remove an sMLU profile.
 
     Raises:
         SliceError: it is not there, or an instance is of it.
@@ -196,6 +196,6 @@ def _lowest(taken: set[int], first: int) -> int:
 
 
 def _lowest_run(taken: set[int], length: int) -> int:
-    """The first place with so many free ones after it; holes that are too small are left."""
+    """The first place with `length` free places from it on; 0 if there is none."""
     fits = (at for at in range(MIG_SLICES) if all(at + each not in taken for each in range(length)))
     return next(fits, 0)

@@ -1,7 +1,7 @@
-"""DeviceTable: all that a node's devices are and show at this moment. The only state there is; stand-ins just read it.
+"""DeviceTable: the present state of a node's devices. It is the only state; stand-in libraries read it.
 
-A table lives in ordinary memory or in a file that foreign processes map (`path`). This process is its one writer;
-whatever a consumer wants changed goes through the mailbox (see `mailbox.py`).
+A table is in ordinary memory or in a file that other processes map (`path`). This process is its only writer; consumers
+request changes through the mailbox (see `mailbox.py`).
 """
 
 import ctypes
@@ -41,7 +41,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How many records there is space for. A fleet's tables are read through Python alone and need no rings."""
+    """Numbers of places for records. The defaults are for fleets, whose tables are read by Python alone."""
 
     processes: int = 0
     slices: int = 0
@@ -57,7 +57,7 @@ class DeviceTable:
     def __init__(self, buffer: bytearray | mmap.mmap, machine: Machine, node: str) -> None:
         self.machine = machine
         self.node = node
-        self.overlays: dict[int, list[Any]] = {}  # by device: the faults that are on, oldest first
+        self.overlays: dict[int, list[Any]] = {}  # by position: the active faults, oldest first
         self._buffer = buffer
         self.header = Header.from_buffer(buffer)
         self.devices = self._records(self.header.devices, DeviceRecord)
@@ -71,7 +71,7 @@ class DeviceTable:
     def create(
         cls, machine: Machine, node: str, *, seed: int = 0, room: Room = Room(), path: Path | None = None
     ) -> Self:
-        """A table of `machine` as it leaves the factory, in memory or in a new file at `path`."""
+        """A table of `machine` with healthy, idle devices, in memory or in a new file at `path`."""
         template = _template(machine, room)
         if path is None:
             buffer: bytearray | mmap.mmap = bytearray(template)
@@ -85,7 +85,7 @@ class DeviceTable:
         return table
 
     def close(self) -> None:
-        """Let go of the memory; the table must not be used after that."""
+        """Release the memory; the table must not be used afterwards."""
         self.devices, self.links, self.processes, self.slices, self.events = (), (), (), (), ()
         del self.header, self.mailbox
         if isinstance(self._buffer, mmap.mmap):
@@ -95,7 +95,7 @@ class DeviceTable:
         return zip(self.machine.slots, self.devices, strict=True)
 
     def position(self, name: str) -> int | None:
-        """Where in the table the device of that UUID or bus address is."""
+        """Position of the device with that UUID or bus address; None if there is none."""
         wanted = name.lower()
         for position, (slot, record) in enumerate(self):
             if wanted in {slot.bus, record.uuid.decode().lower()}:
@@ -104,7 +104,7 @@ class DeviceTable:
 
     @contextmanager
     def writing(self, record: R) -> Iterator[R]:
-        """Change a record so that no reader sees it half-changed."""
+        """Hold the record's sequence lock, so that readers see all changes or none."""
         record.lock += 1
         try:
             yield record
@@ -113,7 +113,7 @@ class DeviceTable:
             self.header.generation += 1
 
     def event(self, position: int, *, type_: int, code: int, now: float, severity: int = 0, assertion: int = 2) -> None:
-        """Let it be known that something happened to a device; `now` in seconds since 1970."""
+        """Write an event of a device to the ring; `now` in seconds since 1970."""
         sequence = self.header.event_head
         slot = self.events[sequence % len(self.events)]
         slot.device, slot.type, slot.code = position, type_, code
@@ -129,7 +129,7 @@ class DeviceTable:
 
 @lru_cache(maxsize=256)
 def _template(machine: Machine, room: Room) -> bytes:
-    """The table of a machine, all but what tells one node from another."""
+    """The bytes of a machine's table, without the values that `identity` gives."""
     kinds: list[tuple[str, type[ctypes.Structure], int, int]] = [
         ("devices", DeviceRecord, len(machine.slots), len(machine.slots)),
         ("links", LinkRecord, len(machine.links), len(machine.links)),
@@ -161,7 +161,7 @@ def _template(machine: Machine, room: Room) -> bytes:
 
 
 def _describe(record: Any, slot: Slot) -> None:
-    """All of a device's facts that come from its model and place."""
+    """Write the facts that come from a device's model and place."""
     facts = slot.model.facts
     record.vendor = slot.model.hardware.code
     record.present = PRESENT

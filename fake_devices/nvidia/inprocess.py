@@ -36,7 +36,7 @@ class _Refused(Exception):
 
 
 class _EventSet:
-    """What a set is registered for, and how far it has read."""
+    """An event set: registered types by device, and the sequence number of the next event to read."""
 
     def __init__(self) -> None:
         self.next = 0
@@ -131,7 +131,7 @@ class InProcessNvml:
             raise _Refused(NOT_FOUND) from None
         self._find(out, lambda item: (item.domain, item.bus, item.device, item.function) == wanted)
 
-    # -- what a device is ---------------------------------------------------------------------------------------------
+    # -- identity -----------------------------------------------------------------------------------------------------
 
     def name(self, handle: Any, text: Any, room: Any) -> None:
         _write(text, room, self._enter(handle).name)
@@ -150,7 +150,7 @@ class InProcessNvml:
         record = self._enter(handle)
         major.value, minor.value = record.capability_major, record.capability_minor
 
-    # -- what it does -------------------------------------------------------------------------------------------------
+    # -- utilisation --------------------------------------------------------------------------------------------------
 
     def memory_info(self, handle: Any, out: Any) -> None:
         record = self._enter(handle)
@@ -313,7 +313,7 @@ class InProcessNvml:
         found.masks[position] = found.masks.get(position, 0) | types
 
     def wait(self, events: Any, data: Any, _timeout: Any) -> None:
-        """Never waits: nothing else can happen in this thread meanwhile."""
+        """Does not wait: the table's writer is this thread, so no event can arrive during the call."""
         self._running()
         found = self._sets.get(_pointer(events))
         if found is None:

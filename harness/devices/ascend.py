@@ -40,7 +40,7 @@ Chip = tuple[int, int]  # card and device
 
 
 class AscendProvider(DeviceProvider):
-    """Over the system's libdcmi.so, or one given by path."""
+    """Reads the system's libdcmi.so, or a library given by its path."""
 
     vendor: ClassVar[str] = "huawei"
 
@@ -85,7 +85,7 @@ class AscendProvider(DeviceProvider):
     def devices(self) -> tuple[Device, ...]:
         found = [self._device(chip) for chip in self._walk()]
         listed = {(entry.card, entry.index) for entry in found}
-        # A card that dropped off is no longer in the list; it stays among the devices until the node starts anew.
+        # The library no longer lists a card that dropped off; it stays among the devices until the node restarts.
         gone = [device for device in self._seen.values() if (device.card, device.index) not in listed]
         return tuple(sorted((*found, *map(_dropped, gone)), key=lambda entry: entry.index))
 
@@ -167,7 +167,7 @@ class AscendProvider(DeviceProvider):
             self._dcmi.call("dcmi_get_device_num_in_card", card, byref(chips))
             for device in range(chips.value):
                 code = self._dcmi.code("dcmi_get_device_type", card, device, byref(kind))
-                if code or kind.value == dcmi.NPU:  # one that does not answer is taken for what it most likely is
+                if code or kind.value == dcmi.NPU:  # a device that does not answer its type counts as an NPU
                     yield card, device
 
     def _device(self, chip: Chip) -> Device:
@@ -236,7 +236,7 @@ class AscendProvider(DeviceProvider):
         return Health(ok=False, code=code, message=f"card {chip[0]} device {chip[1]}: {error}")
 
     def _ai_cpus(self, chip: Chip) -> int:
-        """AI CPUs are told only among the resources that vNPUs may be cut from."""
+        """AI CPUs; the library reports them only among the resources for vNPUs."""
         total = self._total(chip)
         return total.computing.aicpu if total is not None else 0
 

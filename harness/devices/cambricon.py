@@ -1,6 +1,6 @@
 """Cambricon's MLUs through CNDEV; NUMA node and PCIe root from sysfs.
 
-Health is asked for, not told, and it comes back by itself. CNDEV's memory is in MiB, that of sMLU in bytes.
+Health is polled and recovers with the card. CNDEV reports memory in MiB, that of sMLU in bytes.
 """
 
 import ctypes
@@ -33,11 +33,11 @@ from harness.devices.sysfs import Pci
 MIB, KIB = 1 << 20, 1 << 10
 MAX_SLICES = 128
 PROHIBITED = 2
-_SLOT_BITS = 8  # an instance's handle is its number above the card's
+_SLOT_BITS = 8  # an instance's handle is its number, shifted by these bits, and the card's number
 
 
 class CambriconProvider(DeviceProvider):
-    """Over the system's libcndev.so, or one given by path."""
+    """Reads the system's libcndev.so, or a library given by its path."""
 
     vendor: ClassVar[str] = "cambricon"
 
@@ -149,7 +149,7 @@ class CambriconProvider(DeviceProvider):
         return tuple(found)
 
     def slice(self, uuid: str, template: str) -> Slice:
-        """Cut an sMLU instance; `template` is quota in percent and memory in bytes, as `10:1073741824`."""
+        """Create an sMLU instance; `template` is quota in percent and memory in bytes, as `10:1073741824`."""
         index = self._index(uuid)
         quota, _, memory = template.partition(":")
         wanted = cndev.SMluSet(version=cndev.VERSION, quota=int(quota), memory=int(memory or 0))
@@ -166,7 +166,7 @@ class CambriconProvider(DeviceProvider):
     def unslice(self, uuid: str, slice_id: str) -> None:
         info = self._slice_info(int(slice_id))
         self._cndev.call("cndevDestroySMluInstanceByHandle", int(slice_id))
-        # The profile goes with its last instance; until then the library refuses.
+        # The library removes a profile only after its last instance.
         self._cndev.maybe("cndevDestroySMluProfileInfo", info.profile, self._index(uuid))
 
     # -- one card -----------------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ class CambriconProvider(DeviceProvider):
         return int(info.number)
 
     def _cards(self) -> list[int]:
-        """The numbers of the cards that are there: a card keeps its own when another is taken out."""
+        """The numbers of the present cards. A card keeps its number when another is removed."""
         found: list[int] = []
         handle = c_int()
         for place in range(self._count()):
@@ -210,7 +210,7 @@ class CambriconProvider(DeviceProvider):
             model=name,
             label=model_label(name),
             index=index,
-            minor=index,  # the plugin and the driver name nodes by the library's own index
+            minor=index,  # plugin and driver name device nodes by the library's index
             uuid=text(uuid.uuid),
             bus_id=bus,
             numa=self._pci.numa(bus),

@@ -132,7 +132,7 @@ def text(field: object) -> str:
 
 
 def cambricon_health(health: int, driver_state: int) -> Health:
-    """An MLU: 1 well, 0 not; and a driver that is not running is not well either. Both recover."""
+    """Health of an MLU: `health` 1 is healthy, 0 is not; the driver must be in the state running."""
     if driver_state != DRIVER_RUNNING:
         known = driver_state < len(DRIVER_STATES)
         state = DRIVER_STATES[driver_state] if known else str(driver_state)
@@ -141,5 +141,5 @@ def cambricon_health(health: int, driver_state: int) -> Health:
 
 
 def cambricon_nodes(minor: int) -> tuple[str, ...]:
-    """Device nodes of one MLU, the second for sharing memory between processes."""
+    """Device nodes of one MLU; the second is for memory shared between processes."""
     return (f"/dev/cambricon_dev{minor}", f"/dev/cambricon_ipcm{minor}")

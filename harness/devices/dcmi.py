@@ -99,7 +99,7 @@ class VdevQuery(Structure):
 
 
 class VdevQueryRequest(Structure):
-    """One vNPU is asked for by its id; the answer follows."""
+    """A query for one vNPU: its id, then room for the answer."""
 
     _fields_ = [("vdev_id", c_uint), ("pad", c_uint), ("query", VdevQuery)]
 
@@ -128,12 +128,12 @@ def die_text(die: DieId) -> str:
 
 
 def sizes() -> dict[str, int]:
-    """What this interpreter makes of the structures."""
+    """Sizes of the structures in this interpreter."""
     return {size.__name__: ctypes.sizeof(size) for size in SIZES}
 
 
 def dcmi_health(scale: int, code: int) -> Health:
-    """An Ascend chip: 0 well, 1 minor, 2 major, 3 critical, all ones not there. It recovers with the scale."""
+    """Health of an Ascend chip from DCMI's scale: 0 healthy, 1 minor, 2 major, 3 critical, all ones: absent."""
     if scale <= MINOR_FAULT:
         return WELL
     name = f"0x{code:08X}" if code else f"health{scale if scale != GONE else 'Gone'}"

@@ -1,7 +1,7 @@
 """NVIDIA's cards through NVML, by the package pynvml; NUMA node and PCIe root from sysfs.
 
 Code 13 (the library has no such function) and code 3 (not supported) both mean that a fact is unknown. A card that does
-not answer is listed unhealthy; the others are read as if nothing had happened, unlike in koordlet.
+not answer is listed as unhealthy and the others are still read, unlike in koordlet.
 """
 
 import ctypes
@@ -42,7 +42,7 @@ THROTTLE = {
 
 
 class NvidiaProvider(DeviceProvider):
-    """Over the system's NVML, or any library that speaks its ABI."""
+    """Reads the system's NVML, or any library with its ABI."""
 
     vendor: ClassVar[str] = "nvidia"
 
@@ -95,7 +95,7 @@ class NvidiaProvider(DeviceProvider):
                 try:
                     call()
                 except nvml.NVMLError:
-                    continue  # a lost library cannot be closed; nothing of it is kept
+                    continue  # a lost library cannot be closed
         self._events = None
         self._handles.clear()
 
@@ -151,7 +151,7 @@ class NvidiaProvider(DeviceProvider):
             )
 
     def health(self, uuid: str) -> Health:
-        """Koordlet's rule: a critical XID is for good. Beside it, what the card says of itself right now."""
+        """A critical XID is sticky, as in koordlet; without one, the card's present state."""
         self.events()
         with self._nvml as nvml:
             try:
@@ -207,7 +207,7 @@ class NvidiaProvider(DeviceProvider):
         return tuple(found)
 
     def forget(self, uuid: str) -> None:
-        self.events()  # what is told of the time before goes with it
+        self.events()  # events from before the reset must not count afterwards
         self._sick.pop(uuid, None)
 
     # -- one card -----------------------------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ class NvidiaProvider(DeviceProvider):
         )
 
     def _nameless(self, index: int, health: Health) -> Device:
-        """A card that never answered: all that is known of it is that it is counted."""
+        """A card that is counted and has never answered."""
         return Device(
             vendor=self.vendor, kind="gpu", model="", label="", index=index, minor=index, uuid=f"unknown-{index}",
             bus_id="", numa=None, pcie_root="", memory=0, health=health, source=self._source,
@@ -294,7 +294,7 @@ class NvidiaProvider(DeviceProvider):
         return by_bus.get(sysfs_bus(info.busId), "") if info is not None else ""
 
     def _listen(self, nvml: Any) -> Any:
-        """One event set over all cards; None where the library has no events."""
+        """An event set for all cards; None if the library has no events."""
         try:
             events = nvml.nvmlEventSetCreate()
         except nvml.NVMLError:
@@ -322,7 +322,7 @@ class NvidiaProvider(DeviceProvider):
         return Event(uuid, "xid", f"Xid{xid}", "critical", on=True)
 
     def _uuid_of(self, nvml: Any, handle: Any) -> str:
-        """A lost card does not tell its UUID any more; its handle is still the one it had."""
+        """The UUID of an event's card. A lost card does not report it, but keeps its handle."""
         address = _address(handle)
         for uuid, known in self._handles.items():
             if _address(known) == address:
@@ -335,7 +335,7 @@ def _address(handle: Any) -> int:
 
 
 def _maybe(nvml: Any, call: Callable[..., Any], *arguments: Any) -> Any:
-    """A fact, or None where the library does not say."""
+    """The result of a call; None if the library does not report it."""
     try:
         return call(*arguments)
     except nvml.NVMLError:

@@ -34,10 +34,10 @@ _KINDS = {
 
 
 class Nvml:
-    """`with nvml as pynvml:` is pynvml on this library. One thread at a time for all libraries but the system's."""
+    """`with nvml as pynvml:` gives pynvml on this library. One thread at a time, but for the system's."""
 
     def __init__(self, library: str | Path | object | None = None) -> None:
-        """`library`: None is the system's, a path is loaded, any other object is asked for functions by name."""
+        """`library`: None for the system's, a path to load, or an object with the functions as attributes."""
         self._given = library
         self._state: tuple[Any, dict[str, Any], int] = (None, {}, 0)
         self._module: ModuleType | None = None
@@ -81,7 +81,7 @@ class Nvml:
 
 
 def provider_error(error: Any, call: str) -> ProviderError:
-    """pynvml's exception in neutral words."""
+    """The neutral error for pynvml's exception."""
     code = int(getattr(error, "value", 999))
     return ProviderError(_KINDS.get(code, Failing.UNKNOWN), vendor="nvidia", call=call, code=code, text=str(error))
 
@@ -91,7 +91,7 @@ _copies: list[ModuleType] = []
 
 
 def _private_copy() -> ModuleType:
-    """A second instance of the module, whose globals may be switched without anybody else seeing it."""
+    """A second instance of the module, so that switching its globals does not affect other users of pynvml."""
     if not _copies:
         found = importlib.util.find_spec("pynvml")
         if found is None or found.origin is None:
@@ -100,7 +100,7 @@ def _private_copy() -> ModuleType:
         assert spec is not None  # noqa: S101
         assert spec.loader is not None  # noqa: S101
         module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module  # before it runs: the module looks itself up there
+        sys.modules[spec.name] = module  # before execution: the module looks itself up there
         spec.loader.exec_module(module)
         _copies.append(module)
     return _copies[0]

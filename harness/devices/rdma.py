@@ -40,7 +40,7 @@ _STATE = re.compile(r"(\d+)", re.ASCII)
 
 
 class RdmaProvider(DeviceProvider):
-    """Over this machine's /sys, or a tree below another root; `netlink` is a socket in place of the kernel's."""
+    """Reads this machine's /sys, or a tree below another root; `netlink` is a socket that replaces the kernel's."""
 
     vendor: ClassVar[str] = "mellanox"
 

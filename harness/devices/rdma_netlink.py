@@ -1,4 +1,4 @@
-"""RDMA devices and ports as the kernel tells them over netlink (family 20); pyroute2 carries the messages.
+"""RDMA devices and ports over netlink (family 20), with pyroute2 for the messages.
 
 pyroute2 knows no RDMA family: requests and attributes are listed here. Where the kernel has no InfiniBand, opening the
 family fails with EPROTONOSUPPORT and the provider reads sysfs alone.
@@ -55,7 +55,7 @@ class Port:
 
 
 class RdmaNetlink:
-    """An open channel; a socket that is connected to a stand-in may be given."""
+    """An open channel to the kernel, or to a stand-in over a given socket."""
 
     def __init__(self, given: socket.socket | None = None) -> None:
         """
@@ -73,11 +73,11 @@ class RdmaNetlink:
             self._socket.register_policy(kind, RdmaMessage)
 
     def close(self) -> None:
-        """Closes a given socket too."""
+        """Close the channel, a given socket included."""
         self._socket.close()
 
     def devices(self) -> dict[int, str]:
-        """Names by index."""
+        """Names of the RDMA devices by index."""
         return {int(answer.get("DEV_INDEX")): str(answer.get("DEV_NAME")) for answer in self._dump(GET_DEVICES)}
 
     def ports(self) -> tuple[Port, ...]:

@@ -1,9 +1,8 @@
-"""A machine of the catalogue behind the vendors' own boundaries, in place of the real one.
+"""A simulated machine of the catalogue behind the vendors' boundaries: libraries, /sys and /dev.
 
-One table, one folder of libraries beside it, one tree of /sys and /dev. The providers read them as they would read the
-machine's own; other programs do too, once the folder comes first in `LD_LIBRARY_PATH` (NVML's stand-in is then what
-`libnvidia-ml.so.1` names). What is not real and cannot be: the cards compute nothing, so nothing measured here says
-anything about hardware.
+There is one table, one folder of libraries beside it, and one tree of /sys and /dev. Providers read them as they read the
+machine's own. Other programs do too if the folder is first in `LD_LIBRARY_PATH`. The cards do not compute: nothing that
+is measured here applies to hardware.
 """
 
 import tempfile
@@ -25,7 +24,7 @@ from harness.devices.vendors import VENDORS
 from harness.errors import UsageError
 
 NODE = "this-machine"
-DEFAULT_COUNT = 8  # devices of a bare model, where nobody says how many
+DEFAULT_COUNT = 8  # devices of a model that is given without a count
 MAX_DEVICES = 64
 LIBRARY_PATH = "LD_LIBRARY_PATH"
 SPELLING = "a server of the catalogue, or MODEL or MODEL:COUNT as in a10:2"
@@ -33,24 +32,26 @@ SPELLING = "a server of the catalogue, or MODEL or MODEL:COUNT as in a10:2"
 
 @dataclass(frozen=True, slots=True)
 class StandIn:
-    """What stands in for a machine's devices. `root` is where its /sys and /dev are."""
+    """A simulated machine. `root` has its /sys and /dev."""
 
     name: str
     machine: Machine
     table: DeviceTable
     root: Path
-    libraries: Path | None  # the folder for LD_LIBRARY_PATH; None where there was no compiler to make any
+    libraries: Path | None  # folder for LD_LIBRARY_PATH; None without a compiler
 
     def providers(self) -> list[DeviceProvider]:
-        """The vendors' providers on these boundaries, none of them open."""
+        """Providers of its vendors, none of them open."""
         return [self._provider(vendor) for vendor in self.machine.vendors]
 
     def env(self) -> dict[str, str]:
-        """The variables by which a program of this machine finds the libraries."""
+        """Environment variables with which a program finds the libraries."""
         return {LIBRARY_PATH: str(self.libraries)} if self.libraries is not None else {}
 
     def set_processes(self, rows: Sequence[tuple[int, str, int, float]], *, now: float) -> None:
-        """Who is on the cards from now on: process id, UUID, bytes, percent of the cores; `now` in seconds since 1970.
+        """Replace the processes on the cards. A row is process id, UUID, bytes and percent of the cores.
+
+        `now` is in seconds since 1970.
 
         More processes than the table has room for are left out.
         """
@@ -64,11 +65,11 @@ class StandIn:
                 record.used, record.sm, record.sampled_us = memory, round(core), int(now * 1e6)
 
     def attend(self) -> None:
-        """Answer what programs ask of the libraries to be changed; to be called each `mailbox.EVERY` seconds."""
+        """Carry out changes that programs request from the libraries. Call it every `mailbox.EVERY` seconds."""
         mailbox.answer(self.table)
 
     def sync(self) -> None:
-        """Bring the files up to what the table says now; the libraries read the table themselves."""
+        """Update the files from the table; the libraries read the table directly."""
         if any(slot.model.is_nic for slot in self.machine.slots):
             sync_rdma(self.root, self.table)
 
@@ -105,7 +106,7 @@ def machine_called(name: str) -> Machine:
 
 @contextmanager
 def stand_in(name: str) -> Iterator[StandIn]:
-    """Put a machine up; its files are gone afterwards.
+    """Set up a simulated machine; its files are removed at the end of the block.
 
     Raises:
         UsageError: there is no such machine, or a compiler is needed for it and missing.

@@ -1,8 +1,7 @@
-"""The manifests of the chart hami-daemon without Helm, for clusters and machines that have none.
+"""Renders the manifests of the chart hami-daemon without Helm.
 
-The chart keeps to a part of Helm's language that a few lines can follow: `{{ .Values.a.b }}`,
-`{{ .Release.Namespace }}` and `{{- if .Values.a }}` around a whole file. Anything else is refused, so that both ways
-mean the same.
+The chart uses a subset of Helm's language: `{{ .Values.a.b }}`, `{{ .Release.Namespace }}` and `{{- if .Values.a }}`
+around a whole file. Anything else is refused, so that Helm renders the same.
 """
 
 import re
@@ -22,7 +21,7 @@ _NAME = re.compile(r"\{\{ (\.[\w.]+) \}\}")
 
 
 def manifests(namespace: str, values: Mapping[str, Any] | None = None, chart: Path = CHART) -> list[Manifest]:
-    """Every object of the chart; `values` go over the chart's own, as in Helm.
+    """All objects of the chart; `values` override the chart's own, as in Helm.
 
     Raises:
         UsageError: a value that the chart does not know, or a template beyond what is followed here.

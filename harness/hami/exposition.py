@@ -1,4 +1,4 @@
-"""Prometheus' text format, as much of it as gauges need (text exposition format, version 0.0.4)."""
+"""Prometheus' text exposition format, version 0.0.4, for gauges."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ class Sample:
 
 
 def exposition(samples: Iterable[Sample], helps: Mapping[str, str]) -> str:
-    """All samples, families in the order of `helps`, which says what each means; samples keep their order.
+    """All samples as text. Families are in the order of `helps` (name → help text); samples keep their order.
 
     Raises:
-        KeyError: a sample belongs to no family of `helps`.
+        KeyError: a sample's name is not in `helps`.
     """
     families: dict[str, list[Sample]] = {name: [] for name in helps}
     for sample in samples:

@@ -1,7 +1,7 @@
-"""What HAMi-core promises, checked on one card without a cluster. Each check measures first and judges afterwards.
+"""Checks of HAMi-core's isolation on one card without a cluster. Each check measures first and judges afterwards.
 
-A check gives a Finding: figures for the record, breaches for the verdict, and beside them what is known of the release
-and no surprise. Tolerances and their reasons are in docs/isolation-protocol.md.
+A check returns a Finding: the measured figures, the breaches, and apart from these the breaches that are known of the
+release. Tolerances and their reasons are in docs/isolation-protocol.md.
 """
 
 import subprocess
@@ -23,12 +23,12 @@ MIB = 1 << 20
 BLOCK = 64 * MIB
 OUT_OF_MEMORY = 2
 ROUNDS_OF_FILLING = 3
-ORDER_SLACK = 0.05  # more cores may give so much less by chance
+ORDER_SLACK = 0.05  # relative decrease with more cores that counts as noise
 CORE_SLACK = 10.0  # points between limit and mean use, seen from outside
-MIN_WITH_LIBRARY = 0.97  # of the throughput without it
+MIN_WITH_LIBRARY = 0.97  # of the throughput without the library
 MIN_TOGETHER = 0.7  # of the card, for two tenants whose limits add up to it
-MAX_WAIT = 12.0  # seconds: the library looks after the lock's holder each ten
-MAX_SMS_OF_COARSE_STEP = 100  # above, releases before the linear step do not hold their limits
+MAX_WAIT = 12.0  # seconds; the library checks the lock's owner every ten
+MAX_SMS_OF_COARSE_STEP = 100  # with more, releases before the linear step exceed their limits
 LINEAR_STEP = (2, 9, 1)
 
 
@@ -44,7 +44,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """Seconds."""
+    """Lengths of phases in seconds."""
 
     warm_up: float = 20.0
     measured: float = 120.0
@@ -55,7 +55,7 @@ class Lengths:
 
 
 class Bench:
-    """One card, the library under test, and the baselines of this session (taken when first needed)."""
+    """One card, the library under test, and the baselines of this session (measured at first use)."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Bench:
         lengths: Lengths = Lengths(),
         limit: int = 2048 * MIB,
     ) -> None:
-        """`folder` takes the tenants' regions. Without `ready` and `witness` nothing is looked at from outside."""
+        """`folder` is for the tenants' regions. Without `ready` and `witness` nothing is measured from outside."""
         self.under_test, self.bare, self.lengths, self.limit = under_test, bare, lengths, limit
         self.ready, self.witness = ready, witness
         self._folder = folder
@@ -76,7 +76,7 @@ class Bench:
         self._baseline: Baseline | None = None
 
     def limits(self, *, memory: int | None = None, cores: int | None = None) -> Limits:
-        """Limits with a region of their own: a region remembers the first limits it saw."""
+        """Limits with a new region, since a region keeps its first limits."""
         self._caches += 1
         return Limits(self._folder / f"{self._caches}.cache", memory, cores)
 
@@ -86,7 +86,7 @@ class Bench:
 
     @property
     def baseline(self) -> "Baseline":
-        """The card without the library."""
+        """Measurements of the card without the library."""
         if self._baseline is None:
             with tenants(self.bare, None) as (tenant,):
                 totals = tenant.ask("totals")
@@ -99,14 +99,14 @@ class Bench:
         return self._baseline
 
     def outside(self, tenant: Running) -> int | None:
-        """Bytes that the driver says a tenant holds."""
+        """Bytes that a tenant holds according to the driver; None if unknown."""
         if self.witness is None or self.ready is None:
             return None
         processes = self.witness.processes(self.ready.card.uuid)
         return next((process.memory for process in processes if process.pid == tenant.pid), None)
 
     def run(self, tenant: Running, rounds: int, seconds: float) -> tuple[list[Tick], list[float]]:
-        """Let a tenant work; its ticks, and each second's core use as the driver sees it."""
+        """Run a tenant. Returns its ticks, and its core use in percent for each second, as the driver reports it."""
         tenant.send("run", seconds=seconds, tick=self.lengths.tick, rounds=rounds)
         cores: list[float] = []
         if self.witness is not None and self.ready is not None:
@@ -142,7 +142,7 @@ def totals(bench: Bench) -> Finding:
 
 
 def filling(bench: Bench) -> Finding:
-    """GT-2, GT-3, GT-5, GT-12: memory up to the limit and no further, again and again; books and driver agree."""
+    """GT-2, GT-3, GT-5, GT-12: memory up to the limit and no further, repeatedly; region and driver agree."""
     limits = bench.limits(memory=bench.limit)
     context = bench.baseline.context
     breaches: list[str] = []
@@ -163,7 +163,7 @@ def filling(bench: Bench) -> Finding:
             outside = bench.outside(tenant)
             if outside is not None and outside > bench.limit + context:
                 breaches.append(f"driver: expected at most {bench.limit + context} bytes, found {outside}")
-            breaches += _books(limits.cache, bench.limit - found["free"])
+            breaches += _check_region_sum(limits.cache, bench.limit - found["free"])
             after = tenant.ask("release")["free"]
             if after != before:
                 breaches.append(f"release {number + 1}: expected {before} free again, found {after}")
@@ -207,7 +207,7 @@ def neighbours_memory(bench: Bench) -> Finding:
 
 
 def crash(bench: Bench) -> Finding:
-    """GT-10: of two in one container one is killed: its memory comes back to a newcomer and to the survivor."""
+    """GT-10: one of two tenants in a container is killed; a new tenant can allocate its memory."""
     limits = bench.limits(memory=bench.limit)
     breaches: list[str] = []
     with tenants(bench.under_test, limits) as (survivor,):
@@ -229,7 +229,7 @@ def crash(bench: Bench) -> Finding:
 
 
 def old_limit(bench: Bench) -> Finding:
-    """GT-13: a region keeps the limits it was made with; a new region takes the new ones."""
+    """GT-13: a region keeps the limits with which it was created; a new region has the new limits."""
     first = bench.limits(memory=bench.limit)
     half = bench.limit // 2
     seen = {}
@@ -248,7 +248,7 @@ def old_limit(bench: Bench) -> Finding:
 
 
 def churn(bench: Bench, times: int = 50) -> Finding:
-    """GT-11: tenants come and go in one container, each third by force; nothing of them is left, nothing grows."""
+    """GT-11: tenants start and end in one container, each third by SIGKILL; no slot stays in use, no file grows."""
     limits = bench.limits(memory=bench.limit)
     breaches: list[str] = []
     sizes: set[int] = set()
@@ -278,7 +278,7 @@ def churn(bench: Bench, times: int = 50) -> Finding:
 
 
 def dead_holder(bench: Bench) -> Finding:
-    """GT-14: a process that dies with the region's lock holds nobody up for long."""
+    """GT-14: a process that dies with the region's lock delays the next tenant for a limited time."""
     limits = bench.limits(memory=bench.limit)
     with tenants(bench.under_test, limits) as (first,):
         free = first.ask("totals")["free"]
@@ -299,7 +299,7 @@ def dead_holder(bench: Bench) -> Finding:
 
 
 def hold(region: Path) -> int:
-    """Let a process take the region's lock and die; gives its pid.
+    """Start a process that takes the region's lock and dies. Returns its pid.
 
     Raises:
         DeviceError: it could not take it.
@@ -343,7 +343,7 @@ def core_shares(bench: Bench, shares: Sequence[int] = (30, 50, 70)) -> Finding:
 
 
 def overhead(bench: Bench) -> Finding:
-    """GT-7: without limits the library costs next to nothing on kernels of a millisecond."""
+    """GT-7: without limits the library costs at most 3 % on kernels of one millisecond."""
     base = bench.baseline
     with tenants(bench.under_test, bench.limits()) as (tenant,):
         ticks, _ = bench.run(tenant, base.rounds, bench.lengths.baseline)
@@ -356,7 +356,7 @@ def overhead(bench: Bench) -> Finding:
 
 
 def fairness(bench: Bench, shares: tuple[int, int] = (30, 70)) -> Finding:
-    """GT-8: two tenants at once: who was promised more gets more, and together they use the card."""
+    """GT-8: of two tenants the one with the higher limit gets more, and together they use the card."""
     alone = bench.baseline.throughput
     got = _together(bench, [bench.limits(cores=share) for share in shares])
     means = [interval.mean for interval in got]
@@ -378,9 +378,9 @@ def fairness(bench: Bench, shares: tuple[int, int] = (30, 70)) -> Finding:
 
 
 def slowdown(bench: Bench, share: int = 50) -> Finding:
-    """What a neighbour costs: one tenant's throughput with a second beside it, by the same tenant's alone.
+    """The cost of a neighbour: a tenant's throughput beside a second tenant, relative to its throughput alone.
 
-    The figure is recorded; judged is only that no tenant is starved.
+    The figure is recorded; a breach is only a tenant without progress.
     """
     base, lengths = bench.baseline, bench.lengths
     with tenants(bench.under_test, bench.limits(cores=share)) as (tenant,):
@@ -419,7 +419,7 @@ LONG = ("core-shares", "fairness", "slowdown")
 
 
 def _together(bench: Bench, limits: Sequence[Limits]) -> list[Interval]:
-    """Throughput of tenants that run at the same time, without the ends at which one was alone."""
+    """Throughput of tenants for the time in which all of them run."""
     lengths, rounds = bench.lengths, bench.baseline.rounds
     seconds = lengths.warm_up + lengths.together
     with tenants(bench.under_test, *limits) as all_:
@@ -429,8 +429,8 @@ def _together(bench: Bench, limits: Sequence[Limits]) -> list[Interval]:
     return [mean_interval(rates(series)) for series in common(ticks, warm_up=lengths.warm_up)]
 
 
-def _books(cache: Path, wanted: int) -> list[str]:
-    """What the region says beside what the tenant sees; nothing where no library keeps one."""
+def _check_region_sum(cache: Path, wanted: int) -> list[str]:
+    """Breaches of the region's sum against `wanted` bytes; none without a region."""
     if not cache.exists():
         return []
     try:
@@ -444,14 +444,14 @@ def _books(cache: Path, wanted: int) -> list[str]:
 
 
 def _live(cache: Path) -> set[int]:
-    """Processes that the region counts as running; none where no library keeps one."""
+    """Processes that the region counts as running; none without a region."""
     if not cache.exists():
         return set()
     return {tenant.pid for tenant in read_region(cache).tenants if tenant.status == RUNNING and tenant.pid}
 
 
 def _step_is_coarse(bench: Bench) -> bool:
-    """Releases before the linear step move their limiter by the square of the multiprocessors: too far on big cards."""
+    """Whether the release's limiter moves by the square of the multiprocessors, which is too far on large cards."""
     if bench.ready is None:
         return False
     release = core_release(bench.ready.release)

@@ -1,6 +1,6 @@
-"""Can isolation be measured here, and if not, why not: one key for reports and a sentence for people.
+"""Checks whether isolation can be measured on this machine; if not, gives a key for reports and a sentence.
 
-Asked once a session, in a fixed order, so that the same machine always gives the same reason.
+The order of the checks is fixed, so that a machine always gives the same reason. Call it once per session.
 """
 
 import ctypes
@@ -14,11 +14,11 @@ from harness.devices.provider import Device, Driver, Missing, Process
 from harness.hami.isolation.tenants import Arrangement, TenantEnded, tenants
 
 CALIBRATED = 0.001  # seconds a launch
-SAMPLED = 3.0  # seconds a tenant runs, so that the driver has samples of it
+SAMPLED = 3.0  # seconds that a tenant runs to get samples from the driver
 
 
 class Witness(Protocol):
-    """Who sees the card from outside the library; NVIDIA's provider does."""
+    """An observer of the card outside the library, such as NVIDIA's provider."""
 
     def probe(self) -> Missing | None: ...
     def devices(self) -> Sequence[Device]: ...
@@ -56,8 +56,8 @@ def look(
     if card.slices:
         why = f"{card.uuid} is cut into MIG instances; the driver then gives no samples of single processes"
         return Missing("mig-enabled", why)
-    others = sorted(process.pid for process in witness.processes(card.uuid))  # before ours is there
-    seen = _sight(witness, card.uuid, bare or Arrangement(None), sampled)
+    others = sorted(process.pid for process in witness.processes(card.uuid))  # before the tenant starts
+    seen = _check_witness(witness, card.uuid, bare or Arrangement(None), sampled)
     if isinstance(seen, Missing) and seen.key == "hidden-pids":
         return seen
     old = incompatible(HamiHost(driver, release))
@@ -84,8 +84,8 @@ def _nothing_to_measure(witness: Witness, library: Path | None, libcuda: str) ->
     return None
 
 
-def _sight(witness: Witness, uuid: str, bare: Arrangement, sampled: float) -> Missing | None:
-    """Whether the witness sees a tenant's process, and how busy it keeps the card."""
+def _check_witness(witness: Witness, uuid: str, bare: Arrangement, sampled: float) -> Missing | None:
+    """Check that the witness lists a tenant's process and reports its core use."""
     try:
         with tenants(bare, None) as (tenant,):
             rounds = tenant.ask("calibrate", seconds=CALIBRATED)["rounds"]
@@ -94,7 +94,7 @@ def _sight(witness: Witness, uuid: str, bare: Arrangement, sampled: float) -> Mi
             seen = {process.pid: process for process in witness.processes(uuid)}
             tenant.ticks(within=sampled + 10)
     except TenantEnded as error:
-        return Missing("hidden-pids", f"a process without the library does not even run: {error}")
+        return Missing("hidden-pids", f"a tenant without the library does not run: {error}")
     if tenant.pid not in seen:
         why = "the driver's list of processes does not show our own (a sandbox or a virtual machine hides them)"
         return Missing("hidden-pids", why)
