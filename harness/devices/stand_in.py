@@ -1,6 +1,6 @@
 """A simulated machine of the catalogue behind the vendors' boundaries: libraries, /sys and /dev.
 
-There is one table, one folder of libraries beside it, and one tree of /sys and /dev. Providers read them as they read the
+There is one table, one folder of libraries beside it, and one tree of /sys and /dev. Providers read them like the
 machine's own. Other programs do too if the folder is first in `LD_LIBRARY_PATH`. The cards do not compute: nothing that
 is measured here applies to hardware.
 """
