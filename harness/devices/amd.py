@@ -17,7 +17,7 @@ from harness.devices.provider import (
     DeviceProvider,
     Driver,
     Event,
-    Failing,
+    FailureKind,
     Health,
     Link,
     Missing,
@@ -242,4 +242,4 @@ class AmdProvider(DeviceProvider):
         for device in self.devices():
             if device.uuid == uuid:
                 return device.index
-        raise ProviderError(Failing.ABSENT, vendor=self.vendor, call=f"find {uuid}", code=rsmi.NOT_FOUND)
+        raise ProviderError(FailureKind.ABSENT, vendor=self.vendor, call=f"find {uuid}", code=rsmi.NOT_FOUND)

@@ -19,7 +19,7 @@ from harness.devices.provider import (
     DeviceProvider,
     Driver,
     Event,
-    Failing,
+    FailureKind,
     Health,
     Link,
     Missing,
@@ -232,7 +232,7 @@ class AscendProvider(DeviceProvider):
         return dcmi_health(scale.value, codes[0] if known and count.value else 0)
 
     def _health_after(self, chip: Chip, error: ProviderError) -> Health:
-        code = {Failing.LOST: "NotReady", Failing.RESET_NEEDED: "ResetNeeded"}.get(error.kind, f"DcmiError{error.code}")
+        code = {FailureKind.LOST: "NotReady", FailureKind.RESET_NEEDED: "ResetNeeded"}.get(error.kind, f"DcmiError{error.code}")
         return Health(ok=False, code=code, message=f"card {chip[0]} device {chip[1]}: {error}")
 
     def _ai_cpus(self, chip: Chip) -> int:
@@ -262,7 +262,7 @@ class AscendProvider(DeviceProvider):
         if uuid not in self._chips:
             self.devices()
         if uuid not in self._chips:
-            raise ProviderError(Failing.ABSENT, vendor=self.vendor, call=f"find {uuid}", code=-8008)
+            raise ProviderError(FailureKind.ABSENT, vendor=self.vendor, call=f"find {uuid}", code=-8008)
         return self._chips[uuid]
 
 

@@ -17,7 +17,7 @@ from harness.devices.provider import (
     DeviceProvider,
     Driver,
     Event,
-    Failing,
+    FailureKind,
     Health,
     Link,
     Missing,
@@ -268,7 +268,7 @@ class CambriconProvider(DeviceProvider):
         for device in self.devices():
             if device.uuid == uuid:
                 return device.index
-        raise ProviderError(Failing.ABSENT, vendor=self.vendor, call=f"find {uuid}", code=6)
+        raise ProviderError(FailureKind.ABSENT, vendor=self.vendor, call=f"find {uuid}", code=6)
 
 
 def _as_slice(info: cndev.SMluInfo, handle: int) -> Slice:
@@ -276,5 +276,5 @@ def _as_slice(info: cndev.SMluInfo, handle: int) -> Slice:
 
 
 def _unanswered(error: ProviderError) -> Health:
-    code = "CardLost" if error.kind == Failing.LOST else f"CndevError{error.code}"
+    code = "CardLost" if error.kind == FailureKind.LOST else f"CndevError{error.code}"
     return Health(ok=False, code=code, message=str(error))

@@ -6,7 +6,7 @@ Nearly every structure starts with a version that the caller must set to 6.
 from ctypes import Structure, c_int, c_int64, c_ubyte, c_uint, c_uint16, c_uint64
 from typing import TypeVar
 
-from harness.devices.provider import WELL, Failing, Health
+from harness.devices.provider import WELL, FailureKind, Health
 
 LIBRARIES = ("libcndev.so", "/usr/lib/x86_64-linux-gnu/libcndev.so", "/usr/lib64/libcndev.so")
 VERSION = 6
@@ -19,9 +19,9 @@ DRIVER_STATES = (
 )  # fmt: skip
 
 KINDS = {
-    1: Failing.ABSENT, 2: Failing.BAD_LAYOUT, 3: Failing.BAD_LAYOUT, 6: Failing.LOST, 9: Failing.BUSY,
-    10: Failing.UNSUPPORTED, 12: Failing.ABSENT, 13: Failing.DENIED, 14: Failing.ABSENT, 15: Failing.BUSY,
-    17: Failing.TIMEOUT, 18: Failing.LOST,
+    1: FailureKind.ABSENT, 2: FailureKind.BAD_LAYOUT, 3: FailureKind.BAD_LAYOUT, 6: FailureKind.LOST, 9: FailureKind.BUSY,
+    10: FailureKind.UNSUPPORTED, 12: FailureKind.ABSENT, 13: FailureKind.DENIED, 14: FailureKind.ABSENT, 15: FailureKind.BUSY,
+    17: FailureKind.TIMEOUT, 18: FailureKind.LOST,
 }  # fmt: skip
 
 

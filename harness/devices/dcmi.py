@@ -7,7 +7,7 @@ layout, and only the fields of the smallest are read.
 import ctypes
 from ctypes import Structure, c_char, c_float, c_int, c_ubyte, c_uint, c_ulong, c_ulonglong, c_ushort
 
-from harness.devices.provider import WELL, Failing, Health
+from harness.devices.provider import WELL, FailureKind, Health
 
 LIBRARIES = (
     "libdcmi.so",
@@ -25,9 +25,9 @@ MINOR_FAULT = 1  # health 1 is a warning; from 2 on a device leaves the pool
 GONE = 0xFFFFFFFF  # health of a chip that is not there
 
 KINDS = {
-    -8002: Failing.DENIED, -8005: Failing.UNKNOWN, -8006: Failing.TIMEOUT, -8007: Failing.ABSENT, -8008: Failing.LOST,
-    -8012: Failing.LOST, -8013: Failing.UNSUPPORTED, -8015: Failing.RESET_NEEDED, -8017: Failing.RESET_NEEDED,
-    -8020: Failing.BUSY, -8022: Failing.BUSY, -8255: Failing.UNSUPPORTED,
+    -8002: FailureKind.DENIED, -8005: FailureKind.UNKNOWN, -8006: FailureKind.TIMEOUT, -8007: FailureKind.ABSENT, -8008: FailureKind.LOST,
+    -8012: FailureKind.LOST, -8013: FailureKind.UNSUPPORTED, -8015: FailureKind.RESET_NEEDED, -8017: FailureKind.RESET_NEEDED,
+    -8020: FailureKind.BUSY, -8022: FailureKind.BUSY, -8255: FailureKind.UNSUPPORTED,
 }  # fmt: skip
 
 

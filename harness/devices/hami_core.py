@@ -1,7 +1,7 @@
 """HAMi-core in a container: limits, library and mounts, as koordlet's hook "gpu env inject" writes them."""
 
 from harness.devices.hami_release import incompatible
-from harness.devices.provider import Assignment, Failing, Mount, ProviderError, Share
+from harness.devices.provider import Assignment, FailureKind, Mount, ProviderError, Share
 from scheduler.api import device as words
 
 VGPU_FOLDER = "/usr/local/vgpu"
@@ -18,10 +18,10 @@ def hami_grant(assignment: Assignment, first: Share) -> tuple[dict[str, str], tu
     """
     why = incompatible(assignment.hami)
     if why is not None:
-        raise ProviderError(Failing.UNSUPPORTED, vendor="nvidia", call="HAMi-core", code=0, text=why)
+        raise ProviderError(FailureKind.UNSUPPORTED, vendor="nvidia", call="HAMi-core", code=0, text=why)
     if words.GPU_MEMORY not in first.resources:
         raise ProviderError(
-            Failing.UNKNOWN, vendor="nvidia", call="gpu env inject", code=0, text="gpu memory not found in gpu resource"
+            FailureKind.UNKNOWN, vendor="nvidia", call="gpu env inject", code=0, text="gpu memory not found in gpu resource"
         )
     env = {"CUDA_DEVICE_MEMORY_LIMIT": str(first.resources[words.GPU_MEMORY])}
     if words.GPU_CORE in first.resources:

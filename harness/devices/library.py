@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.devices.provider import Failing, ProviderError
+from harness.devices.provider import FailureKind, ProviderError
 
 MISSING_LIBRARY, MISSING_FUNCTION = -99999, -99998  # the codes that vendors' own loaders use
 
@@ -13,7 +13,7 @@ MISSING_LIBRARY, MISSING_FUNCTION = -99999, -99998  # the codes that vendors' ow
 class VendorLibrary:
     """A library, loaded at its first use. A missing function is reported as unsupported."""
 
-    def __init__(self, vendor: str, names: Sequence[str | Path], kinds: Mapping[int, Failing]) -> None:
+    def __init__(self, vendor: str, names: Sequence[str | Path], kinds: Mapping[int, FailureKind]) -> None:
         """`names` are tried in order; `kinds` maps the vendor's codes to neutral kinds."""
         self._vendor, self._names, self._kinds = vendor, names, kinds
         self._loaded: ctypes.CDLL | None = None
@@ -64,5 +64,5 @@ class VendorLibrary:
             return False
 
     def error(self, code: int, call: str, text: str = "") -> ProviderError:
-        known = {MISSING_LIBRARY: Failing.ABSENT, MISSING_FUNCTION: Failing.UNSUPPORTED, **self._kinds}
-        return ProviderError(known.get(code, Failing.UNKNOWN), vendor=self._vendor, call=call, code=code, text=text)
+        known = {MISSING_LIBRARY: FailureKind.ABSENT, MISSING_FUNCTION: FailureKind.UNSUPPORTED, **self._kinds}
+        return ProviderError(known.get(code, FailureKind.UNKNOWN), vendor=self._vendor, call=call, code=code, text=text)

@@ -17,7 +17,7 @@ from harness.devices.provider import (
     DeviceProvider,
     Driver,
     Event,
-    Failing,
+    FailureKind,
     Health,
     Link,
     Missing,
@@ -343,5 +343,5 @@ def _maybe(nvml: Any, call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _unanswered(error: ProviderError) -> Health:
-    code = {Failing.LOST: "GpuIsLost", Failing.RESET_NEEDED: "ResetRequired"}.get(error.kind, f"NvmlError{error.code}")
-    return Health(ok=False, code=code, message=str(error), sticky=error.kind == Failing.LOST)
+    code = {FailureKind.LOST: "GpuIsLost", FailureKind.RESET_NEEDED: "ResetRequired"}.get(error.kind, f"NvmlError{error.code}")
+    return Health(ok=False, code=code, message=str(error), sticky=error.kind == FailureKind.LOST)

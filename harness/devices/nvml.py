@@ -13,23 +13,23 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
-from harness.devices.provider import Failing, ProviderError, model_label
+from harness.devices.provider import FailureKind, ProviderError, model_label
 
 _KINDS = {
-    1: Failing.ABSENT,
-    3: Failing.UNSUPPORTED,
-    4: Failing.DENIED,
-    6: Failing.ABSENT,
-    9: Failing.ABSENT,
-    10: Failing.TIMEOUT,
-    12: Failing.ABSENT,
-    13: Failing.UNSUPPORTED,
-    15: Failing.LOST,
-    16: Failing.RESET_NEEDED,
-    18: Failing.BAD_LAYOUT,
-    19: Failing.BUSY,
-    25: Failing.BAD_LAYOUT,
-    28: Failing.ABSENT,
+    1: FailureKind.ABSENT,
+    3: FailureKind.UNSUPPORTED,
+    4: FailureKind.DENIED,
+    6: FailureKind.ABSENT,
+    9: FailureKind.ABSENT,
+    10: FailureKind.TIMEOUT,
+    12: FailureKind.ABSENT,
+    13: FailureKind.UNSUPPORTED,
+    15: FailureKind.LOST,
+    16: FailureKind.RESET_NEEDED,
+    18: FailureKind.BAD_LAYOUT,
+    19: FailureKind.BUSY,
+    25: FailureKind.BAD_LAYOUT,
+    28: FailureKind.ABSENT,
 }
 
 
@@ -76,14 +76,14 @@ class Nvml:
         except OSError as error:
             _lock.release()
             raise ProviderError(
-                Failing.ABSENT, vendor="nvidia", call=f"load {self._given}", code=12, text=str(error)
+                FailureKind.ABSENT, vendor="nvidia", call=f"load {self._given}", code=12, text=str(error)
             ) from error
 
 
 def provider_error(error: Any, call: str) -> ProviderError:
     """The neutral error for pynvml's exception."""
     code = int(getattr(error, "value", 999))
-    return ProviderError(_KINDS.get(code, Failing.UNKNOWN), vendor="nvidia", call=call, code=code, text=str(error))
+    return ProviderError(_KINDS.get(code, FailureKind.UNKNOWN), vendor="nvidia", call=call, code=code, text=str(error))
 
 
 _lock = threading.RLock()
@@ -95,7 +95,7 @@ def _private_copy() -> ModuleType:
     if not _copies:
         found = importlib.util.find_spec("pynvml")
         if found is None or found.origin is None:
-            raise ProviderError(Failing.ABSENT, vendor="nvidia", call="import pynvml", code=12)
+            raise ProviderError(FailureKind.ABSENT, vendor="nvidia", call="import pynvml", code=12)
         spec = importlib.util.spec_from_file_location("harness.devices._pynvml", found.origin)
         assert spec is not None  # noqa: S101
         assert spec.loader is not None  # noqa: S101

@@ -19,7 +19,7 @@ DeviceKind = Literal["gpu", "rdma"]  # Koordinator's device types: NPUs and MLUs
 Source = Literal["real", "fake-abi", "fake-table"]
 
 
-class Failing(StrEnum):
+class FailureKind(StrEnum):
     """The meaning of a failed call, for all vendors' codes."""
 
     ABSENT = "absent"
@@ -36,7 +36,7 @@ class Failing(StrEnum):
 class ProviderError(DeviceError):
     """A call of a vendor's library failed."""
 
-    def __init__(self, kind: Failing, *, vendor: str, call: str, code: int, text: str = "") -> None:
+    def __init__(self, kind: FailureKind, *, vendor: str, call: str, code: int, text: str = "") -> None:
         self.kind, self.vendor, self.call, self.code = kind, vendor, call, code
         super().__init__(f"{vendor}: {call} answered {code}{f' ({text})' if text else ''}: {kind}")
 
@@ -268,7 +268,7 @@ class DeviceProvider(ABC):
         Raises:
             ProviderError: it does not fit, or the vendor has no slices.
         """
-        raise ProviderError(Failing.UNSUPPORTED, vendor=self.vendor, call=f"slice {uuid} {template}", code=0)
+        raise ProviderError(FailureKind.UNSUPPORTED, vendor=self.vendor, call=f"slice {uuid} {template}", code=0)
 
     def unslice(self, uuid: str, slice_id: str) -> None:
         """Remove a slice.
@@ -276,7 +276,7 @@ class DeviceProvider(ABC):
         Raises:
             ProviderError: it is in use or does not exist.
         """
-        raise ProviderError(Failing.UNSUPPORTED, vendor=self.vendor, call=f"unslice {uuid} {slice_id}", code=0)
+        raise ProviderError(FailureKind.UNSUPPORTED, vendor=self.vendor, call=f"unslice {uuid} {slice_id}", code=0)
 
     def __enter__(self) -> Self:
         self.open()

@@ -16,7 +16,7 @@ from harness.devices.provider import (
     DeviceProvider,
     Driver,
     Event,
-    Failing,
+    FailureKind,
     Function,
     Health,
     Link,
@@ -62,7 +62,7 @@ class RdmaProvider(DeviceProvider):
 
     def open(self) -> None:
         if missing := self.probe():
-            raise ProviderError(Failing.ABSENT, vendor=self.vendor, call="open", code=0, text=missing.why)
+            raise ProviderError(FailureKind.ABSENT, vendor=self.vendor, call="open", code=0, text=missing.why)
         self._last = {device.uuid: device.health.ok for device in self.devices()}
 
     def close(self) -> None:

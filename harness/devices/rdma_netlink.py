@@ -12,7 +12,7 @@ from typing import Any
 from pyroute2.netlink import NLM_F_DUMP, NLM_F_REQUEST, nlmsg
 from pyroute2.netlink.nlsocket import NetlinkSocket
 
-from harness.devices.provider import Failing, ProviderError
+from harness.devices.provider import FailureKind, ProviderError
 
 NETLINK_RDMA = 20
 _NLDEV = 5 << 10
@@ -67,7 +67,7 @@ class RdmaNetlink:
         except OSError as error:
             code, text = error.errno or 0, str(error)
             raise ProviderError(
-                Failing.UNSUPPORTED, vendor="mellanox", call="socket(NETLINK_RDMA)", code=code, text=text
+                FailureKind.UNSUPPORTED, vendor="mellanox", call="socket(NETLINK_RDMA)", code=code, text=text
             ) from error
         for kind in (GET_DEVICES, GET_PORTS):
             self._socket.register_policy(kind, RdmaMessage)

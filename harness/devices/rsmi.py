@@ -7,7 +7,7 @@ import ctypes
 from collections.abc import Iterable
 from ctypes import Structure, c_char, c_char_p, c_int, c_uint32, c_uint64
 
-from harness.devices.provider import WELL, Failing, Health
+from harness.devices.provider import WELL, FailureKind, Health
 
 LIBRARIES = ("librocm_smi64.so.7", "librocm_smi64.so", "/opt/rocm/lib/librocm_smi64.so")
 
@@ -32,8 +32,8 @@ BLOCKS = (  # rsmi_gpu_block_t by bit
 FIRST_RENDER_MINOR = 128  # of /dev/dri/renderD…; the kernel's DRM_MINOR_RENDER
 
 KINDS = {
-    2: Failing.UNSUPPORTED, 3: Failing.LOST, 4: Failing.DENIED, 5: Failing.BUSY, 8: Failing.ABSENT,
-    9: Failing.UNSUPPORTED, 10: Failing.ABSENT, 16: Failing.RESET_NEEDED,
+    2: FailureKind.UNSUPPORTED, 3: FailureKind.LOST, 4: FailureKind.DENIED, 5: FailureKind.BUSY, 8: FailureKind.ABSENT,
+    9: FailureKind.UNSUPPORTED, 10: FailureKind.ABSENT, 16: FailureKind.RESET_NEEDED,
 }  # fmt: skip
 
 

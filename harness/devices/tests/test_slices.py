@@ -10,7 +10,7 @@ import pytest
 from fake_devices import mailbox, slices
 from fake_devices.slices import SliceError
 from fake_devices.table import DeviceTable
-from harness.devices.provider import DeviceProvider, Failing, ProviderError
+from harness.devices.provider import DeviceProvider, FailureKind, ProviderError
 from harness.devices.tests.boundaries import Way, cndev_library, dcmi_library, nvml_library
 
 GIB = 1 << 30
@@ -50,7 +50,7 @@ def test_a_card_is_cut_until_it_is_full_and_made_whole_again(
         assert _seen(provider, uuid) == {part.id for part in cut}
         with pytest.raises(ProviderError) as full:
             provider.slice(uuid, template)
-        assert full.value.kind is Failing.BUSY
+        assert full.value.kind is FailureKind.BUSY
         provider.unslice(uuid, cut[0].id)
         assert _seen(provider, uuid) == {part.id for part in cut[1:]}
         provider.slice(uuid, template)
@@ -70,7 +70,7 @@ def test_a_part_in_use_stays(tmp_path: Path) -> None:
         next(record for record in boundary.table.slices if record.id == int(part.id)).memory_used = GIB
         with pytest.raises(ProviderError) as refused:
             provider.unslice(uuid, part.id)
-        assert refused.value.kind is Failing.BUSY
+        assert refused.value.kind is FailureKind.BUSY
         assert _seen(provider, uuid) == {part.id}
 
 
@@ -79,7 +79,7 @@ def test_nobody_answers_and_the_library_says_so(tmp_path: Path) -> None:
         uuid = provider.devices()[0].uuid
         with pytest.raises(ProviderError) as silent:
             provider.slice(uuid, "vir05_1c_16g")
-        assert silent.value.kind is Failing.TIMEOUT
+        assert silent.value.kind is FailureKind.TIMEOUT
 
 
 def test_an_unknown_template_is_refused(tmp_path: Path) -> None:
