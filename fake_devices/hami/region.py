@@ -93,7 +93,7 @@ class CardLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessBooks:
+class ProcessUsage:
     """One process: bytes by kind on each card, cores in percent on each card."""
 
     pid: int
@@ -104,7 +104,7 @@ class ProcessBooks:
     sequence: int = 0
 
 
-def new_region(release: str, cards: Sequence[CardLimits], processes: Sequence[ProcessBooks] = ()) -> Any:
+def new_region(release: str, cards: Sequence[CardLimits], processes: Sequence[ProcessUsage] = ()) -> Any:
     """The structure of a release, filled; what has no argument here can be set on it."""
     kind, minor = RELEASES[release]
     region: Any = kind()

@@ -13,7 +13,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from fake_devices.hami.region import CardLimits, ProcessBooks, new_region, write_region
+from fake_devices.hami.region import CardLimits, ProcessUsage, new_region, write_region
 from fixtures.expect import Expect
 from fixtures.promises import devices_of, first_of
 from fixtures.trial import Container, Trial
@@ -175,7 +175,7 @@ def books(host: Path, one: Pod, inside: Container, *, used: int, core: int) -> N
         memory=int(inside.env["CUDA_DEVICE_MEMORY_LIMIT"]),
         cores=int(inside.env["CUDA_DEVICE_SM_LIMIT"]),
     )
-    region = new_region("v2.6.1", [limits], [ProcessBooks(1, used=({"data": used},), cores=(core,))])
+    region = new_region("v2.6.1", [limits], [ProcessUsage(1, used=({"data": used},), cores=(core,))])
     (host / cache.stem).mkdir()
     write_region(host / cache.stem / cache.name, region)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fake_devices.hami.region import CardLimits, ProcessBooks, new_region, write_region
+from fake_devices.hami.region import CardLimits, ProcessUsage, new_region, write_region
 from harness.errors import UsageError
 from harness.hami.exposition import Sample, exposition
 from harness.hami.monitor import UNREADABLE, HostCard, Monitor, Owner, region_files, serving
@@ -23,8 +23,8 @@ def lay_out(folder: Path, owner: str = f"{UID}_main", *, uuid: str = UUID, last_
         "v2.6.1",
         [CardLimits(uuid, memory=4 << 30, cores=30)],
         [
-            ProcessBooks(1, used=({"context": 100, "module": 20, "data": 3},), cores=(25,)),
-            ProcessBooks(2, used=({"data": 1000},), cores=(4,)),
+            ProcessUsage(1, used=({"context": 100, "module": 20, "data": 3},), cores=(25,)),
+            ProcessUsage(2, used=({"data": 1000},), cores=(4,)),
         ],
     )
     region.last_kernel = last_kernel
@@ -118,7 +118,7 @@ def test_it_is_served_and_follows_the_regions(tmp_path: Path) -> None:
     path = lay_out(tmp_path)
     with serving(monitor(tmp_path), "127.0.0.1", 0) as url:
         assert " 1123\n" in urllib.request.urlopen(url).read().decode()  # noqa: S310 our own address
-        write_region(path, new_region("v2.9.0", [CardLimits(UUID)], [ProcessBooks(1, used=({"data": 5},))]))
+        write_region(path, new_region("v2.9.0", [CardLimits(UUID)], [ProcessUsage(1, used=({"data": 5},))]))
         with urllib.request.urlopen(url) as answer:  # noqa: S310
             assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
             assert f"vGPU_device_memory_usage_in_bytes{{{TENANT}}} 5" in answer.read().decode()

@@ -6,21 +6,21 @@ from typing import Any
 
 import pytest
 
-from fake_devices.hami.region import RELEASES, V0_BYTES, CardLimits, ProcessBooks, Region11, new_region, write_region
+from fake_devices.hami.region import RELEASES, V0_BYTES, CardLimits, ProcessUsage, Region11, new_region, write_region
 from harness.hami.region import LAYOUTS, RUNNING, RegionError, Use, read_region
 
 UUID = "GPU-8f2e1c4a-0000-1111-2222-333344445555"
 OTHER = "GPU-00000000-aaaa-bbbb-cccc-ddddeeeeffff"
 CARDS = (CardLimits(UUID, memory=8 << 30, cores=40), CardLimits(OTHER, memory=1 << 30))
 PROCESSES = (
-    ProcessBooks(
+    ProcessUsage(
         pid=11,
         host_pid=4011,
         used=({"context": 300, "module": 20, "data": 1000, "offset": 7}, {"data": 5}),
         cores=(30, 2),
         sequence=4,
     ),
-    ProcessBooks(pid=12, used=({"context": 300, "data": 64},), cores=(9,), sequence=6),
+    ProcessUsage(pid=12, used=({"context": 300, "data": 64},), cores=(9,), sequence=6),
 )
 
 
@@ -133,8 +133,8 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_what_a_process_leaves_behind_is_nobody_s(tmp_path: Path) -> None:
     """v2.9.0 takes out the pid of a process that has ended and leaves its amounts in the slot."""
-    left = ProcessBooks(pid=0, used=({"data": 64 << 20},), cores=(50,), status=0)
-    here = ProcessBooks(pid=12, used=({"data": 5},), cores=(1,))
+    left = ProcessUsage(pid=0, used=({"data": 64 << 20},), cores=(50,), status=0)
+    here = ProcessUsage(pid=12, used=({"data": 5},), cores=(1,))
     write_region(tmp_path / "a.cache", new_region("v2.9.0", CARDS, [left, here]))
     found = read_region(tmp_path / "a.cache")
     assert ([tenant.pid for tenant in found.tenants], found.used(0), found.cores(0)) == ([12], 5, 1)
@@ -142,6 +142,6 @@ def test_what_a_process_leaves_behind_is_nobody_s(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("release", ["v2.8.1", "v2.9.0"])
 def test_a_slot_in_the_middle_of_a_write_is_torn(tmp_path: Path, release: str) -> None:
-    write_region(tmp_path / "a.cache", new_region(release, CARDS, [ProcessBooks(pid=1, sequence=5)]))
+    write_region(tmp_path / "a.cache", new_region(release, CARDS, [ProcessUsage(pid=1, sequence=5)]))
     with pytest.raises(RegionError, match="slot 0: expected an even sequence number that stays, found 5"):
         read_region(tmp_path / "a.cache")
