@@ -16,7 +16,7 @@ from harness.devices.hami_release import core_release
 from harness.errors import DeviceError
 from harness.hami.isolation.probe import Ready, Witness
 from harness.hami.isolation.samples import Interval, Tick, common, jain, mean_interval, rates, ratio
-from harness.hami.isolation.tenants import Arrangement, Limits, Running, clear_lock, tenants
+from harness.hami.isolation.tenants import Arrangement, Limits, TenantProcess, clear_lock, tenants
 from harness.hami.region import RUNNING, RegionError, read_region
 
 MIB = 1 << 20
@@ -98,14 +98,14 @@ class Bench:
                 )
         return self._baseline
 
-    def outside(self, tenant: Running) -> int | None:
+    def outside(self, tenant: TenantProcess) -> int | None:
         """Bytes that a tenant holds according to the driver; None if unknown."""
         if self.witness is None or self.ready is None:
             return None
         processes = self.witness.processes(self.ready.card.uuid)
         return next((process.memory for process in processes if process.pid == tenant.pid), None)
 
-    def run(self, tenant: Running, rounds: int, seconds: float) -> tuple[list[Tick], list[float]]:
+    def run(self, tenant: TenantProcess, rounds: int, seconds: float) -> tuple[list[Tick], list[float]]:
         """Run a tenant. Returns its ticks, and its core use in percent for each second, as the driver reports it."""
         tenant.send("run", seconds=seconds, tick=self.lengths.tick, rounds=rounds)
         cores: list[float] = []

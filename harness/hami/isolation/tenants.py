@@ -64,7 +64,7 @@ class Arrangement:
         return env
 
 
-class Running:
+class TenantProcess:
     """A running tenant."""
 
     def __init__(self, arrangement: Arrangement, limits: Limits | None) -> None:
@@ -171,7 +171,7 @@ class Running:
 
 
 @contextmanager
-def tenants(arrangement: Arrangement, *limits: Limits | None) -> Iterator[tuple[Running, ...]]:
+def tenants(arrangement: Arrangement, *limits: Limits | None) -> Iterator[tuple[TenantProcess, ...]]:
     """Start one tenant for each of `limits`, one after the other; the end of the block ends them.
 
     Raises:
@@ -180,7 +180,7 @@ def tenants(arrangement: Arrangement, *limits: Limits | None) -> Iterator[tuple[
     with ExitStack() as all_:
         found = []
         for limit in limits:
-            running = Running(arrangement, limit)
+            running = TenantProcess(arrangement, limit)
             all_.callback(running.end)
             found.append(running.started())
         yield tuple(found)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.hami.isolation.samples import mean_interval, rates
-from harness.hami.isolation.tenants import Arrangement, Limits, Running, TenantEnded, clear_lock, tenants
+from harness.hami.isolation.tenants import Arrangement, Limits, TenantProcess, TenantEnded, clear_lock, tenants
 
 MIB = 1 << 20
 CARD = 8 << 30
@@ -97,6 +97,6 @@ def test_the_lock_of_the_dead_is_taken_away(tmp_path: Path) -> None:
 
 def test_nothing_is_left_of_a_tenant(libcuda: Path) -> None:
     with tenants(arrangement(libcuda), None) as (one,):
-        assert isinstance(one, Running)
+        assert isinstance(one, TenantProcess)
         assert Path(f"/proc/{one.pid}").exists()
     assert not Path(f"/proc/{one.pid}").exists()
