@@ -35,7 +35,7 @@ class Ready:
     release: str
 
 
-def look(
+def check_readiness(
     witness: Witness,
     library: Path | None,
     release: str,
