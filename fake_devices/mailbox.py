@@ -11,7 +11,7 @@ from fake_devices.layout import MAILBOX_ANSWERED, MAILBOX_ASKED, OPERATIONS
 from fake_devices.slices import SliceError
 from fake_devices.table import DeviceTable
 
-EVERY = 0.05  # seconds between two calls of `answer`; a library waits two seconds
+POLL_INTERVAL = 0.05  # seconds between two calls of `answer`; a library waits two seconds
 CHOOSE = 0xFFFFFFFF  # DCMI: the library chooses the number
 
 Request = tuple[DeviceTable, int, list[int], str]  # table, position, arguments, text

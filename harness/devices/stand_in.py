@@ -65,7 +65,7 @@ class StandIn:
                 record.used, record.sm, record.sampled_us = memory, round(core), int(now * 1e6)
 
     def attend(self) -> None:
-        """Carry out changes that programs request from the libraries. Call it every `mailbox.EVERY` seconds."""
+        """Carry out changes that programs request from the libraries. Call it every `mailbox.POLL_INTERVAL` seconds."""
         mailbox.answer(self.table)
 
     def sync(self) -> None:

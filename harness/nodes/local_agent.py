@@ -222,7 +222,7 @@ class LocalAgent:
         """Programs may cut a stand-in's cards through its libraries, as they would the real ones."""
         if self._standing is not None and not self._stopped:
             self._standing.attend()
-            self._clock.call_later(mailbox.EVERY, self._attend)
+            self._clock.call_later(mailbox.POLL_INTERVAL, self._attend)
 
     # -- faults of a stand-in -----------------------------------------------------------------------------------------
 
