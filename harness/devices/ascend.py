@@ -232,7 +232,9 @@ class AscendProvider(DeviceProvider):
         return dcmi_health(scale.value, codes[0] if known and count.value else 0)
 
     def _health_after(self, chip: Chip, error: ProviderError) -> Health:
-        code = {FailureKind.LOST: "NotReady", FailureKind.RESET_NEEDED: "ResetNeeded"}.get(error.kind, f"DcmiError{error.code}")
+        code = {FailureKind.LOST: "NotReady", FailureKind.RESET_NEEDED: "ResetNeeded"}.get(
+            error.kind, f"DcmiError{error.code}"
+        )
         return Health(ok=False, code=code, message=f"card {chip[0]} device {chip[1]}: {error}")
 
     def _ai_cpus(self, chip: Chip) -> int:

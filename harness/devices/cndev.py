@@ -19,9 +19,9 @@ DRIVER_STATES = (
 )  # fmt: skip
 
 KINDS = {
-    1: FailureKind.ABSENT, 2: FailureKind.BAD_LAYOUT, 3: FailureKind.BAD_LAYOUT, 6: FailureKind.LOST, 9: FailureKind.BUSY,
-    10: FailureKind.UNSUPPORTED, 12: FailureKind.ABSENT, 13: FailureKind.DENIED, 14: FailureKind.ABSENT, 15: FailureKind.BUSY,
-    17: FailureKind.TIMEOUT, 18: FailureKind.LOST,
+    1: FailureKind.ABSENT, 2: FailureKind.BAD_LAYOUT, 3: FailureKind.BAD_LAYOUT, 6: FailureKind.LOST,
+    9: FailureKind.BUSY, 10: FailureKind.UNSUPPORTED, 12: FailureKind.ABSENT, 13: FailureKind.DENIED,
+    14: FailureKind.ABSENT, 15: FailureKind.BUSY, 17: FailureKind.TIMEOUT, 18: FailureKind.LOST,
 }  # fmt: skip
 
 

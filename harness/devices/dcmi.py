@@ -25,9 +25,9 @@ MINOR_FAULT = 1  # health 1 is a warning; from 2 on a device leaves the pool
 GONE = 0xFFFFFFFF  # health of a chip that is not there
 
 KINDS = {
-    -8002: FailureKind.DENIED, -8005: FailureKind.UNKNOWN, -8006: FailureKind.TIMEOUT, -8007: FailureKind.ABSENT, -8008: FailureKind.LOST,
-    -8012: FailureKind.LOST, -8013: FailureKind.UNSUPPORTED, -8015: FailureKind.RESET_NEEDED, -8017: FailureKind.RESET_NEEDED,
-    -8020: FailureKind.BUSY, -8022: FailureKind.BUSY, -8255: FailureKind.UNSUPPORTED,
+    -8002: FailureKind.DENIED, -8005: FailureKind.UNKNOWN, -8006: FailureKind.TIMEOUT, -8007: FailureKind.ABSENT,
+    -8008: FailureKind.LOST, -8012: FailureKind.LOST, -8013: FailureKind.UNSUPPORTED, -8015: FailureKind.RESET_NEEDED,
+    -8017: FailureKind.RESET_NEEDED, -8020: FailureKind.BUSY, -8022: FailureKind.BUSY, -8255: FailureKind.UNSUPPORTED,
 }  # fmt: skip
 
 

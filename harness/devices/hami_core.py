@@ -21,7 +21,11 @@ def hami_grant(assignment: Assignment, first: Share) -> tuple[dict[str, str], tu
         raise ProviderError(FailureKind.UNSUPPORTED, vendor="nvidia", call="HAMi-core", code=0, text=why)
     if words.GPU_MEMORY not in first.resources:
         raise ProviderError(
-            FailureKind.UNKNOWN, vendor="nvidia", call="gpu env inject", code=0, text="gpu memory not found in gpu resource"
+            FailureKind.UNKNOWN,
+            vendor="nvidia",
+            call="gpu env inject",
+            code=0,
+            text="gpu memory not found in gpu resource",
         )
     env = {"CUDA_DEVICE_MEMORY_LIMIT": str(first.resources[words.GPU_MEMORY])}
     if words.GPU_CORE in first.resources:

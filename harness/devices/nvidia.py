@@ -343,5 +343,7 @@ def _maybe(nvml: Any, call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _unanswered(error: ProviderError) -> Health:
-    code = {FailureKind.LOST: "GpuIsLost", FailureKind.RESET_NEEDED: "ResetRequired"}.get(error.kind, f"NvmlError{error.code}")
+    code = {FailureKind.LOST: "GpuIsLost", FailureKind.RESET_NEEDED: "ResetRequired"}.get(
+        error.kind, f"NvmlError{error.code}"
+    )
     return Health(ok=False, code=code, message=str(error), sticky=error.kind == FailureKind.LOST)

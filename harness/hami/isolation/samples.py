@@ -89,8 +89,9 @@ def mean_interval(values: Sequence[float], *, batches: int = BATCHES) -> Interva
 
 
 def batch_means(values: Sequence[float], batches: int) -> list[float]:
-    """Means of equal, neighbouring batches; the remainder at the beginning is dropped. Fewer than twice `batches` values
-    are returned as they are."""
+    """Means of equal, neighbouring batches; the remainder at the beginning is dropped.
+    Fewer than twice `batches` values are returned as they are.
+    """
     if len(values) < 2 * batches:
         return list(values)
     size = len(values) // batches

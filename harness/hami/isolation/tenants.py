@@ -80,7 +80,7 @@ class TenantProcess:
         self._rest = b""
         self.pid = self._process.pid
 
-    def started(self) -> "Running":
+    def started(self) -> "TenantProcess":
         """Wait until the tenant has a CUDA context.
 
         Raises:
