@@ -1,4 +1,4 @@
-"""Faults move what they should, take it back, and refuse what a device cannot have."""
+"""Faults: their changes, their end, and refused verbs and arguments."""
 
 from typing import Any
 
@@ -68,7 +68,7 @@ def test_a_fault_is_announced_in_the_vendors_codes(vendor: str, verb: str, want:
     assert all(event.time_us == 1_500_000 for event in table.events if event.sequence)
 
 
-def test_what_recovers_says_so() -> None:
+def test_recovery_is_announced() -> None:
     table, at = table_and_device("huawei")
     faults.apply(table, at, "critical", {}, now=1.0)(9.0)
     assert [event.assertion for event in table.events if event.sequence] == [1, 0]

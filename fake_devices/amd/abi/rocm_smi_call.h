@@ -1,4 +1,4 @@
-/* What the ROCm SMI files share: how a call begins, and which record a device has. */
+/* Shared by the ROCm SMI files: start of a call, record of a device. */
 #ifndef ROCM_SMI_CALL_H
 #define ROCM_SMI_CALL_H
 
@@ -12,7 +12,7 @@ enum { AMD = 4, STEP_MS = 10, MAX_DEVICES = 64, FILE_ERROR = 3 };
 extern uint32_t rsmi_count;                  /* devices found by rsmi_init; the list is fixed until the next one */
 extern uint32_t rsmi_positions[MAX_DEVICES]; /* index → position in the table */
 
-/* Begin a call: started, not hanging; 0 goes on. */
+/* Start of a call: check that the library is started, apply delays. Not 0: return it. */
 int rsmi_enter(const char *call);
 
 /* Begin a call on a device and copy its record; its position in the table goes to `at`. */

@@ -1,4 +1,4 @@
-/* Event sets over the ring: each set has its own place in it, starting where it was when a device was registered. */
+/* Event sets over the ring. A set has its own read position, which starts at the first registration. */
 #include <stdlib.h>
 
 #include "call.h"
@@ -58,7 +58,7 @@ static int next_event(struct EventSet *set, struct EventRecord *event)
     const struct Section *ring = &table_header->events;
     uint64_t head = __atomic_load_n(&table_header->event_head, __ATOMIC_ACQUIRE);
     if (head - set->next > ring->room)
-        set->next = head - ring->room; /* fell behind: the oldest are gone */
+        set->next = head - ring->room; /* fell behind: the oldest events are lost */
     for (; set->next < head; set->next++) {
         *event = *(const struct EventRecord *)table_row(ring, set->next % ring->room);
         if (event->sequence != set->next)

@@ -1,4 +1,4 @@
-"""Boundaries for tests: one node's stand-ins, made the way foreign processes and this process would find them."""
+"""Boundaries for tests: the stand-ins of one node, as this process and other processes find them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -28,7 +28,7 @@ Way = Callable[..., AbstractContextManager["Boundary"]]
 
 @dataclass
 class Boundary:
-    """A boundary and the table behind it. `settle` brings files up to the table after a change."""
+    """A boundary and the table behind it. `settle` updates files from the table after a change."""
 
     vendor: str
     library: object

@@ -50,5 +50,5 @@ def test_a_share_is_refused_where_it_would_hang() -> None:
         pytest.param(assignment(HamiHost("570.1", "v2.5.0"), isolation=""), id="a-share-without-isolation"),
     ],
 )
-def test_who_does_not_load_the_library_is_not_refused(given: Assignment) -> None:
+def test_a_container_without_the_library_is_not_refused(given: Assignment) -> None:
     assert "LD_PRELOAD" not in nvidia_grant(given).env

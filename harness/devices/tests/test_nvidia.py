@@ -1,4 +1,4 @@
-"""The NVIDIA provider over both stand-ins: it reads what the table says, in neutral words, and survives faults."""
+"""The NVIDIA provider with both stand-ins: neutral values of the table, and faults."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,14 +28,14 @@ def provider(boundary: Boundary) -> Iterator[NvidiaProvider]:
 
 
 def by_table(server: str) -> list[Device]:
-    """What the short way for fleets says of the same node."""
+    """The devices that are read from the table of the same node."""
     hardware = NodeHardware(NODE, from_server(server, catalog()))
     return [device for device in hardware.devices() if device.vendor == "nvidia"]
 
 
 @pytest.mark.parametrize("server", ["dgx-h100", "hgx-a100", "a10-4", "a10-vm", "mixed-gpu"])
 @pytest.mark.parametrize("way", sorted(NVML_WAYS))
-def test_the_long_way_and_the_short_way_agree_on_every_field(way: str, server: str, tmp_path: Path) -> None:
+def test_provider_and_table_agree_on_every_field(way: str, server: str, tmp_path: Path) -> None:
     with (
         NVML_WAYS[way](tmp_path, server) as boundary,
         NvidiaProvider(boundary.library, root=boundary.root, source="fake-abi") as provider,
@@ -69,7 +69,7 @@ def test_an_applications_error_changes_no_health(provider: NvidiaProvider, bound
     assert provider.health(uuid).ok
 
 
-def test_a_critical_error_is_for_good_until_the_card_is_replaced(provider: NvidiaProvider, boundary: Boundary) -> None:
+def test_a_critical_error_is_sticky_until_the_card_is_replaced(provider: NvidiaProvider, boundary: Boundary) -> None:
     uuid = provider.devices()[0].uuid
     undo = faults.apply(boundary.table, boundary.position(0), "critical", {"xid": 95}, now=1.0)
     health = provider.health(uuid)
@@ -97,7 +97,7 @@ def test_a_card_lost_before_it_was_ever_read_is_still_counted(boundary: Boundary
         assert all(other.health.ok for other in others)
 
 
-def test_why_there_is_nothing_is_said_with_a_key(boundary: Boundary, tmp_path: Path) -> None:
+def test_missing_devices_have_a_key(boundary: Boundary, tmp_path: Path) -> None:
     boundary.table.header.libraries[0].code = 9
     missing = NvidiaProvider(boundary.library, root=boundary.root).probe()
     assert missing is not None
@@ -107,7 +107,7 @@ def test_why_there_is_nothing_is_said_with_a_key(boundary: Boundary, tmp_path: P
     assert absent.key == "no-library"
 
 
-def test_closing_survives_a_library_that_is_gone(boundary: Boundary) -> None:
+def test_a_lost_library_can_be_closed(boundary: Boundary) -> None:
     provider = NvidiaProvider(boundary.library, root=boundary.root)
     provider.open()
     with provider._nvml as nvml:

@@ -83,7 +83,7 @@ def test_bus_addresses_have_both_widths_and_the_board_id_follows(nvml: Any) -> N
     assert nvml.nvmlDeviceGetBoardId(handle) == bus.domain << 16 | bus.bus << 8 | bus.device << 3
 
 
-def test_nobody_is_found_under_a_strange_name(nvml: Any) -> None:
+def test_an_unknown_name_finds_no_card(nvml: Any) -> None:
     for look_up, name in (
         (nvml.nvmlDeviceGetHandleByUUID, "GPU-0"),
         (nvml.nvmlDeviceGetHandleByPciBusId, "0000:ff:1f.0"),

@@ -1,4 +1,4 @@
-"""What every provider owes, whatever the vendor and the boundary: the same tests over all stand-ins."""
+"""Requirements of every provider: the same tests with all vendors and boundaries."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -41,13 +41,13 @@ def _links_of(hardware: NodeHardware, vendor: str) -> set[Link]:
 
 
 def by_table(vendor: str, server: str) -> list[Device]:
-    """What the short way for fleets says of the same node."""
+    """The devices that are read from the table of the same node."""
     hardware = NodeHardware(NODE, from_server(server, catalog()))
     return [device for device in hardware.devices() if device.vendor == vendor]
 
 
 @pytest.mark.parametrize(("way", "server"), CASES)
-def test_the_long_way_and_the_short_way_agree_on_every_field(way: str, server: str, tmp_path: Path) -> None:
+def test_provider_and_table_agree_on_every_field(way: str, server: str, tmp_path: Path) -> None:
     with ALL_WAYS[way](tmp_path, server) as boundary, boundary.provider() as provider:
         found = sorted(provider.devices(), key=lambda device: device.minor)
         assert [replace(entry, source="fake-table") for entry in found] == by_table(boundary.vendor, server)
@@ -89,7 +89,7 @@ def test_processes_are_those_of_the_device(provider: DeviceProvider, boundary: B
 
 
 @pytest.mark.parametrize("verb", ["lost", "remove"])
-def test_a_device_that_goes_takes_nobody_along(verb: str, provider: DeviceProvider, boundary: Boundary) -> None:
+def test_a_lost_device_does_not_affect_others(verb: str, provider: DeviceProvider, boundary: Boundary) -> None:
     before = sorted(provider.devices(), key=lambda device: device.index)
     gone = before[2].uuid
     faults.apply(boundary.table, boundary.position(2), verb, {}, now=1.0)
@@ -100,7 +100,7 @@ def test_a_device_that_goes_takes_nobody_along(verb: str, provider: DeviceProvid
     assert not provider.health(gone).ok
 
 
-def test_a_broken_device_is_unhealthy_and_the_vendors_rule_says_whether_it_recovers(
+def test_a_faulty_device_is_unhealthy_and_recovers_by_the_vendors_rule(
     provider: DeviceProvider, boundary: Boundary
 ) -> None:
     device = min(provider.devices(), key=lambda candidate: candidate.index)
@@ -117,7 +117,7 @@ def test_a_broken_device_is_unhealthy_and_the_vendors_rule_says_whether_it_recov
     assert health.sticky == (boundary.vendor == "nvidia")
 
 
-def test_events_tell_what_happened_to_whom(provider: DeviceProvider, boundary: Boundary) -> None:
+def test_events_name_the_device_and_the_fault(provider: DeviceProvider, boundary: Boundary) -> None:
     device = sorted(provider.devices(), key=lambda candidate: candidate.index)[1]
     verb = "link" if boundary.vendor == "mellanox" else "critical"
     faults.apply(boundary.table, boundary.position(1), verb, {}, now=1.0)

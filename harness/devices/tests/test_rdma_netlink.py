@@ -44,7 +44,7 @@ def test_every_port_is_told_with_its_states_and_its_net_device() -> None:
         peer.close()
 
 
-def test_the_kernel_s_word_goes_before_the_files(tmp_path: Path) -> None:
+def test_netlink_has_precedence_over_files(tmp_path: Path) -> None:
     """Files that were not brought up to date do not make a port well that the kernel calls down."""
     with rdma_tree_and_netlink(tmp_path) as boundary, boundary.provider() as provider:
         device = provider.devices()[0]
@@ -55,7 +55,7 @@ def test_the_kernel_s_word_goes_before_the_files(tmp_path: Path) -> None:
         assert (health.ok, health.code, health.message) == (False, "PortDown", "port state is DOWN")
 
 
-def test_without_netlink_the_files_are_believed(tmp_path: Path) -> None:
+def test_files_are_used_without_netlink(tmp_path: Path) -> None:
     with rdma_tree(tmp_path) as boundary:
         provider = RdmaProvider(root=boundary.root)
         with provider:
@@ -67,7 +67,7 @@ def test_without_netlink_the_files_are_believed(tmp_path: Path) -> None:
             assert device.source == "real"
 
 
-def test_a_tree_that_goes_while_it_is_read_makes_nobody_well(tmp_path: Path) -> None:
+def test_a_tree_that_disappears_leaves_no_port_healthy(tmp_path: Path) -> None:
     with rdma_tree(tmp_path) as boundary, boundary.provider() as provider:
         device = provider.devices()[0]
         shutil.rmtree(tmp_path / "sys/class/infiniband")

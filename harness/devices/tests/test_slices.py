@@ -1,4 +1,4 @@
-"""Parts of cards at the vendors' boundaries: what the providers cut and read, what does not fit, and who may ask."""
+"""Slices of cards at the vendors' boundaries: created and read by providers, refused, timed out."""
 
 import threading
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ CUTTABLE = [
 
 @contextmanager
 def attended(table: DeviceTable) -> Iterator[None]:
-    """The table's owner beside us, as the node agent is."""
+    """Answer the mailbox in a thread, as the node agent does."""
     over = threading.Event()
 
     def attend() -> None:
@@ -39,7 +39,7 @@ def attended(table: DeviceTable) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("way", "template", "room", "size"), CUTTABLE)
-def test_a_card_is_cut_until_it_is_full_and_made_whole_again(
+def test_slices_are_created_until_the_card_is_full_and_removed(
     way: Way, template: str, room: int, size: tuple[int, int], tmp_path: Path
 ) -> None:
     with way(tmp_path) as boundary, attended(boundary.table), boundary.provider() as provider:
@@ -63,7 +63,7 @@ def _seen(provider: DeviceProvider, uuid: str) -> set[str]:
     return {part.id for part in device.slices}
 
 
-def test_a_part_in_use_stays(tmp_path: Path) -> None:
+def test_a_slice_in_use_cannot_be_removed(tmp_path: Path) -> None:
     with dcmi_library(tmp_path) as boundary, attended(boundary.table), boundary.provider() as provider:
         uuid = provider.devices()[0].uuid
         part = provider.slice(uuid, "vir10_3c_32g")
@@ -74,7 +74,7 @@ def test_a_part_in_use_stays(tmp_path: Path) -> None:
         assert _seen(provider, uuid) == {part.id}
 
 
-def test_nobody_answers_and_the_library_says_so(tmp_path: Path) -> None:
+def test_a_request_without_a_writer_times_out(tmp_path: Path) -> None:
     with dcmi_library(tmp_path) as boundary, boundary.provider() as provider:
         uuid = provider.devices()[0].uuid
         with pytest.raises(ProviderError) as silent:
@@ -89,8 +89,8 @@ def test_an_unknown_template_is_refused(tmp_path: Path) -> None:
             provider.slice(uuid, "vir99")
 
 
-def test_mig_devices_are_read_as_parts_of_their_card(tmp_path: Path) -> None:
-    """Cut by the table's owner, as an administrator does with nvidia-smi; read through NVML."""
+def test_mig_devices_are_read_as_slices_of_their_card(tmp_path: Path) -> None:
+    """Created by the table's owner, as an administrator does with nvidia-smi; read through NVML."""
     with nvml_library(tmp_path) as boundary, boundary.provider() as provider:
         at = boundary.position(0)
         before = provider.devices()[0]

@@ -1,4 +1,4 @@
-"""What stands in for a machine: its name, its parts, and that foreign programs meet it as the agent does."""
+"""Simulated machines: names, parts, and the view of other processes."""
 
 import json
 import os
@@ -62,8 +62,8 @@ def test_mistakes_name_what_was_expected(name: str, saying: str) -> None:
 
 
 @needs_compiler
-def test_a_foreign_program_meets_the_same_cards_and_their_changes() -> None:
-    """pynvml in a process of its own, told nothing but where libraries are."""
+def test_another_process_sees_the_same_cards_and_changes() -> None:
+    """pynvml in another process, which gets only the library path."""
 
     def ask() -> dict[str, int]:
         env = {**os.environ, **standing.env()}

@@ -1,4 +1,4 @@
-"""What DCMI and CNDEV must keep as libraries: names, sizes, versions; and that other processes find them."""
+"""The ABI of the stand-in libraries except NVML: names, sizes, versions, and loading by other processes."""
 
 import ctypes
 import os
@@ -162,7 +162,7 @@ def test_an_unmodified_c_program_sees_the_health_that_the_provider_sees(boundary
         assert (said(), provider.health(device.uuid).ok) == (ill, False)
 
 
-def test_an_unmodified_python_process_waits_for_nobody_s_permission(boundary: Boundary) -> None:
+def test_an_unmodified_python_process_loads_the_library(boundary: Boundary) -> None:
     """ctypes alone, by the name that the vendor's own bindings load."""
     name = {"huawei": "libdcmi.so", "cambricon": "libcndev.so", "amd": "librocm_smi64.so"}[boundary.vendor]
     script = f"import ctypes; l = ctypes.CDLL({name!r}); print(l.{START[boundary.vendor]})"

@@ -60,7 +60,7 @@ def test_without_the_monitor_only_the_library_is_left() -> None:
         pytest.param({"monitor": {"prot": 1}}, "values.monitor: expected one of enabled, ", id="inside"),
     ],
 )
-def test_values_that_nobody_knows_are_refused(values: dict[str, Any], says: str) -> None:
+def test_unknown_values_are_refused(values: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         manifests("gpu", values)
 

@@ -66,12 +66,12 @@ def test_each_figure_has_hami_s_name(tmp_path: Path, line: str) -> None:
     assert line in page.splitlines()
 
 
-def test_a_kernel_of_the_future_is_of_now(tmp_path: Path) -> None:
+def test_a_kernel_time_in_the_future_counts_as_now(tmp_path: Path) -> None:
     lay_out(tmp_path, last_kernel=int(NOW) + 5)
     assert f"Device_last_kernel_of_container{{{TENANT}}} 0" in monitor(tmp_path).page()
 
 
-def test_what_is_unknown_has_no_line(tmp_path: Path) -> None:
+def test_unknown_values_have_no_line(tmp_path: Path) -> None:
     """No kernel yet, a card that says nothing of itself: no zeros are made up."""
     lay_out(tmp_path)
     page = monitor(tmp_path, card=HostCard(0, UUID, None, None)).page()
@@ -87,7 +87,7 @@ def test_what_is_unknown_has_no_line(tmp_path: Path) -> None:
         pytest.param(f"{UID}_main", "GPU-short", id="no-card-s-uuid"),
     ],
 )
-def test_nothing_is_said_of_others(tmp_path: Path, name: str, uuid: str) -> None:
+def test_other_pods_are_left_out(tmp_path: Path, name: str, uuid: str) -> None:
     lay_out(tmp_path, name, uuid=uuid)
     assert monitor(tmp_path).page() == ""
 

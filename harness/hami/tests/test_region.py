@@ -131,7 +131,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         read_region(tmp_path / "none.cache")
 
 
-def test_what_a_process_leaves_behind_is_nobody_s(tmp_path: Path) -> None:
+def test_slots_of_ended_processes_are_ignored(tmp_path: Path) -> None:
     """v2.9.0 takes out the pid of a process that has ended and leaves its amounts in the slot."""
     left = ProcessUsage(pid=0, used=({"data": 64 << 20},), cores=(50,), status=0)
     here = ProcessUsage(pid=12, used=({"data": 5},), cores=(1,))

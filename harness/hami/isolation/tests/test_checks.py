@@ -1,4 +1,4 @@
-"""The checks themselves: a library that keeps its promises passes all of them, one that does not is found out."""
+"""Tests of the checks: a library that keeps its limits passes, one that does not fails."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def bench(libcuda: Path, folder: Path, *, lax: bool = False, ready: Ready | None
 
 
 @pytest.mark.parametrize("name", [check for check in CHECKS if check != "old-limit"])
-def test_kept_promises_pass(libcuda: Path, tmp_path: Path, name: str) -> None:
+def test_a_library_that_keeps_limits_passes(libcuda: Path, tmp_path: Path, name: str) -> None:
     finding = CHECKS[name](bench(libcuda, tmp_path))
     assert finding.name == name
     assert finding.breaches == ()
@@ -36,7 +36,7 @@ def test_kept_promises_pass(libcuda: Path, tmp_path: Path, name: str) -> None:
         pytest.param("core-shares", "30 %: expected 30 ± 10 %", id="cores"),
     ],
 )
-def test_broken_promises_are_found(libcuda: Path, tmp_path: Path, name: str, says: str) -> None:
+def test_a_library_without_limits_fails(libcuda: Path, tmp_path: Path, name: str, says: str) -> None:
     found = CHECKS[name](bench(libcuda, tmp_path, lax=True))
     assert any(says in breache for breache in found.breaches), found
 

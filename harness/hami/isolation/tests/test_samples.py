@@ -72,7 +72,7 @@ def test_batches_of_swings_are_narrower_than_the_swings() -> None:
     assert found.spread > 45
 
 
-def test_intervals_hold_what_they_promise() -> None:
+def test_intervals_have_the_stated_coverage() -> None:
     """Of many samples from one distribution about one in twenty misses its mean: not none, not a tenth."""
     draw = random.Random(7)  # noqa: S311 the same samples each time
     found = [mean_interval([draw.gauss(10, 3) for _ in range(40)]) for _ in range(1000)]
@@ -107,7 +107,7 @@ def test_fairness(amounts: list[float], limits: list[float], expected: float) ->
     assert jain(amounts, limits) == pytest.approx(expected, abs=1e-6)
 
 
-def test_too_little_is_no_answer() -> None:
+def test_too_few_values_are_refused() -> None:
     with pytest.raises(ValueError, match="two values"):
         mean_interval([1.0])
     with pytest.raises(ValueError, match="got something"):

@@ -72,7 +72,7 @@ def test_a_tenant_that_cannot_start_says_why() -> None:
         pass
 
 
-def test_what_the_library_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_of_a_tenant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_DEVICE_SM_LIMIT", "5")
     monkeypatch.setenv("LD_PRELOAD", "/left/over.so")
     given = Arrangement(Path("/opt/libvgpu.so"), {"X": "1"})
@@ -88,7 +88,7 @@ def test_what_the_library_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not {name for name in given.environment_of(None) if name.startswith(("CUDA_", "LD_P"))}
 
 
-def test_the_lock_of_the_dead_is_taken_away(tmp_path: Path) -> None:
+def test_the_lock_of_a_dead_tenant_is_removed(tmp_path: Path) -> None:
     assert clear_lock(tmp_path / "lockfolder") is False
     (tmp_path / "lockfolder" / "lock").touch()
     assert clear_lock(tmp_path / "lockfolder") is True
