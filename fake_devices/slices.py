@@ -145,10 +145,10 @@ def remove(table: DeviceTable, at: int, kind: int, number: int) -> None:
     for part in list(parts(table, at, kind)):
         if part.id == number and (kind != SMLU or part.parent):
             if part.memory_used:
-                raise SliceError("busy", f"device {at}: part {number} is in use")
+                raise SliceError("busy", f"device {at}: slice {number} is in use")
             _free(table, part)
             return
-    raise SliceError("unknown", f"device {at}: no part {number}")
+    raise SliceError("unknown", f"device {at}: no slice {number}")
 
 
 def remove_profile(table: DeviceTable, at: int, number: int) -> None:
@@ -176,7 +176,7 @@ def _profile(table: DeviceTable, at: int, template: str) -> SliceProfile:
 def _take(table: DeviceTable) -> Any:
     free = next((part for part in table.slices if not part.id), None)
     if free is None:
-        raise SliceError("full", f"the table has room for {len(table.slices)} parts, and all are taken")
+        raise SliceError("full", f"the table has room for {len(table.slices)} slices, and all are in use")
     return free
 
 

@@ -116,7 +116,7 @@ class Region:
     layout: Layout
     cards: tuple[Card, ...]
     tenants: tuple[Tenant, ...]
-    lock_owner: int  # pid, 0 when nobody holds the semaphore
+    lock_owner: int  # pid, 0 while the semaphore is free
     switch: int  # whether the limiter is on; written by a monitor
     recent_kernel: int
     priority: int

@@ -43,8 +43,8 @@ def gpu_amounts(device: Device) -> dict[str, int]:
 class Vendor:
     """One vendor's devices.
 
-    Functions named `…_of` take the neutral `Device`; `health` and `details` take a `DeviceRecord` of the device table
-    and say what the provider says of the same device.
+    `health` and `details` take a `DeviceRecord` of the device table; their results equal those of the provider for the
+    same device.
     """
 
     title: str  # the vendor's name in sentences

@@ -54,7 +54,7 @@ def check_readiness(
     card = witness.devices()[0]
     driver = witness.driver().driver
     if card.slices:
-        why = f"{card.uuid} is cut into MIG instances; the driver then gives no samples of single processes"
+        why = f"{card.uuid} is sliced into MIG instances; the driver then gives no samples of single processes"
         return Missing("mig-enabled", why)
     others = sorted(process.pid for process in witness.processes(card.uuid))  # before the tenant starts
     seen = _check_witness(witness, card.uuid, bare or Arrangement(None), sampled)
