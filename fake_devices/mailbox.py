@@ -1,7 +1,7 @@
 """The writer's side of the mailbox: carries out or refuses changes that consumers of a stand-in library request.
 
-A library writes its request to the table and waits for two seconds (abi/attach.c). The owner of the table calls `answer`
-in time; without an owner the library reports a timeout.
+A library writes its request to the table and waits for two seconds (abi/attach.c). The owner of the table calls
+`answer` in time; without an owner the library reports a timeout.
 """
 
 from collections.abc import Callable, Mapping
