@@ -1,4 +1,4 @@
-"""C stand-ins made into libraries: compiled when first wanted, kept by the hash of what they were made of.
+"""Builds the C stand-in libraries: compiled at first use, cached by a hash of sources, headers and flags.
 
 `cc` on the path, or the compiler that the package ziglang carries. Where neither is, `compiler()` says so, and what
 needs a library is skipped with that reason; in this process NVIDIA's stand-in also exists as a Python object.
@@ -25,11 +25,11 @@ _FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"
 
 
 class BuildError(RuntimeError):
-    """A stand-in could not be made."""
+    """A stand-in library cannot be built."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class StandInLibrary:
     """One library: its SONAME, which is also its file name, and the sources beside `attach.c`."""
 
     soname: str
@@ -54,8 +54,8 @@ def cache_folder() -> Path:
     return Path(base) / "seatrial" / "abi"
 
 
-def build(stand: Stand, *, into: Path | None = None) -> Path:
-    """The built library; compiled only if this very source has not been compiled before.
+def build(stand: StandInLibrary, *, into: Path | None = None) -> Path:
+    """The built library, from the cache if these sources have been compiled before.
 
     Raises:
         BuildError: no compiler, or it refused.
@@ -64,7 +64,7 @@ def build(stand: Stand, *, into: Path | None = None) -> Path:
     if command is None:
         raise BuildError(NO_COMPILER)
     sources = [FOLDER / "abi" / "attach.c", *(FOLDER / name for name in stand.sources)]
-    headers = sorted({*FOLDER.glob("abi/*.h"), *(one for path in sources for one in path.parent.glob("*.h"))})
+    headers = sorted({*FOLDER.glob("abi/*.h"), *(header for path in sources for header in path.parent.glob("*.h"))})
     digest = hashlib.sha256(c_header().encode())
     for part in (*command, *_FLAGS, stand.soname, *stand.links):
         digest.update(part.encode())
@@ -76,8 +76,8 @@ def build(stand: Stand, *, into: Path | None = None) -> Path:
     return target
 
 
-def install(stand: Stand, folder: Path) -> Path:
-    """A copy of the library in `folder`: the loader takes links to one file for one library, copies for several.
+def install(stand: StandInLibrary, folder: Path) -> Path:
+    """Copy the library to `folder`. Copies, not links: the loader treats links to one file as one library.
 
     Raises:
         BuildError: it cannot be built.
@@ -92,7 +92,7 @@ def install(stand: Stand, folder: Path) -> Path:
     return library
 
 
-def _compile(command: Sequence[str], stand: Stand, sources: Sequence[Path], target: Path) -> None:
+def _compile(command: Sequence[str], stand: StandInLibrary, sources: Sequence[Path], target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         (Path(scratch) / "table.h").write_text(c_header())
@@ -102,4 +102,4 @@ def _compile(command: Sequence[str], stand: Stand, sources: Sequence[Path], targ
         done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603 a list of words
         if done.returncode:
             raise BuildError(f"{stand.soname}: {command[0]} refused:\n{done.stderr[-2000:]}")
-        made.replace(target)  # whoever builds beside us finds all of it or nothing
+        made.replace(target)  # atomic: a process that builds at the same time finds a whole file or none

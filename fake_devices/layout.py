@@ -1,10 +1,10 @@
-"""The memory layout of a device table: the one description that Python and the C stand-ins share.
+"""The memory layout of a device table. Python and the C stand-ins share this description.
 
-The C header is written from these structures (`c_header`), so the two cannot drift apart; a hash of the layout stands
-at the start of every table, and a library that meets another hash refuses to read it.
+The C header is generated from these structures (`c_header`). A table starts with a hash of the layout, and a library
+that was compiled with another hash refuses to read it.
 
-Every record begins with `lock`, a sequence lock: odd while somebody writes, so a reader that sees it odd, or changed
-after reading, reads again. All sizes are multiples of eight; there is no implicit padding to disagree about.
+Every record begins with `lock`, a sequence lock: it is odd during a write. A reader that finds it odd, or changed after
+reading, reads again. All sizes are multiples of eight, so there is no implicit padding.
 """
 
 import ctypes
@@ -16,17 +16,17 @@ from typing import Any
 MAGIC = 0x4C42415456454453  # "SDEVTABL" read as little-endian
 LAYOUT = 1
 
-VENDOR_CODES = {"nvidia": 0, "huawei": 1, "cambricon": 2, "mellanox": 3}
+MAX_VENDORS = 8  # places for libraries in the header; `Hardware.code` is a vendor's place
 KIND_ACCELERATOR, KIND_NIC = 0, 1
 PEER_SWITCH = -1
 SLICE_INSTANCE, SLICE_COMPUTE, SLICE_VNPU, SLICE_SMLU = 0, 1, 2, 3
 
-# What a call answers before anything else: 0 goes on, any other value is the vendor's own code for this state.
+# Values of `DeviceRecord.present`.
 PRESENT, REMOVED = 1, 0
 
 
 class Section(Structure):
-    """Where records of one kind begin, how far apart they are, how many there are and how many there is room for."""
+    """The records of one kind: offset of the first, bytes per record, number in use, number of places."""
 
     offset: int
     stride: int
@@ -42,7 +42,7 @@ class Section(Structure):
 
 
 class Library(Structure):
-    """One vendor's driver and library. `code` is what starting it answers; `delay_ms` is added to every call."""
+    """One vendor's driver and library. `code` is the return code of its start call; `delay_ms` delays every call."""
 
     code: int
     delay_ms: int
@@ -72,19 +72,19 @@ class Header(Structure):
         ("magic", c_uint64), ("layout_hash", c_uint64), ("layout", c_uint32), ("lock", c_uint32),
         ("bytes", c_uint64), ("generation", c_uint64),
         ("event_head", c_uint64),  # sequence number of the next event
-        ("writer_beat", c_uint64),  # the writer's monotonic milliseconds; stale: nobody answers the mailbox
-        ("libraries", Library * 4),
+        ("writer_beat", c_uint64),  # the writer's monotonic milliseconds; stale: the mailbox is not answered
+        ("libraries", Library * MAX_VENDORS),
         ("devices", Section), ("links", Section), ("processes", Section), ("slices", Section), ("events", Section),
         ("mailbox_offset", c_uint64), ("spare", c_uint64 * 8),
     ]  # fmt: skip
 
 
 class DeviceRecord(Structure):
-    """One device. Bytes, °C, milliwatts, percent; the vendor's own units are made by the stand-in."""
+    """One device. Bytes, °C, milliwatts, percent; the stand-in library converts to the vendor's units."""
 
     _fields_ = [
         ("lock", c_uint32), ("vendor", c_uint32), ("kind", c_uint32), ("present", c_uint32),
-        ("code", c_int32),  # forced answer of every call on its handle
+        ("code", c_int32),  # return code of every call on the device; 0: the call succeeds
         ("delay_ms", c_uint32),
         ("index", c_int32), ("minor", c_int32), ("card", c_int32), ("chip", c_int32), ("numa", c_int32),
         ("slice_capable", c_uint32),
@@ -103,7 +103,7 @@ class DeviceRecord(Structure):
         ("ecc_corrected", c_uint64), ("ecc_uncorrected", c_uint64),  # since the driver was loaded
         ("ecc_corrected_ever", c_uint64), ("ecc_uncorrected_ever", c_uint64),
         ("remapped", c_uint32 * 4),  # corrected, uncorrected, pending, failed
-        ("health", c_uint32),  # the vendor's own scale: DCMI 0 is well, CNDEV 1 is well
+        ("health", c_uint32),  # the vendor's scale: in DCMI 0 is healthy, in CNDEV 1
         ("driver_state", c_uint32),  # CNDEV's
         ("recovery_action", c_uint32),
         ("error_count", c_uint32), ("error_codes", c_uint32 * 8),
@@ -136,7 +136,7 @@ class ProcessRecord(Structure):
 
 
 class SliceRecord(Structure):
-    """A part of a device that works as one: MIG instance, vNPU, sMLU; id 0: a free record."""
+    """A slice of a device: MIG instance, vNPU, sMLU; id 0: a free record."""
 
     _fields_ = [
         ("lock", c_uint32), ("id", c_uint32), ("device", c_uint32), ("kind", c_uint32),
@@ -148,7 +148,7 @@ class SliceRecord(Structure):
 
 
 class EventRecord(Structure):
-    """Something that happened to a device. `assertion`: 1 began, 0 ended, 2 one-off. Time in µs since 1970."""
+    """An event of a device. `assertion`: 1 began, 0 ended, 2 one-off. Time in µs since 1970."""
 
     _fields_ = [
         ("sequence", c_uint64), ("device", c_uint32), ("severity", c_uint32), ("type", c_uint64), ("code", c_uint64),
@@ -157,7 +157,7 @@ class EventRecord(Structure):
 
 
 class Mailbox(Structure):
-    """How a consumer asks for a change: it fills in and sets `state` to ASKED, the writer answers."""
+    """A request for a change: the consumer fills it in and sets `state` to ASKED; the writer answers."""
 
     _fields_ = [
         ("state", c_uint32), ("operation", c_uint32), ("device", c_uint32), ("answer", c_int32),
@@ -183,7 +183,7 @@ _C_NAMES: dict[Any, str] = {
 
 @cache
 def layout_hash() -> int:
-    """Changes whenever a structure does."""
+    """A hash of all structures, field names and types included."""
     return int.from_bytes(hashlib.sha256(_structures().encode()).digest()[:8], "little")
 
 
@@ -191,8 +191,8 @@ def layout_hash() -> int:
 def c_header() -> str:
     """The header that the C stand-ins are compiled with; sizes are asserted at compile time."""
     asserts = "\n".join(
-        f'_Static_assert(sizeof(struct {one.__name__}) == {ctypes.sizeof(one)}, "{one.__name__}");'
-        for one in STRUCTURES
+        f'_Static_assert(sizeof(struct {structure.__name__}) == {ctypes.sizeof(structure)}, "{structure.__name__}");'
+        for structure in STRUCTURES
     )
     return f"""/* Written by fake_devices/layout.py; do not edit. */
 #ifndef DEVICE_TABLE_H
@@ -208,12 +208,12 @@ def c_header() -> str:
 
 
 def _structures() -> str:
-    return "\n".join(_structure(one) for one in STRUCTURES)
+    return "\n".join(_structure(structure) for structure in STRUCTURES)
 
 
-def _structure(one: type[Structure]) -> str:
-    fields = "\n".join(f"    {_c_field(name, kind)};" for name, kind, *_ in one._fields_)
-    return f"struct {one.__name__} {{\n{fields}\n}};"
+def _structure(structure: type[Structure]) -> str:
+    fields = "\n".join(f"    {_c_field(name, kind)};" for name, kind, *_ in structure._fields_)
+    return f"struct {structure.__name__} {{\n{fields}\n}};"
 
 
 def _c_field(name: str, kind: Any) -> str:

@@ -1,8 +1,8 @@
-"""One machine put together from the catalogue: which device sits where, and what links them.
+"""One machine assembled from the catalogue: the place of each device, and the links between devices.
 
-A machine is a plan and never changes; thousands of nodes share one. What changes in a node's life (health, memory in
-use, slices) is in its `DeviceTable`, and what differs between equal nodes (UUIDs, serial numbers, GUIDs) is derived
-from the node's name and a seed by `identity`.
+A machine is immutable, and thousands of nodes share one. State that changes (health, memory in use, slices) is in the
+node's `DeviceTable`. Values that differ between equal nodes (UUIDs, serial numbers, GUIDs) are derived from the node's
+name and a seed by `identity`.
 """
 
 import hashlib
@@ -10,15 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from fake_devices.facts import NicFacts, Size
 from fake_devices.models import (
-    AscendFacts,
     Catalog,
     CatalogError,
     DeviceModel,
-    NicFacts,
     Place,
     ServerModel,
-    Size,
     Wiring,
     check_places,
 )
@@ -30,7 +28,7 @@ _FIRST_ROOT, _ROOT_STEP, _ROOTS_PER_DOMAIN = 0x10, 0x1C, 8
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One device in its place. Index, minor, card and chip are four numbers that vendors and kernels do not mix up."""
+    """One device in its place. Index, minor, card and chip are four different numbers."""
 
     model: DeviceModel
     index: int  # the vendor library's order: by bus address
@@ -46,17 +44,17 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One port of an accelerator, and what is at its other end."""
+    """One port of an accelerator and its peer."""
 
     slot: int  # position in Machine.slots
     port: int
     peer: int  # position in Machine.slots; -1: a switch
-    kind: str  # nvlink, hccs, mlulink
+    kind: str  # nvlink, hccs, mlulink, xgmi
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Machine:
-    """A node's hardware; equal to itself alone, so that what is derived from it can be kept by it."""
+    """A node's hardware. Compared by identity, so that it can be the key of a cache."""
 
     server: str  # the catalogue's name; empty if it was described by its devices
     cpu: int
@@ -68,13 +66,13 @@ class Machine:
 
     @property
     def vendors(self) -> tuple[str, ...]:
-        """Whose devices it has, each once, in the order of the slots."""
+        """The vendors of its devices, each once, in the order of the slots."""
         return tuple(dict.fromkeys(slot.model.vendor for slot in self.slots))
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What tells one card from its equals."""
+    """Values that identify one device among devices of the same model."""
 
     uuid: str
     serial: str
@@ -82,15 +80,10 @@ class Identity:
 
 
 def identity(node: str, slot: Slot, *, seed: int = 0) -> Identity:
-    """The same for one node, place and seed, wherever and whenever it is asked for."""
+    """The identity of the device in `slot` of `node`; a function of its arguments alone."""
     digest = hashlib.sha256(f"{seed}/{node}/{slot.bus}".encode()).digest()
-    text = digest[:16].hex()
-    uuid = f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-    prefix = {"nvidia": "GPU-", "cambricon": ""}.get(slot.model.vendor, "")
-    if slot.model.vendor == "huawei":
-        uuid = "-".join(digest[at : at + 4].hex().upper() for at in range(0, 20, 4))  # five words of the VDIE id
     serial = str(int.from_bytes(digest[20:26]) % 10**13).zfill(13)
-    return Identity(prefix + uuid, serial, 0xA088C20300000000 | int.from_bytes(digest[26:30]))
+    return Identity(slot.model.hardware.uuid(digest), serial, 0xA088C20300000000 | int.from_bytes(digest[26:30]))
 
 
 def from_server(model: str, catalog: Catalog) -> Machine:
@@ -99,12 +92,13 @@ def from_server(model: str, catalog: Catalog) -> Machine:
     Raises:
         CatalogError: no such server.
     """
-    return _put_together(catalog.server(model), catalog)
+    return _assemble(catalog.server(model), catalog)
 
 
 @lru_cache(maxsize=256)
 def from_devices(devices: tuple[tuple[str, int], ...], catalog: Catalog) -> Machine:
-    """A machine around `count` devices of each model: two cards a PCIe switch, each with its NICs, on two NUMA nodes.
+    """A machine with `count` devices of each model: two cards per PCIe switch, NICs spread over the switches, two NUMA
+    nodes.
 
     Raises:
         CatalogError: no such device, or more of them than a PCIe tree has room for.
@@ -122,11 +116,12 @@ def from_devices(devices: tuple[tuple[str, int], ...], catalog: Catalog) -> Mach
         below[number % switches].append(nic)
     places = [place for number, group in enumerate(below) for place in _below_switch(number, switches, group)]
     linked = tuple(range(len(cards)))
-    kind = _LINKS.get(cards[0].vendor) if cards else None
+    links = cards[0].hardware.links if cards else None
     wiring = None
-    if kind and len(cards) > 1 and all(card.accelerator.links and card.vendor == cards[0].vendor for card in cards):
-        groups = (linked,) if kind == "nvlink" else tuple(linked[at : at + 4] for at in range(0, len(linked), 4))
-        wiring = Wiring(kind=kind, groups=groups, switched=kind == "nvlink")  # type: ignore[arg-type]
+    if links and len(cards) > 1 and all(card.accelerator.links and card.vendor == cards[0].vendor for card in cards):
+        step = links.group or len(linked)
+        groups = tuple(linked[at : at + step] for at in range(0, len(linked), step))
+        wiring = Wiring(kind=links.kind, groups=groups, switched=links.switched)
     count = len(cards)
     server = ServerModel(
         server="",
@@ -138,14 +133,11 @@ def from_devices(devices: tuple[tuple[str, int], ...], catalog: Catalog) -> Mach
         wiring=wiring,
     )
     check_places("devices", server, catalog)
-    return _put_together(server, catalog)
-
-
-_LINKS = {"nvidia": "nvlink", "huawei": "hccs", "cambricon": "mlulink"}
+    return _assemble(server, catalog)
 
 
 def _below_switch(number: int, switches: int, devices: Sequence[DeviceModel]) -> list[Place]:
-    """Places of the devices under one switch, their minors still missing."""
+    """Places of the devices below one switch, without minors."""
     domain, root = number // _ROOTS_PER_DOMAIN, _FIRST_ROOT + _ROOT_STEP * (number % _ROOTS_PER_DOMAIN)
     if len(devices) > _ROOT_STEP - 3:
         raise CatalogError(f"expected at most {_ROOT_STEP - 3} devices below one PCIe switch, found {len(devices)}")
@@ -163,9 +155,10 @@ def _below_switch(number: int, switches: int, devices: Sequence[DeviceModel]) ->
 
 
 def _numbered(places: Sequence[Place], catalog: Catalog) -> list[Place]:
-    """Minors: NICs in the order of their addresses; cards swapped in pairs, so that nobody takes minor for index.
+    """The places with minors: NICs in address order; cards swapped in pairs, so that code that confuses minor and index
+    fails.
 
-    Cambricon's driver counts as its library does.
+    Where a vendor's driver counts as its library does, the minor is the index.
     """
     cards = sum(not catalog.device(place.model).is_nic for place in places)
     numbered: list[Place] = []
@@ -174,14 +167,14 @@ def _numbered(places: Sequence[Place], catalog: Catalog) -> list[Place]:
         if catalog.device(place.model).is_nic:
             minor, nic = nic, nic + 1
         else:
-            swapped = card ^ 1 < cards and catalog.device(place.model).vendor != "cambricon"
+            swapped = card ^ 1 < cards and not catalog.device(place.model).hardware.minor_is_index
             minor, card = (card ^ 1 if swapped else card), card + 1
         numbered.append(Place(place.model, place.bus, place.root, place.numa, minor, place.switch, place.card))
     return numbered
 
 
 @lru_cache(maxsize=256)
-def _put_together(server: ServerModel, catalog: Catalog) -> Machine:
+def _assemble(server: ServerModel, catalog: Catalog) -> Machine:
     order = sorted(server.devices, key=lambda place: _bus_key(place.bus))
     indexes: dict[str, int] = {}
     chips: dict[int, int] = {}
@@ -191,8 +184,8 @@ def _put_together(server: ServerModel, catalog: Catalog) -> Machine:
         index = indexes.get(model.vendor, 0)
         indexes[model.vendor] = index + 1
         card = place.card if place.card >= 0 else index
-        chip = chips.get(card, 0) if isinstance(model.facts, AscendFacts) else 0
-        if isinstance(model.facts, AscendFacts):
+        chip = chips.get(card, 0) if model.hardware.chips_on_card else 0
+        if model.hardware.chips_on_card:
             chips[card] = chip + 1
         vfs = _vfs(place.bus, model.facts.enabled_vfs) if isinstance(model.facts, NicFacts) else ()
         slots.append(
@@ -226,7 +219,7 @@ def _bus_key(bus: str) -> tuple[int, ...]:
 
 
 def _vfs(bus: str, count: int) -> tuple[str, ...]:
-    """Virtual functions come after the two physical ports that a chip may have."""
+    """Addresses of virtual functions; functions 0 and 1 are the two physical ports that a chip may have."""
     return tuple(f"{bus[:-4]}{(2 + vf) // 8:02x}.{(2 + vf) % 8}" for vf in range(count))
 
 

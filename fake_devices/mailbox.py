@@ -1,7 +1,7 @@
-"""The writer's side of the mailbox: what consumers of a stand-in's library ask to be changed is done, or refused.
+"""The writer's side of the mailbox: carries out or refuses changes that consumers of a stand-in library request.
 
-A library puts its request into the table and waits for two seconds (abi/attach.c). Whoever owns the table calls
-`answer` often enough; where nobody does, the library says that it has timed out.
+A library writes its request to the table and waits for two seconds (abi/attach.c). The owner of the table calls
+`answer` in time; without an owner the library reports a timeout.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,32 +11,29 @@ from fake_devices.layout import MAILBOX_ANSWERED, MAILBOX_ASKED, OPERATIONS
 from fake_devices.slices import SliceError
 from fake_devices.table import DeviceTable
 
-EVERY = 0.05  # seconds between two looks, of those that a library waits
-CHOOSE = 0xFFFFFFFF  # DCMI: any number will do
-
-_CODES: Mapping[str, Mapping[str, int]] = {  # vendor → reason → what its library answers
-    "huawei": {"unknown": -8001, "full": -8022, "busy": -8020},
-    "cambricon": {"unknown": 14, "full": 9, "busy": 15},
-}
+POLL_INTERVAL = 0.05  # seconds between two calls of `answer`; a library waits two seconds
+CHOOSE = 0xFFFFFFFF  # DCMI: the library chooses the number
 
 Request = tuple[DeviceTable, int, list[int], str]  # table, position, arguments, text
 
 
 def answer(table: DeviceTable) -> bool:
-    """Do what is asked for, if something is; whether it was."""
+    """Carry out the pending request, if there is one. Returns whether there was one."""
     box = table.mailbox
     if box.state != MAILBOX_ASKED:
         return False
     box.results[0], box.answer = 0, 0
     at = int(box.device)
-    vendor = table.machine.slots[at].model.vendor
-    act = _ACTIONS.get((vendor, int(box.operation)))
+    hardware = table.machine.slots[at].model.hardware
+    act = _ACTIONS.get((hardware.slicing, int(box.operation)))
     try:
         if act is None:
-            raise SliceError("unknown", f"{vendor}: no operation {box.operation}")
-        box.results[0] = act((table, at, [int(one) for one in box.arguments], box.text.decode(errors="replace")))
+            raise SliceError("unknown", f"{hardware.name}: no operation {box.operation}")
+        box.results[0] = act(
+            (table, at, [int(argument) for argument in box.arguments], box.text.decode(errors="replace"))
+        )
     except SliceError as error:
-        box.answer = _CODES.get(vendor, {}).get(error.reason, -1)
+        box.answer = hardware.slice_codes.get(error.reason, -1)
     box.state = MAILBOX_ANSWERED  # last: the library reads everything else once it sees this
     return True
 
@@ -54,7 +51,7 @@ def _end_vnpu(request: Request) -> int:
 
 def _set_mode(request: Request) -> int:
     table, at, arguments, _ = request
-    if not arguments[0] and any(one.parent for one in slices.parts(table, at, slices.SMLU)):
+    if not arguments[0] and any(part.parent for part in slices.parts(table, at, slices.SMLU)):
         raise SliceError("busy", f"device {at}: instances are there")
     with table.writing(table.devices[at]) as device:
         device.slice_mode = int(bool(arguments[0]))
@@ -84,11 +81,11 @@ def _end_smlu(request: Request) -> int:
 
 
 _ACTIONS: Mapping[tuple[str, int], Callable[[Request], int]] = {
-    ("huawei", OPERATIONS["create_slice"]): _make_vnpu,
-    ("huawei", OPERATIONS["destroy_slice"]): _end_vnpu,
-    ("cambricon", OPERATIONS["set_slice_mode"]): _set_mode,
-    ("cambricon", OPERATIONS["create_profile"]): _make_profile,
-    ("cambricon", OPERATIONS["destroy_profile"]): _end_profile,
-    ("cambricon", OPERATIONS["create_slice"]): _make_smlu,
-    ("cambricon", OPERATIONS["destroy_slice"]): _end_smlu,
+    ("vnpu", OPERATIONS["create_slice"]): _make_vnpu,
+    ("vnpu", OPERATIONS["destroy_slice"]): _end_vnpu,
+    ("smlu", OPERATIONS["set_slice_mode"]): _set_mode,
+    ("smlu", OPERATIONS["create_profile"]): _make_profile,
+    ("smlu", OPERATIONS["destroy_profile"]): _end_profile,
+    ("smlu", OPERATIONS["create_slice"]): _make_smlu,
+    ("smlu", OPERATIONS["destroy_slice"]): _end_smlu,
 }

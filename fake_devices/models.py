@@ -1,4 +1,4 @@
-"""The catalogue: what one device or one whole server is, read from `catalog/*.yaml`, each fact with its source.
+"""The catalogue of device and server models, read from `catalog/*.yaml`; each fact has its source.
 
 One model a file, named like the file. Facts are pairs of value and source; a source is a key of the file's `sources`
 or the word `typical` (no public figure; such machines typically show this). A file with a mistake is refused whole.
@@ -9,110 +9,46 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import yaml
 
+from fake_devices.facts import AcceleratorFacts, Facts, NicFacts, Size, size
+from fake_devices.hardware import Hardware
+from fake_devices.vendors import HARDWARE
+
 CATALOG = Path(__file__).parent / "catalog"
 TYPICAL = "typical"
 
-Vendor = Literal["nvidia", "huawei", "cambricon", "mellanox"]
-
 _BUS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 _ROOT = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}", re.ASCII)
-_SIZE = re.compile(r"(\d+)(Ki|Mi|Gi|Ti)?", re.ASCII)
-_SHIFT = {"": 0, "Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40}
 
 T = TypeVar("T")
 
 
 class CatalogError(ValueError):
-    """A file of the catalogue, or a name looked up in it, cannot be used."""
-
-
-class Size(int):
-    """Bytes; written in files as a number or with Ki, Mi, Gi or Ti."""
-
-
-class SliceProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One way of cutting a card: a MIG profile, a vNPU template."""
-
-    memory: Size
-    cores: int  # MIG: compute slices; vNPU: AI cores
-    cpus: int = 0  # AI CPUs
-    dvpp: int = 0  # percent of the media units
-    profile: int = -1  # the vendor's number of it
-    count: int = 1  # how many fit at most
-
-
-class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What every device has."""
-
-    name: str  # as the vendor's library prints it
-    pci: str  # vendor:device, hexadecimal
-    subsystem: str
-    pci_class: str
-    driver: str
-    library: str
-
-
-class AcceleratorFacts(Facts, frozen=True, forbid_unknown_fields=True):
-    """What every card that computes has. Temperatures in °C, power in W, memory in bytes."""
-
-    memory: Size
-    reserved: Size  # held by driver and firmware, inside `memory`
-    cores: int  # SMs, AI cores, IPU cores
-    links: int  # NVLink, HCCS or MLU-Link ports
-    idle_temperature: int
-    slowdown_temperature: int
-    shutdown_temperature: int
-    idle_power: int
-    power_limit: int
-
-
-class NvidiaFacts(AcceleratorFacts, frozen=True, forbid_unknown_fields=True):
-    cuda: int  # as nvmlSystemGetCudaDriverVersion gives it: 12080 = 12.8
-    capability: str  # compute capability
-    ecc: bool
-    slices: dict[str, SliceProfile] = {}
-
-
-class AscendFacts(AcceleratorFacts, frozen=True, forbid_unknown_fields=True):
-    chip: str  # "910B3"; `name` is what chip_info prints
-    cpus: int  # AI CPUs
-    label: str  # what koord-device-daemon makes of it
-    slices: dict[str, SliceProfile] = {}
-
-
-class CambriconFacts(AcceleratorFacts, frozen=True, forbid_unknown_fields=True):
-    card: int  # CNDEV's number of the card's name
-
-
-class NicFacts(Facts, frozen=True, forbid_unknown_fields=True):
-    rate: int  # Gb/s of one port
-    speed: str  # the suffix of sysfs `rate`: "4X NDR"
-    link_layer: Literal["InfiniBand", "Ethernet"]
-    firmware: str
-    board: str
-    vfs: int  # sriov_totalvfs
-    vf_pci: str
-    enabled_vfs: int  # sriov_numvfs in machines of the catalogue
+    """A catalogue file has a mistake, or a model is unknown."""
 
 
 class DeviceModel(msgspec.Struct, frozen=True):
-    """One model of device."""
+    """One device model."""
 
     model: str
-    vendor: Vendor
+    vendor: str
     facts: Facts
 
     @property
+    def hardware(self) -> Hardware:
+        """The descriptor of the vendor's hardware."""
+        return HARDWARE[self.vendor]
+
+    @property
     def accelerator(self) -> AcceleratorFacts:
-        """The facts of a card that computes.
+        """The facts of an accelerator.
 
         Raises:
-            CatalogError: it is a NIC.
+            CatalogError: the device is a NIC.
         """
         if not isinstance(self.facts, AcceleratorFacts):
             raise CatalogError(f"{self.model} is a network card; expected an accelerator")
@@ -138,13 +74,13 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Wiring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Links between accelerators: groups of minors, each connected all to all, or each to a switch."""
 
-    kind: Literal["nvlink", "hccs", "mlulink"]
+    kind: str  # the vendor's link kind: nvlink, hccs, mlulink, xgmi
     groups: tuple[tuple[int, ...], ...]
     switched: bool = False
 
 
 class ServerModel(msgspec.Struct, frozen=True):
-    """A whole machine."""
+    """One server model."""
 
     server: str
     cpu: int  # hardware threads
@@ -157,7 +93,7 @@ class ServerModel(msgspec.Struct, frozen=True):
 
 class _DeviceFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     device: str
-    vendor: Vendor
+    vendor: str
     sources: dict[str, str]
     facts: dict[str, tuple[Any, str]]
 
@@ -168,16 +104,8 @@ class _ServerFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     facts: dict[str, tuple[Any, str]]
 
 
-_FACTS: Mapping[Vendor, type[Facts]] = {
-    "nvidia": NvidiaFacts,
-    "huawei": AscendFacts,
-    "cambricon": CambriconFacts,
-    "mellanox": NicFacts,
-}
-
-
 class Catalog:
-    """The models of one folder, read when asked for."""
+    """The models of one folder; a file is read at its first use."""
 
     def __init__(self, folder: Path = CATALOG) -> None:
         self._folder = folder
@@ -215,10 +143,10 @@ class Catalog:
         return (self._folder / f"{name}.yaml").is_file()
 
     def _names(self, first_key: str) -> list[str]:
-        """Files of one kind, told by their text alone: a file with a mistake is still there by name."""
+        """Names of the files of one kind, by their text: a file with a mistake is still listed."""
         files = self._folder.glob("*.yaml")
         return sorted(
-            path.stem for path in files if any(one.startswith(first_key) for one in path.read_text().splitlines())
+            path.stem for path in files if any(line.startswith(first_key) for line in path.read_text().splitlines())
         )
 
     def _load(self, name: str) -> DeviceModel | ServerModel:
@@ -257,30 +185,18 @@ def catalog() -> Catalog:
 
 
 def unknown(what: str, name: str, names: Iterable[str]) -> str:
-    """The message for a name that is not in the catalogue: what is near to it, or all there is."""
+    """The message for a name that is not in the catalogue; it lists near matches, or all names."""
     all_names = sorted(names)
     near = difflib.get_close_matches(name, all_names, n=3, cutoff=0.4)
     known = f"near: {', '.join(near)}" if near else f"known: {', '.join(all_names)}"
     return f"no {what} {name!r} in the catalogue; {known}"
 
 
-def size(text: str | int) -> Size:
-    """Bytes from a number or from text like 80Gi.
-
-    Raises:
-        ValueError: neither.
-    """
-    match = _SIZE.fullmatch(str(text))
-    if match is None or isinstance(text, bool):
-        raise ValueError(f"expected bytes as a number or with Ki, Mi, Gi or Ti, found {text!r}")
-    return Size(int(match[1]) << _SHIFT[match[2] or ""])
-
-
 def check_places(path: Path | str, server: ServerModel, models: Catalog) -> None:
-    """Whether the devices of a server can be in one machine.
+    """Check that the devices of a server can be in one machine.
 
     Raises:
-        CatalogError: two at one bus address, a malformed address, a NUMA node or minor that is not there.
+        CatalogError: two at one bus address, a malformed address, or a NUMA node or minor that does not exist.
     """
     taken: dict[str, str] = {}
     minors: dict[str, set[int]] = {}
@@ -313,8 +229,11 @@ def check_places(path: Path | str, server: ServerModel, models: Catalog) -> None
 
 def _device(path: Path, content: dict[str, Any]) -> DeviceModel:
     file = _convert(path, "", content, _DeviceFile)
+    hardware = HARDWARE.get(file.vendor)
+    if hardware is None:
+        raise CatalogError(f"{path}: vendor: expected one of {', '.join(HARDWARE)}, found {file.vendor!r}")
     values = _values(path, file.sources, file.facts)
-    return DeviceModel(file.device, file.vendor, _convert(path, "facts", values, _FACTS[file.vendor]))
+    return DeviceModel(file.device, file.vendor, _convert(path, "facts", values, hardware.facts))
 
 
 def _values(path: Path, sources: Mapping[str, str], facts: Mapping[str, tuple[Any, str]]) -> dict[str, Any]:

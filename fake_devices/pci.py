@@ -1,7 +1,7 @@
 """The PCI tree of a machine in a folder, as the kernel shows it under /sys, and the device nodes under /dev.
 
-Links are links and directories are directories: readers tell devices apart by that. Device nodes are character devices
-where this process may make them (mknod as root), and plain files with the right names where it may not.
+Links and directories are the same as in sysfs, since readers depend on them. Device nodes are character devices if this
+process may make them (mknod as root), otherwise plain files with the same names.
 """
 
 import os
@@ -9,27 +9,21 @@ import shutil
 import stat
 from pathlib import Path
 
+from fake_devices.facts import NicFacts
 from fake_devices.machine import Machine, Slot
-from fake_devices.models import NicFacts
 
-_DRIVERS = {
-    "nvidia": "nvidia",
-    "huawei": "devdrv_device_driver",
-    "cambricon": "cambricon_pci_drv",
-    "mellanox": "mlx5_core",
-}
-_NODE_MAJOR = 195  # NVIDIA's; any number does for a node that nothing opens
+_NODE_MAJOR = 195  # NVIDIA's; no program opens these nodes, so any number works
 
 
 def write_tree(root: Path, machine: Machine) -> None:
-    """All PCI devices of `machine` below `root`/sys, and an empty `root`/dev."""
+    """Write all PCI devices of `machine` below `root`/sys, and an empty `root`/dev."""
     for slot in machine.slots:
         write_device(root, slot)
     (root / "dev").mkdir(parents=True, exist_ok=True)
 
 
 def write_device(root: Path, slot: Slot) -> None:
-    """One device, with its virtual functions if it is a NIC."""
+    """Write one device, and the virtual functions of a NIC."""
     facts = slot.model.facts
     home = _device(root, slot, slot.bus, facts.pci)
     if isinstance(facts, NicFacts):
@@ -40,7 +34,7 @@ def write_device(root: Path, slot: Slot) -> None:
 
 
 def write_function(root: Path, slot: Slot, number: int) -> None:
-    """A NIC's virtual function beside it."""
+    """Write one virtual function of a NIC."""
     facts = slot.model.facts
     assert isinstance(facts, NicFacts)  # noqa: S101 nothing else has functions
     home = home_of(root, slot, slot.bus)
@@ -50,7 +44,7 @@ def write_function(root: Path, slot: Slot, number: int) -> None:
 
 
 def remove_device(root: Path, bus: str) -> None:
-    """Take a device out of the tree, as the kernel does with one that was pulled out."""
+    """Remove a device from the tree, as the kernel does after a surprise removal."""
     listed = root / "sys/bus/pci/devices" / bus
     if not listed.is_symlink():
         return
@@ -67,13 +61,13 @@ def home_of(root: Path, slot: Slot, bus: str) -> Path:
 
 
 def write_value(path: Path, value: object) -> None:
-    """One sysfs file: the value and a newline."""
+    """Write one sysfs file: the value and a newline."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"{value}\n")
 
 
 def make_node(root: Path, path: str, *, minor: int) -> bool:
-    """A device node at `root` + `path`; whether it is a real character device."""
+    """Make a device node at `root` + `path`. Returns whether it is a character device."""
     target = root / path.lstrip("/")
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
@@ -86,7 +80,7 @@ def make_node(root: Path, path: str, *, minor: int) -> bool:
 
 
 def link(target: Path, path: Path) -> None:
-    """A relative link at `path` to `target`, as sysfs has them."""
+    """Make a relative link at `path` to `target`, as in sysfs."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.symlink_to(os.path.relpath(target, path.parent))
 
@@ -113,7 +107,7 @@ def _device(root: Path, slot: Slot, bus: str, pci: str) -> Path:
     for name, value in values.items():
         write_value(home / name, value)
     link(home, root / "sys/bus/pci/devices" / bus)
-    driver = root / "sys/bus/pci/drivers" / _DRIVERS[slot.model.vendor]
+    driver = root / "sys/bus/pci/drivers" / slot.model.hardware.pci_driver
     driver.mkdir(parents=True, exist_ok=True)
     link(home, driver / bus)
     link(driver, home / "driver")

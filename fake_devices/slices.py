@@ -1,4 +1,4 @@
-"""Parts of cards in the table: MIG devices, vNPUs, sMLU profiles and instances. What fits is decided here.
+"""Slices in the table: MIG devices, vNPUs, sMLU profiles and instances. This module decides what fits on a card.
 
 A part takes cores and memory of its card; the catalogue says how large the templates of a model are, for sMLUs the
 caller does. Identities come from the card's, so that the same part has the same name each time.
@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
-from fake_devices.models import AscendFacts, NvidiaFacts, SliceProfile
+from fake_devices.facts import SlicedFacts, SliceProfile
 from fake_devices.table import DeviceTable
 
 INSTANCE, COMPUTE, VNPU, SMLU = 0, 1, 2, 3  # kinds, as the C stand-ins number them
@@ -18,10 +18,10 @@ MIG_SLICES = 7
 
 
 class SliceError(ValueError):
-    """A part that cannot be made or ended; `reason` tells which way."""
+    """A slice cannot be created or removed; `reason` is unknown, full or busy."""
 
     def __init__(self, reason: str, message: str) -> None:
-        self.reason = reason  # unknown, full, busy
+        self.reason = reason
         super().__init__(message)
 
 
@@ -33,7 +33,7 @@ def parts(table: DeviceTable, at: int, kind: int) -> Iterator[Any]:
 
 
 def set_mig_mode(table: DeviceTable, at: int, *, on: bool) -> None:
-    """Switch MIG; what had been cut is gone with it."""
+    """Switch MIG mode; this removes all instances."""
     for kind in (COMPUTE, INSTANCE):
         for record in list(parts(table, at, kind)):
             _free(table, record)
@@ -42,7 +42,7 @@ def set_mig_mode(table: DeviceTable, at: int, *, on: bool) -> None:
 
 
 def cut_mig(table: DeviceTable, at: int, template: str) -> str:
-    """One GPU instance with one compute instance over all of it; gives the MIG device's UUID.
+    """Create a GPU instance with one compute instance of the same size. Returns the MIG device's UUID.
 
     Raises:
         SliceError: MIG is off, the model has no such profile, or there is no room for another.
@@ -51,13 +51,13 @@ def cut_mig(table: DeviceTable, at: int, template: str) -> str:
         raise SliceError("unknown", f"device {at}: expected MIG mode on, found off")
     profile = _profile(table, at, template)
     there = list(parts(table, at, INSTANCE))
-    used = sum(one.size for one in there), sum(one.memory for one in there)
-    alike = sum(one.profile == profile.profile for one in there)
+    used = sum(part.size for part in there), sum(part.memory for part in there)
+    alike = sum(part.profile == profile.profile for part in there)
     memory = table.devices[at].memory_total
     if used[0] + profile.cores > MIG_SLICES or used[1] + profile.memory > memory or alike >= profile.count:
         raise SliceError("full", f"device {at}: no room for {template} beside {len(there)} others")
-    number = _lowest({one.id for one in there}, 1)
-    start = _lowest_run({place for one in there for place in range(one.start, one.start + one.size)}, profile.cores)
+    number = _lowest({part.id for part in there}, 1)
+    start = _lowest_run({place for part in there for place in range(part.start, part.start + part.size)}, profile.cores)
     whole = _take(table)
     _fill(table, whole, id=number, device=at, kind=INSTANCE, profile=profile.profile, size=profile.cores, start=start,
           memory=profile.memory, name=template.encode())  # fmt: skip
@@ -71,7 +71,7 @@ def cut_mig(table: DeviceTable, at: int, template: str) -> str:
 
 
 def cut_vnpu(table: DeviceTable, at: int, template: str, wanted: int | None = None) -> int:
-    """A virtual NPU; `wanted` is the number that it is to have. Gives its number.
+    """Create a virtual NPU, with the number `wanted` if given. Returns its number.
 
     Raises:
         SliceError: no such template, no room, or the number is taken.
@@ -80,13 +80,13 @@ def cut_vnpu(table: DeviceTable, at: int, template: str, wanted: int | None = No
     there = list(parts(table, at, VNPU))
     device = table.devices[at]
     if (
-        sum(one.cores for one in there) + profile.cores > device.cores
-        or sum(one.cpus for one in there) + profile.cpus > device.cpus
-        or sum(one.memory for one in there) + profile.memory > device.memory_total
+        sum(part.cores for part in there) + profile.cores > device.cores
+        or sum(part.cpus for part in there) + profile.cpus > device.cpus
+        or sum(part.memory for part in there) + profile.memory > device.memory_total
         or len(there) >= VNPUS_PER_CARD
     ):
         raise SliceError("full", f"device {at}: no room for {template} beside {len(there)} others")
-    taken = {one.id for one in there}
+    taken = {part.id for part in there}
     number = wanted if wanted is not None else _lowest(taken, FIRST_VNPU + device.minor * VNPUS_PER_CARD)
     if number in taken or not number:
         raise SliceError("busy", f"device {at}: vNPU {number} is there already")
@@ -96,18 +96,18 @@ def cut_vnpu(table: DeviceTable, at: int, template: str, wanted: int | None = No
 
 
 def make_profile(table: DeviceTable, at: int, quota: int, memory: int) -> int:
-    """An sMLU profile: percent of the cores and bytes. The same amounts have one profile. Gives its number.
+    """Create an sMLU profile (percent of the cores, bytes), or find the one with the same amounts. Returns its number.
 
     Raises:
         SliceError: the card is not that large.
     """
     if not 0 < quota <= WHOLE or not 0 < memory <= table.devices[at].memory_total:
         raise SliceError("full", f"device {at}: no profile of {quota} % and {memory} bytes")
-    profiles = [one for one in parts(table, at, SMLU) if not one.parent]
-    for one in profiles:
-        if (one.cores, one.memory) == (quota, memory):
-            return int(one.profile)
-    number = _lowest({one.profile for one in profiles}, 1)
+    profiles = [part for part in parts(table, at, SMLU) if not part.parent]
+    for profile in profiles:
+        if (profile.cores, profile.memory) == (quota, memory):
+            return int(profile.profile)
+    number = _lowest({record.profile for record in profiles}, 1)
     name = f"{quota}.smlu.{max(1, memory >> 30)}gb"
     _fill(table, _take(table), id=number, device=at, kind=SMLU, profile=number, cores=quota, memory=memory,
           name=name.encode())  # fmt: skip
@@ -115,20 +115,20 @@ def make_profile(table: DeviceTable, at: int, quota: int, memory: int) -> int:
 
 
 def cut_smlu(table: DeviceTable, at: int, profile: int, label: str) -> int:
-    """An instance of a profile. Gives its number.
+    """Create an instance of a profile. Returns its number.
 
     Raises:
         SliceError: no such profile, or the card's cores or memory are given away.
     """
     every = list(parts(table, at, SMLU))
-    wanted = next((one for one in every if not one.parent and one.profile == profile), None)
+    wanted = next((part for part in every if not part.parent and part.profile == profile), None)
     if wanted is None:
         raise SliceError("unknown", f"device {at}: no profile {profile}")
-    there = [one for one in every if one.parent]
-    cores, memory = sum(one.cores for one in there), sum(one.memory for one in there)
+    there = [part for part in every if part.parent]
+    cores, memory = sum(part.cores for part in there), sum(part.memory for part in there)
     if cores + wanted.cores > WHOLE or memory + wanted.memory > table.devices[at].memory_total:
         raise SliceError("full", f"device {at}: no room for profile {profile} beside {len(there)} others")
-    number = _lowest({one.id for one in there}, 1)
+    number = _lowest({part.id for part in there}, 1)
     _fill(table, _take(table), id=number, device=at, kind=SMLU, parent=1, profile=profile, cores=wanted.cores,
           memory=wanted.memory, name=wanted.name, label=label.encode()[:63],
           uuid=hashlib.sha256(f"{table.devices[at].uuid.decode()}/{number}".encode()).hexdigest()[:36].encode(),
@@ -137,28 +137,28 @@ def cut_smlu(table: DeviceTable, at: int, profile: int, label: str) -> int:
 
 
 def remove(table: DeviceTable, at: int, kind: int, number: int) -> None:
-    """End a vNPU or an sMLU instance.
+    """Remove a vNPU or an sMLU instance.
 
     Raises:
         SliceError: it is not there, or something uses it.
     """
-    for one in list(parts(table, at, kind)):
-        if one.id == number and (kind != SMLU or one.parent):
-            if one.memory_used:
-                raise SliceError("busy", f"device {at}: part {number} is in use")
-            _free(table, one)
+    for part in list(parts(table, at, kind)):
+        if part.id == number and (kind != SMLU or part.parent):
+            if part.memory_used:
+                raise SliceError("busy", f"device {at}: slice {number} is in use")
+            _free(table, part)
             return
-    raise SliceError("unknown", f"device {at}: no part {number}")
+    raise SliceError("unknown", f"device {at}: no slice {number}")
 
 
 def remove_profile(table: DeviceTable, at: int, number: int) -> None:
-    """End an sMLU profile.
+    """Remove an sMLU profile.
 
     Raises:
         SliceError: it is not there, or an instance is of it.
     """
-    of_it = [one for one in parts(table, at, SMLU) if one.profile == number]
-    if any(one.parent for one in of_it):
+    of_it = [part for part in parts(table, at, SMLU) if part.profile == number]
+    if any(part.parent for part in of_it):
         raise SliceError("busy", f"device {at}: profile {number} has instances")
     if not of_it:
         raise SliceError("unknown", f"device {at}: no profile {number}")
@@ -167,16 +167,16 @@ def remove_profile(table: DeviceTable, at: int, number: int) -> None:
 
 def _profile(table: DeviceTable, at: int, template: str) -> SliceProfile:
     facts = table.machine.slots[at].model.facts
-    known = facts.slices if isinstance(facts, NvidiaFacts | AscendFacts) else {}
+    known = facts.slices if isinstance(facts, SlicedFacts) else {}
     if template not in known:
         raise SliceError("unknown", f"device {at}: expected one of {', '.join(known) or 'none'}, found {template!r}")
     return known[template]
 
 
 def _take(table: DeviceTable) -> Any:
-    free = next((one for one in table.slices if not one.id), None)
+    free = next((part for part in table.slices if not part.id), None)
     if free is None:
-        raise SliceError("full", f"the table has room for {len(table.slices)} parts, and all are taken")
+        raise SliceError("full", f"the table has room for {len(table.slices)} slices, and all are in use")
     return free
 
 
@@ -196,6 +196,6 @@ def _lowest(taken: set[int], first: int) -> int:
 
 
 def _lowest_run(taken: set[int], length: int) -> int:
-    """The first place with so many free ones after it; holes that are too small are left."""
+    """The first place with `length` free places from it on; 0 if there is none."""
     fits = (at for at in range(MIG_SLICES) if all(at + each not in taken for each in range(length)))
     return next(fits, 0)

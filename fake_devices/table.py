@@ -1,7 +1,7 @@
-"""DeviceTable: all that a node's devices are and show at this moment. The only state there is; stand-ins just read it.
+"""DeviceTable: the present state of a node's devices. It is the only state; stand-in libraries read it.
 
-A table lives in ordinary memory or in a file that foreign processes map (`path`). This process is its one writer;
-whatever a consumer wants changed goes through the mailbox (see `mailbox.py`).
+A table is in ordinary memory or in a file that other processes map (`path`). This process is its only writer; consumers
+request changes through the mailbox (see `mailbox.py`).
 """
 
 import ctypes
@@ -13,13 +13,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from fake_devices.facts import AcceleratorFacts, NicFacts
 from fake_devices.layout import (
     KIND_ACCELERATOR,
     KIND_NIC,
     LAYOUT,
     MAGIC,
     PRESENT,
-    VENDOR_CODES,
     DeviceRecord,
     EventRecord,
     Header,
@@ -31,21 +31,17 @@ from fake_devices.layout import (
     layout_hash,
 )
 from fake_devices.machine import Identity, Machine, Slot, identity
-from fake_devices.models import AcceleratorFacts, AscendFacts, CambriconFacts, NicFacts, NvidiaFacts
 
 R = TypeVar("R", bound=ctypes.Structure)
 
-_LINK_KINDS = {"nvlink": 0, "hccs": 1, "mlulink": 2}
 _NIC_ACTIVE, _NIC_LINK_UP = 4, 5
 _LINK_LAYERS = {"InfiniBand": 1, "Ethernet": 2}
-_CNDEV_RUNNING = 4
-IDLE_THROTTLE = 1  # NVML's "nothing runs" among the clock event reasons
 MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How many records there is space for. A fleet's tables are read through Python alone and need no rings."""
+    """Numbers of places for records. The defaults are for fleets, whose tables are read by Python alone."""
 
     processes: int = 0
     slices: int = 0
@@ -61,7 +57,7 @@ class DeviceTable:
     def __init__(self, buffer: bytearray | mmap.mmap, machine: Machine, node: str) -> None:
         self.machine = machine
         self.node = node
-        self.overlays: dict[int, list[Any]] = {}  # by device: the faults that are on, oldest first
+        self.overlays: dict[int, list[Any]] = {}  # by position: the active faults, oldest first
         self._buffer = buffer
         self.header = Header.from_buffer(buffer)
         self.devices = self._records(self.header.devices, DeviceRecord)
@@ -75,7 +71,7 @@ class DeviceTable:
     def create(
         cls, machine: Machine, node: str, *, seed: int = 0, room: Room = Room(), path: Path | None = None
     ) -> Self:
-        """A table of `machine` as it leaves the factory, in memory or in a new file at `path`."""
+        """A table of `machine` with healthy, idle devices, in memory or in a new file at `path`."""
         template = _template(machine, room)
         if path is None:
             buffer: bytearray | mmap.mmap = bytearray(template)
@@ -89,7 +85,7 @@ class DeviceTable:
         return table
 
     def close(self) -> None:
-        """Let go of the memory; the table must not be used after that."""
+        """Release the memory; the table must not be used afterwards."""
         self.devices, self.links, self.processes, self.slices, self.events = (), (), (), (), ()
         del self.header, self.mailbox
         if isinstance(self._buffer, mmap.mmap):
@@ -99,7 +95,7 @@ class DeviceTable:
         return zip(self.machine.slots, self.devices, strict=True)
 
     def position(self, name: str) -> int | None:
-        """Where in the table the device of that UUID or bus address is."""
+        """Position of the device with that UUID or bus address; None if there is none."""
         wanted = name.lower()
         for position, (slot, record) in enumerate(self):
             if wanted in {slot.bus, record.uuid.decode().lower()}:
@@ -108,7 +104,7 @@ class DeviceTable:
 
     @contextmanager
     def writing(self, record: R) -> Iterator[R]:
-        """Change a record so that no reader sees it half-changed."""
+        """Hold the record's sequence lock, so that readers see all changes or none."""
         record.lock += 1
         try:
             yield record
@@ -117,7 +113,7 @@ class DeviceTable:
             self.header.generation += 1
 
     def event(self, position: int, *, type_: int, code: int, now: float, severity: int = 0, assertion: int = 2) -> None:
-        """Let it be known that something happened to a device; `now` in seconds since 1970."""
+        """Write an event of a device to the ring; `now` in seconds since 1970."""
         sequence = self.header.event_head
         slot = self.events[sequence % len(self.events)]
         slot.device, slot.type, slot.code = position, type_, code
@@ -133,7 +129,7 @@ class DeviceTable:
 
 @lru_cache(maxsize=256)
 def _template(machine: Machine, room: Room) -> bytes:
-    """The table of a machine, all but what tells one node from another."""
+    """The bytes of a machine's table, without the values that `identity` gives."""
     kinds: list[tuple[str, type[ctypes.Structure], int, int]] = [
         ("devices", DeviceRecord, len(machine.slots), len(machine.slots)),
         ("links", LinkRecord, len(machine.links), len(machine.links)),
@@ -149,10 +145,10 @@ def _template(machine: Machine, room: Room) -> bytes:
     header.mailbox_offset = offset
     header.bytes = offset + ctypes.sizeof(Mailbox)
     for slot in machine.slots:
-        library = header.libraries[VENDOR_CODES[slot.model.vendor]]
-        library.driver, library.library = slot.model.facts.driver.encode(), slot.model.facts.library.encode()
-        if isinstance(slot.model.facts, NvidiaFacts):
-            library.runtime = slot.model.facts.cuda
+        hardware, facts = slot.model.hardware, slot.model.facts
+        library = header.libraries[hardware.code]
+        library.driver, library.library = facts.driver.encode(), facts.library.encode()
+        library.runtime = hardware.runtime(facts)
     content = bytearray(header.bytes)
     content[: ctypes.sizeof(Header)] = bytes(header)
     for position, slot in enumerate(machine.slots):
@@ -160,14 +156,14 @@ def _template(machine: Machine, room: Room) -> bytes:
     for number, link in enumerate(machine.links):
         record = LinkRecord.from_buffer(content, header.links.offset + number * header.links.stride)
         record.device, record.port, record.peer, record.up = link.slot, link.port, link.peer, 1
-        record.kind = _LINK_KINDS[link.kind]
+        record.kind = machine.slots[link.slot].model.hardware.code
     return bytes(content)
 
 
 def _describe(record: Any, slot: Slot) -> None:
-    """All of a device's facts that come from its model and place."""
+    """Write the facts that come from a device's model and place."""
     facts = slot.model.facts
-    record.vendor = VENDOR_CODES[slot.model.vendor]
+    record.vendor = slot.model.hardware.code
     record.present = PRESENT
     record.index, record.minor, record.card, record.chip = slot.index, slot.minor, slot.card, slot.chip
     record.numa = slot.numa
@@ -188,17 +184,6 @@ def _describe(record: Any, slot: Slot) -> None:
             facts.shutdown_temperature,
         )
         record.power_mw, record.power_limit_mw = facts.idle_power * 1000, facts.power_limit * 1000
-    if isinstance(facts, NvidiaFacts):
-        major, minor = facts.capability.split(".")
-        record.capability_major, record.capability_minor = int(major), int(minor)
-        record.ecc_mode, record.throttle = int(facts.ecc), IDLE_THROTTLE
-        record.slice_capable = int(bool(facts.slices))
-    elif isinstance(facts, AscendFacts):
-        record.cpus, record.memory_used = facts.cpus, facts.reserved
-        record.slice_capable = int(bool(facts.slices))
-    elif isinstance(facts, CambriconFacts):
-        record.model_code, record.health, record.driver_state = facts.card, 1, _CNDEV_RUNNING
-        record.slice_capable = 1
     elif isinstance(facts, NicFacts):
         record.kind = KIND_NIC
         record.port_state, record.port_phys_state, record.rate_gbps = _NIC_ACTIVE, _NIC_LINK_UP, facts.rate
@@ -207,6 +192,7 @@ def _describe(record: Any, slot: Slot) -> None:
         record.uverbs, record.ifindex = slot.minor, 10 + slot.minor
         record.ibdev, record.netdev = f"mlx5_{slot.minor}".encode(), f"ib{slot.minor}".encode()
         record.firmware, record.board = facts.firmware.encode(), facts.board.encode()
+    slot.model.hardware.describe(record, facts)
 
 
 def _identify(record: Any, slot: Slot, own: Identity) -> None:

@@ -30,7 +30,7 @@ int table_attach(void)
     if (snprintf(path, sizeof path, "%.*sdevice.table", folder, info.dli_fname) >= (int)sizeof path)
         return -1;
     int writable = 1, file = open(path, O_RDWR | O_CLOEXEC);
-    if (file < 0) { /* mounted read-only: everything works but the mailbox */
+    if (file < 0) { /* mounted read-only: only the mailbox does not work */
         writable = 0;
         file = open(path, O_RDONLY | O_CLOEXEC);
     }

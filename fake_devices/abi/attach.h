@@ -1,7 +1,7 @@
-/* What every stand-in library does first: find the table that lies beside it, map it, read records whole.
+/* Shared by all stand-in libraries: finds the table beside the library, maps it, and reads records consistently.
  *
  * The table is found through dladdr: one directory holds library and table, so copying or mounting the directory is
- * all it takes. A table of another layout is refused. Nothing here decides anything. */
+ * all it takes. A table of another layout is refused. */
 #ifndef ATTACH_H
 #define ATTACH_H
 
@@ -15,20 +15,20 @@
 
 #pragma GCC visibility push(hidden)
 
-extern struct Header *table_header; /* null until table_attach has worked */
+extern struct Header *table_header; /* null until table_attach succeeds */
 
-/* Map the table beside this library; 0 if that worked or had been done, -1 if there is none that fits. */
+/* Map the table beside this library, once. 0: mapped; -1: there is no table with this layout. */
 int table_attach(void);
 
-/* Copy a record so that it is from one moment: its lock is even and has not moved meanwhile. */
+/* Copy a record consistently: its lock is even, and the same before and after. */
 void table_read(const void *record, void *copy, size_t bytes);
 
 void table_sleep_ms(uint32_t milliseconds);
 
-/* What a slow or hanging library does before it answers; `name` is the call's own name. */
+/* Apply the library's delay or hang before a call; `name` is the name of the call. */
 void table_dawdle(const struct Library *library, const char *name);
 
-/* Ask the table's writer for a change and wait for its answer, at most two seconds; -1: nobody answers. */
+/* Request a change from the table's writer and wait for the answer for at most two seconds; -1: no answer. */
 int table_ask(uint32_t operation, uint32_t device, const uint64_t *arguments, int count, const char *text,
               struct Mailbox *answer);
 

@@ -1,4 +1,4 @@
-/* A stand-in for libcuda.so.1 that keeps limits by itself, or does not: for tests of the checks, no model of a card.
+/* A stand-in for libcuda.so.1 that enforces limits, or does not: for tests of the checks, not a model of a card.
  *
  * CUDA_DEVICE_MEMORY_LIMIT and CUDA_DEVICE_SM_LIMIT are obeyed unless STANDIN_LAX is set. A kernel takes as many
  * nanoseconds as it has rounds, divided by the limit; kernels of one process run one after the other in real time.

@@ -93,7 +93,7 @@ class CardLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessBooks:
+class ProcessUsage:
     """One process: bytes by kind on each card, cores in percent on each card."""
 
     pid: int
@@ -104,7 +104,7 @@ class ProcessBooks:
     sequence: int = 0
 
 
-def new_region(release: str, cards: Sequence[CardLimits], processes: Sequence[ProcessBooks] = ()) -> Any:
+def new_region(release: str, cards: Sequence[CardLimits], processes: Sequence[ProcessUsage] = ()) -> Any:
     """The structure of a release, filled; what has no argument here can be set on it."""
     kind, minor = RELEASES[release]
     region: Any = kind()
@@ -113,18 +113,18 @@ def new_region(release: str, cards: Sequence[CardLimits], processes: Sequence[Pr
     for number, limits in enumerate(cards):
         region.uuids[number].value = limits.uuid.encode()
         region.memory_limits[number], region.core_limits[number] = limits.memory, limits.cores
-    for number, one in enumerate(processes):
+    for number, process in enumerate(processes):
         slot = region.slots[number]
-        slot.pid, slot.host_pid, slot.status = one.pid, one.host_pid, one.status
-        for card, amounts in enumerate(one.used):
+        slot.pid, slot.host_pid, slot.status = process.pid, process.host_pid, process.status
+        for card, amounts in enumerate(process.used):
             for name, value in amounts.items():
                 setattr(slot.used[card], name, value)
             if "total" not in amounts:
                 slot.used[card].total = sum(amounts.get(name, 0) for name in ("context", "module", "data"))
-        for card, percent in enumerate(one.cores):
+        for card, percent in enumerate(process.cores):
             slot.utilisation[card].sm = percent
         if hasattr(slot, "sequence"):
-            slot.sequence = one.sequence
+            slot.sequence = process.sequence
     return region
 
 

@@ -9,7 +9,8 @@ import ctypes
 from collections.abc import Callable
 from typing import Any, Self
 
-from fake_devices.layout import KIND_ACCELERATOR, VENDOR_CODES, DeviceRecord
+from fake_devices.layout import KIND_ACCELERATOR, DeviceRecord
+from fake_devices.nvidia.hardware import NVIDIA
 from fake_devices.table import DeviceTable
 
 OK, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND = 0, 1, 2, 3, 6
@@ -35,7 +36,7 @@ class _Refused(Exception):
 
 
 class _EventSet:
-    """What a set is registered for, and how far it has read."""
+    """An event set: registered types by device, and the sequence number of the next event to read."""
 
     def __init__(self) -> None:
         self.next = 0
@@ -48,7 +49,7 @@ class InProcessNvml:
     def __init__(self, table: DeviceTable) -> None:
         self._table = table
         self._users = 0
-        self._vendor = VENDOR_CODES["nvidia"]
+        self._vendor = NVIDIA.code
         self._sets: dict[int, _EventSet] = {}
         self._next_set = 1
         self._bound: dict[str, Callable[..., Any]] = {}
@@ -61,7 +62,7 @@ class InProcessNvml:
 
         def function(*arguments: Any) -> Any:
             try:
-                result = call(self, *[_plain(one) for one in arguments])
+                result = call(self, *[_plain(argument) for argument in arguments])
             except _Refused as refused:
                 return refused.code
             return OK if result is None else result
@@ -128,9 +129,9 @@ class InProcessNvml:
             wanted = int(domain, 16), int(number, 16), int(device, 16), int(function, 16)
         except ValueError:
             raise _Refused(NOT_FOUND) from None
-        self._find(out, lambda one: (one.domain, one.bus, one.device, one.function) == wanted)
+        self._find(out, lambda item: (item.domain, item.bus, item.device, item.function) == wanted)
 
-    # -- what a device is ---------------------------------------------------------------------------------------------
+    # -- identity -----------------------------------------------------------------------------------------------------
 
     def name(self, handle: Any, text: Any, room: Any) -> None:
         _write(text, room, self._enter(handle).name)
@@ -149,7 +150,7 @@ class InProcessNvml:
         record = self._enter(handle)
         major.value, minor.value = record.capability_major, record.capability_minor
 
-    # -- what it does -------------------------------------------------------------------------------------------------
+    # -- utilisation --------------------------------------------------------------------------------------------------
 
     def memory_info(self, handle: Any, out: Any) -> None:
         record = self._enter(handle)
@@ -232,16 +233,16 @@ class InProcessNvml:
         record = self._enter(handle)
         wide = {4: "ecc_uncorrected", 6: "ecc_uncorrected_ever"}
         narrow = {91: "link_count", 185: "power_mw", 186: "power_mw", 230: "recovery_action"}
-        for one in values[:count]:
-            one.nvmlReturn = OK
-            if one.fieldId in wide:
-                one.valueType, one.value.ullVal = 3, getattr(record, wide[one.fieldId])
-            elif one.fieldId in narrow:
-                one.valueType, one.value.uiVal = 1, getattr(record, narrow[one.fieldId])
-            elif 142 <= one.fieldId <= 145:
-                one.valueType, one.value.uiVal = 1, record.remapped[one.fieldId - 142]
+        for row in values[:count]:
+            row.nvmlReturn = OK
+            if row.fieldId in wide:
+                row.valueType, row.value.ullVal = 3, getattr(record, wide[row.fieldId])
+            elif row.fieldId in narrow:
+                row.valueType, row.value.uiVal = 1, getattr(record, narrow[row.fieldId])
+            elif 142 <= row.fieldId <= 145:
+                row.valueType, row.value.uiVal = 1, record.remapped[row.fieldId - 142]
             else:
-                one.nvmlReturn = NOT_SUPPORTED
+                row.nvmlReturn = NOT_SUPPORTED
 
     # -- topology -----------------------------------------------------------------------------------------------------
 
@@ -250,7 +251,9 @@ class InProcessNvml:
 
     def nearest(self, handle: Any, level: Any, count: Any, out: Any) -> None:
         record = self._enter(handle)
-        found = [one for one in self._counted() if _address(one) != _address(record) and _level(record, one) == level]
+        found = [
+            item for item in self._counted() if _address(item) != _address(record) and _level(record, item) == level
+        ]
         count.value = len(found) if out is None else min(count.value, len(found))
         for place in range(count.value if out is not None else 0):
             ctypes.c_void_p.from_buffer(out, place * ctypes.sizeof(ctypes.c_void_p)).value = _address(found[place])
@@ -310,7 +313,7 @@ class InProcessNvml:
         found.masks[position] = found.masks.get(position, 0) | types
 
     def wait(self, events: Any, data: Any, _timeout: Any) -> None:
-        """Never waits: nothing else can happen in this thread meanwhile."""
+        """Does not wait: the table's writer is this thread, so no event can arrive during the call."""
         self._running()
         found = self._sets.get(_pointer(events))
         if found is None:
@@ -336,9 +339,9 @@ class InProcessNvml:
 
     def _counted(self) -> list[Any]:
         return [
-            one
-            for one in self._table.devices
-            if one.vendor == self._vendor and one.present and one.kind == KIND_ACCELERATOR
+            device
+            for device in self._table.devices
+            if device.vendor == self._vendor and device.present and device.kind == KIND_ACCELERATOR
         ]
 
     def _find(self, out: Any, same: Callable[[Any], bool]) -> None:

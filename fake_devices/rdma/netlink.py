@@ -34,7 +34,7 @@ class RdmaPeer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop answering; closing twice is fine."""
+        """Stop answering. May be called twice."""
         if self._own.fileno() >= 0:
             self._own.shutdown(socket.SHUT_RDWR)
             self._thread.join()
@@ -50,10 +50,10 @@ class RdmaPeer:
                 for answer in self.answers(request):
                     self._own.send(answer)
             except OSError:
-                return  # the other end is gone
+                return  # the reader has closed its end
 
     def answers(self, request: bytes) -> Iterator[bytes]:
-        """The datagrams that a request is answered with."""
+        """The datagrams of the answer to a request."""
         _, kind, flags, sequence, _ = _HEADER.unpack_from(request)
         command = kind & 0x3FF
         asked = dict(_attributes(request[_HEADER.size :]))

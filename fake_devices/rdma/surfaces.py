@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from fake_devices.facts import NicFacts
 from fake_devices.machine import Slot
-from fake_devices.models import NicFacts
 from fake_devices.pci import home_of, link, make_node, remove_device, write_device, write_function, write_value
 from fake_devices.table import DeviceTable
 
@@ -15,7 +15,7 @@ RDMA_CM = "/dev/infiniband/rdma_cm"
 
 
 def write_rdma(root: Path, table: DeviceTable) -> bool:
-    """All NICs of a machine, on top of its PCI tree; whether the device nodes are real."""
+    """Write all NICs of a machine into its PCI tree. Returns whether the device nodes are character devices."""
     write_value(root / "sys/class/infiniband_verbs/abi_version", 6)
     real = make_node(root, RDMA_CM, minor=58)
     for slot, record in table:
@@ -28,7 +28,7 @@ def write_rdma(root: Path, table: DeviceTable) -> bool:
 
 
 def sync_rdma(root: Path, table: DeviceTable) -> None:
-    """Bring the files up to what the table says now: port states, functions, devices that are gone."""
+    """Update the files from the table: port states, virtual functions, removed devices."""
     for slot, record in table:
         if not slot.model.is_nic:
             continue
@@ -37,7 +37,7 @@ def sync_rdma(root: Path, table: DeviceTable) -> None:
                 _forget(root, slot, bus)
             continue
         home = home_of(root, slot, slot.bus)
-        if not home.is_dir():  # it was pulled out, and is put in again
+        if not home.is_dir():  # it was removed and is back
             write_device(root, slot)
             _nic(root, slot, record)
             for number in range(len(slot.vfs)):
@@ -87,10 +87,10 @@ def _forget(root: Path, slot: Slot, bus: str) -> None:
     if not home.is_dir():
         return
     for kind in ("infiniband", "infiniband_verbs"):
-        for one in (home / kind).iterdir():
-            (root / "sys/class" / kind / one.name).unlink(missing_ok=True)
+        for item in (home / kind).iterdir():
+            (root / "sys/class" / kind / item.name).unlink(missing_ok=True)
             if kind == "infiniband_verbs":
-                (root / "dev/infiniband" / one.name).unlink(missing_ok=True)
+                (root / "dev/infiniband" / item.name).unlink(missing_ok=True)
     remove_device(root, bus)
 
 

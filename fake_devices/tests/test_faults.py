@@ -1,4 +1,4 @@
-"""Faults move what they should, take it back, and refuse what a device cannot have."""
+"""Faults: their changes, their end, and refused verbs and arguments."""
 
 from typing import Any
 
@@ -9,7 +9,13 @@ from fake_devices.machine import from_server
 from fake_devices.models import catalog
 from fake_devices.table import DeviceTable
 
-SERVERS = {"nvidia": "dgx-h100", "huawei": "atlas-800t-a2", "cambricon": "mlu370-x8-8", "mellanox": "dgx-h100"}
+SERVERS = {
+    "nvidia": "dgx-h100",
+    "huawei": "atlas-800t-a2",
+    "cambricon": "mlu370-x8-8",
+    "mellanox": "dgx-h100",
+    "amd": "mi300x-8",
+}
 
 
 def table_and_device(vendor: str) -> tuple[DeviceTable, int]:
@@ -49,20 +55,23 @@ def _content(table: DeviceTable, at: int) -> tuple[bytes, list[int]]:
         ("huawei", "link", [(0x8, 0x81078603)]),
         ("cambricon", "critical", [(0x1, 1)]),
         ("nvidia", "throttle", []),
+        ("amd", "critical", [(3, 4)]),
+        ("amd", "reset_needed", [(5, 0)]),
+        ("amd", "throttle", [(2, 0)]),
     ],
 )
 def test_a_fault_is_announced_in_the_vendors_codes(vendor: str, verb: str, want: list[tuple[int, int]]) -> None:
     table, at = table_and_device(vendor)
     faults.apply(table, at, verb, {}, now=1.5)
-    told = [(one.type, one.code) for one in table.events if one.sequence]
+    told = [(event.type, event.code) for event in table.events if event.sequence]
     assert told == want
-    assert all(one.time_us == 1_500_000 for one in table.events if one.sequence)
+    assert all(event.time_us == 1_500_000 for event in table.events if event.sequence)
 
 
-def test_what_recovers_says_so() -> None:
+def test_recovery_is_announced() -> None:
     table, at = table_and_device("huawei")
     faults.apply(table, at, "critical", {}, now=1.0)(9.0)
-    assert [one.assertion for one in table.events if one.sequence] == [1, 0]
+    assert [event.assertion for event in table.events if event.sequence] == [1, 0]
 
 
 def test_two_faults_may_overlap() -> None:
@@ -96,7 +105,7 @@ def test_one_port_of_many_goes_down() -> None:
     ("vendor", "verb", "arguments", "words"),
     [
         ("nvidia", "explode", {}, "no fault verb 'explode'"),
-        ("huawei", "app_error", {}, "expected a device of nvidia, found huawei"),
+        ("huawei", "app_error", {}, "expected a device of amd, nvidia, found huawei"),
         ("nvidia", "critical", {"colour": 1}, "found 'colour'"),
         ("nvidia", "critical", {"xid": "79"}, "xid: expected a whole number, found '79'"),
         ("nvidia", "critical", {"xid": 31}, "the application's fault"),

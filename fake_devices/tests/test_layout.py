@@ -10,7 +10,7 @@ from fake_devices.build import NO_COMPILER, compiler
 from fake_devices.layout import STRUCTURES, c_header, layout_hash
 
 
-@pytest.mark.parametrize("structure", STRUCTURES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("structure", STRUCTURES, ids=lambda item: item.__name__)
 def test_a_structure_has_no_hidden_padding(structure: type[ctypes.Structure]) -> None:
     assert ctypes.sizeof(structure) == sum(ctypes.sizeof(kind) for _, kind, *_ in structure._fields_)
     assert ctypes.sizeof(structure) % 8 == 0

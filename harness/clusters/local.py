@@ -18,7 +18,7 @@ from harness.clusters.local_node import LocalNode, RuntimeName, node_name
 from harness.clusters.protocol import Capability, ClusterBackend
 from harness.clusters.remote import RemoteCluster
 from harness.clusters.simulated import NODES, READY_WITHIN, expect, is_ready
-from harness.devices.standin import machine_called
+from harness.devices.stand_in import machine_called
 from harness.errors import ClusterError, UsageError
 from harness.nodes.faults import FAULTS_ANNOTATION, parse_entry, resolve
 from harness.nodes.hardware import NodeHardware

@@ -18,7 +18,7 @@ from scheduler.api.clock import Clock
 from scheduler.api.transport import Transport
 
 if TYPE_CHECKING:  # vendors' libraries and Docker are loaded by whoever has such a node
-    from harness.devices.standin import StandIn
+    from harness.devices.stand_in import StandIn
     from harness.nodes.local import LocalHardware
     from harness.nodes.local_agent import LocalAgent
     from harness.nodes.runtimes.protocol import Runtime
@@ -49,7 +49,7 @@ def local_agent(wanted: LocalNode, transport: Transport, clock: Clock) -> Iterat
     Raises:
         UsageError: the devices or the runtime that were asked for are not to be had.
     """
-    from harness.devices.standin import stand_in
+    from harness.devices.stand_in import stand_in
     from harness.devices.survey import real_providers
     from harness.nodes.local import LocalHardware
     from harness.nodes.local_agent import LIMITS_ANNOTATION, LocalAgent, ThreadAside

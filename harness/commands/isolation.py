@@ -31,7 +31,7 @@ def isolation(
     from harness.devices.nvidia import NvidiaProvider
     from harness.devices.provider import Missing
     from harness.hami.isolation.checks import CHECKS, LONG, Bench
-    from harness.hami.isolation.probe import look
+    from harness.hami.isolation.probe import check_readiness
     from harness.hami.isolation.tenants import Arrangement
 
     wanted = list(CHECKS) if "all" in checks else list(checks) or [name for name in CHECKS if name not in LONG]
@@ -46,7 +46,7 @@ def isolation(
         raise UsageError(f"isolation cannot be measured here (no-gpu): {absent.why}")
     broken = False
     with witness, tempfile.TemporaryDirectory(prefix="seatrial-isolation-") as folder:
-        ready = look(witness, hami_library, hami_release)
+        ready = check_readiness(witness, hami_library, hami_release)
         if isinstance(ready, Missing):
             raise UsageError(f"isolation cannot be measured here ({ready.key}): {ready.why}")
         bench = Bench(Arrangement(hami_library), Arrangement(None), Path(folder), ready=ready, witness=witness)

@@ -12,16 +12,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from harness.devices import dcmi
-from harness.devices.grants import ascend_grant
+from harness.devices.dcmi import davinci_nodes, dcmi_health
 from harness.devices.library import VendorLibrary
 from harness.devices.provider import (
-    Assignment,
-    ContainerGrant,
     Device,
     DeviceProvider,
     Driver,
     Event,
-    Failing,
+    FailureKind,
     Health,
     Link,
     Missing,
@@ -32,7 +30,6 @@ from harness.devices.provider import (
     Usage,
 )
 from harness.devices.sysfs import Pci
-from harness.devices.words import davinci_nodes, dcmi_health
 
 MIB = 1 << 20
 TOPO_HCCS, TOPO_SIO = 3, 6
@@ -43,7 +40,7 @@ Chip = tuple[int, int]  # card and device
 
 
 class AscendProvider(DeviceProvider):
-    """Over the system's libdcmi.so, or one given by path."""
+    """Reads the system's libdcmi.so, or a library given by its path."""
 
     vendor: ClassVar[str] = "huawei"
 
@@ -87,10 +84,10 @@ class AscendProvider(DeviceProvider):
 
     def devices(self) -> tuple[Device, ...]:
         found = [self._device(chip) for chip in self._walk()]
-        listed = {(one.card, one.index) for one in found}
-        # A card that dropped off is no longer in the list; it stays among the devices until the node starts anew.
-        gone = [one for one in self._seen.values() if (one.card, one.index) not in listed]
-        return tuple(sorted((*found, *map(_dropped, gone)), key=lambda one: one.index))
+        listed = {(entry.card, entry.index) for entry in found}
+        # The library no longer lists a card that dropped off; it stays among the devices until the node restarts.
+        gone = [device for device in self._seen.values() if (device.card, device.index) not in listed]
+        return tuple(sorted((*found, *map(_dropped, gone)), key=lambda entry: entry.index))
 
     def usage(self, uuid: str) -> Usage:
         chip = self._chip(uuid)
@@ -115,7 +112,7 @@ class AscendProvider(DeviceProvider):
         return self._health(self._chip(uuid))
 
     def links(self) -> tuple[Link, ...]:
-        chips = sorted(self._seen.items()) or [((one.card, 0), one) for one in self.devices()]
+        chips = sorted(self._seen.items()) or [((candidate.card, 0), candidate) for candidate in self.devices()]
         found: list[Link] = []
         topology = c_int()
         for number, (chip, device) in enumerate(chips):
@@ -129,7 +126,7 @@ class AscendProvider(DeviceProvider):
 
     def events(self, timeout: float = 0.0) -> tuple[Event, ...]:
         found: list[Event] = []
-        by_index = {one.index: one.uuid for one in self._seen.values()}
+        by_index = {device.index: device.uuid for device in self._seen.values()}
         wait = int(timeout * 1000)
         while True:
             event = dcmi.Event()
@@ -159,22 +156,18 @@ class AscendProvider(DeviceProvider):
     def unslice(self, uuid: str, slice_id: str) -> None:
         self._dcmi.call("dcmi_set_destroy_vdevice", *self._chip(uuid), c_uint(int(slice_id)))
 
-    @staticmethod
-    def grant(assignment: Assignment) -> ContainerGrant:
-        return ascend_grant(assignment)
-
     # -- one chip -----------------------------------------------------------------------------------------------------
 
     def _walk(self) -> Iterator[Chip]:
-        count, cards = c_int(), (c_int * dcmi.MOST_CARDS)()
-        if not self._dcmi.maybe("dcmi_get_card_list", byref(count), cards, dcmi.MOST_CARDS):
-            self._dcmi.call("dcmi_get_card_num_list", byref(count), cards, dcmi.MOST_CARDS)  # the older name
+        count, cards = c_int(), (c_int * dcmi.MAX_CARDS)()
+        if not self._dcmi.maybe("dcmi_get_card_list", byref(count), cards, dcmi.MAX_CARDS):
+            self._dcmi.call("dcmi_get_card_num_list", byref(count), cards, dcmi.MAX_CARDS)  # the older name
         for card in cards[: count.value]:
             chips, kind = c_int(), c_uint()
             self._dcmi.call("dcmi_get_device_num_in_card", card, byref(chips))
             for device in range(chips.value):
                 code = self._dcmi.code("dcmi_get_device_type", card, device, byref(kind))
-                if code or kind.value == dcmi.NPU:  # one that does not answer is taken for what it most likely is
+                if code or kind.value == dcmi.NPU:  # a device that does not answer its type counts as an NPU
                     yield card, device
 
     def _device(self, chip: Chip) -> Device:
@@ -239,11 +232,13 @@ class AscendProvider(DeviceProvider):
         return dcmi_health(scale.value, codes[0] if known and count.value else 0)
 
     def _health_after(self, chip: Chip, error: ProviderError) -> Health:
-        code = {Failing.LOST: "NotReady", Failing.RESET_NEEDED: "ResetNeeded"}.get(error.kind, f"DcmiError{error.code}")
+        code = {FailureKind.LOST: "NotReady", FailureKind.RESET_NEEDED: "ResetNeeded"}.get(
+            error.kind, f"DcmiError{error.code}"
+        )
         return Health(ok=False, code=code, message=f"card {chip[0]} device {chip[1]}: {error}")
 
     def _ai_cpus(self, chip: Chip) -> int:
-        """AI CPUs are told only among the resources that vNPUs may be cut from."""
+        """AI CPUs; the library reports them only among the resources for vNPUs."""
         total = self._total(chip)
         return total.computing.aicpu if total is not None else 0
 
@@ -269,7 +264,7 @@ class AscendProvider(DeviceProvider):
         if uuid not in self._chips:
             self.devices()
         if uuid not in self._chips:
-            raise ProviderError(Failing.ABSENT, vendor=self.vendor, call=f"find {uuid}", code=-8008)
+            raise ProviderError(FailureKind.ABSENT, vendor=self.vendor, call=f"find {uuid}", code=-8008)
         return self._chips[uuid]
 
 

@@ -1,6 +1,6 @@
 """Cambricon's MLUs through CNDEV; NUMA node and PCIe root from sysfs.
 
-Health is asked for, not told, and it comes back by itself. CNDEV's memory is in MiB, that of sMLU in bytes.
+Health is polled and recovers with the card. CNDEV reports memory in MiB, that of sMLU in bytes.
 """
 
 import ctypes
@@ -10,17 +10,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from harness.devices import cndev
-from harness.devices.cndev import text, versioned
-from harness.devices.grants import cambricon_grant
+from harness.devices.cndev import cambricon_health, cambricon_nodes, text, versioned
 from harness.devices.library import VendorLibrary
 from harness.devices.provider import (
-    Assignment,
-    ContainerGrant,
     Device,
     DeviceProvider,
     Driver,
     Event,
-    Failing,
+    FailureKind,
     Health,
     Link,
     Missing,
@@ -29,18 +26,18 @@ from harness.devices.provider import (
     Slice,
     Source,
     Usage,
+    model_label,
 )
 from harness.devices.sysfs import Pci
-from harness.devices.words import cambricon_health, cambricon_nodes, label_of
 
 MIB, KIB = 1 << 20, 1 << 10
-MOST_SLICES = 128
+MAX_SLICES = 128
 PROHIBITED = 2
-_SLOT_BITS = 8  # an instance's handle is its number above the card's
+_SLOT_BITS = 8  # an instance's handle is its number, shifted by these bits, and the card's number
 
 
 class CambriconProvider(DeviceProvider):
-    """Over the system's libcndev.so, or one given by path."""
+    """Reads the system's libcndev.so, or a library given by its path."""
 
     vendor: ClassVar[str] = "cambricon"
 
@@ -152,7 +149,7 @@ class CambriconProvider(DeviceProvider):
         return tuple(found)
 
     def slice(self, uuid: str, template: str) -> Slice:
-        """Cut an sMLU instance; `template` is quota in percent and memory in bytes, as `10:1073741824`."""
+        """Create an sMLU instance; `template` is quota in percent and memory in bytes, as `10:1073741824`."""
         index = self._index(uuid)
         quota, _, memory = template.partition(":")
         wanted = cndev.SMluSet(version=cndev.VERSION, quota=int(quota), memory=int(memory or 0))
@@ -169,12 +166,8 @@ class CambriconProvider(DeviceProvider):
     def unslice(self, uuid: str, slice_id: str) -> None:
         info = self._slice_info(int(slice_id))
         self._cndev.call("cndevDestroySMluInstanceByHandle", int(slice_id))
-        # The profile goes with its last instance; until then the library refuses.
+        # The library removes a profile only after its last instance.
         self._cndev.maybe("cndevDestroySMluProfileInfo", info.profile, self._index(uuid))
-
-    @staticmethod
-    def grant(assignment: Assignment) -> ContainerGrant:
-        return cambricon_grant(assignment)
 
     # -- one card -----------------------------------------------------------------------------------------------------
 
@@ -184,7 +177,7 @@ class CambriconProvider(DeviceProvider):
         return int(info.number)
 
     def _cards(self) -> list[int]:
-        """The numbers of the cards that are there: a card keeps its own when another is taken out."""
+        """The numbers of the present cards. A card keeps its number when another is removed."""
         found: list[int] = []
         handle = c_int()
         for place in range(self._count()):
@@ -215,9 +208,9 @@ class CambriconProvider(DeviceProvider):
             vendor=self.vendor,
             kind="gpu",
             model=name,
-            label=label_of(self.vendor, name),
+            label=model_label(name),
             index=index,
-            minor=index,  # the plugin and the driver name nodes by the library's own index
+            minor=index,  # plugin and driver name device nodes by the library's index
             uuid=text(uuid.uuid),
             bus_id=bus,
             numa=self._pci.numa(bus),
@@ -253,7 +246,7 @@ class CambriconProvider(DeviceProvider):
         return cambricon_health(state.health, state.driver_state)
 
     def _slices(self, index: int) -> tuple[Slice, ...]:
-        rows, count = (cndev.SMluInfo * MOST_SLICES)(), c_int(MOST_SLICES)
+        rows, count = (cndev.SMluInfo * MAX_SLICES)(), c_int(MAX_SLICES)
         for row in rows:
             row.version = cndev.VERSION
         if not self._cndev.maybe("cndevGetAllSMluInstanceInfo", byref(count), rows, index):
@@ -275,7 +268,7 @@ class CambriconProvider(DeviceProvider):
         for device in self.devices():
             if device.uuid == uuid:
                 return device.index
-        raise ProviderError(Failing.ABSENT, vendor=self.vendor, call=f"find {uuid}", code=6)
+        raise ProviderError(FailureKind.ABSENT, vendor=self.vendor, call=f"find {uuid}", code=6)
 
 
 def _as_slice(info: cndev.SMluInfo, handle: int) -> Slice:
@@ -283,5 +276,5 @@ def _as_slice(info: cndev.SMluInfo, handle: int) -> Slice:
 
 
 def _unanswered(error: ProviderError) -> Health:
-    code = "CardLost" if error.kind == Failing.LOST else f"CndevError{error.code}"
+    code = "CardLost" if error.kind == FailureKind.LOST else f"CndevError{error.code}"
     return Health(ok=False, code=code, message=str(error))

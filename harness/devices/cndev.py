@@ -6,17 +6,22 @@ Nearly every structure starts with a version that the caller must set to 6.
 from ctypes import Structure, c_int, c_int64, c_ubyte, c_uint, c_uint16, c_uint64
 from typing import TypeVar
 
-from harness.devices.provider import Failing
+from harness.devices.provider import WELL, FailureKind, Health
 
 LIBRARIES = ("libcndev.so", "/usr/lib/x86_64-linux-gnu/libcndev.so", "/usr/lib64/libcndev.so")
 VERSION = 6
 XID = 1
 SPACE_TOO_SMALL = 9
+DRIVER_RUNNING = 4
+DRIVER_STATES = (
+    "early initialisation", "bring-up", "booting", "late initialisation", "running", "boot error", "resetting",
+    "reset failed",
+)  # fmt: skip
 
 KINDS = {
-    1: Failing.ABSENT, 2: Failing.BAD_LAYOUT, 3: Failing.BAD_LAYOUT, 6: Failing.LOST, 9: Failing.BUSY,
-    10: Failing.UNSUPPORTED, 12: Failing.ABSENT, 13: Failing.DENIED, 14: Failing.ABSENT, 15: Failing.BUSY,
-    17: Failing.TIMEOUT, 18: Failing.LOST,
+    1: FailureKind.ABSENT, 2: FailureKind.BAD_LAYOUT, 3: FailureKind.BAD_LAYOUT, 6: FailureKind.LOST,
+    9: FailureKind.BUSY, 10: FailureKind.UNSUPPORTED, 12: FailureKind.ABSENT, 13: FailureKind.DENIED,
+    14: FailureKind.ABSENT, 15: FailureKind.BUSY, 17: FailureKind.TIMEOUT, 18: FailureKind.LOST,
 }  # fmt: skip
 
 
@@ -124,3 +129,17 @@ def versioned(kind: type[S]) -> S:
 def text(field: object) -> str:
     """The text in a byte array."""
     return bytes(field).split(b"\0")[0].decode()  # type: ignore[call-overload]
+
+
+def cambricon_health(health: int, driver_state: int) -> Health:
+    """Health of an MLU: `health` 1 is healthy, 0 is not; the driver must be in the state running."""
+    if driver_state != DRIVER_RUNNING:
+        known = driver_state < len(DRIVER_STATES)
+        state = DRIVER_STATES[driver_state] if known else str(driver_state)
+        return Health(ok=False, code=f"DriverState{driver_state}", message=f"driver is not running: {state}")
+    return WELL if health else Health(ok=False, code="CardUnhealthy", message="card health state is bad")
+
+
+def cambricon_nodes(minor: int) -> tuple[str, ...]:
+    """Device nodes of one MLU; the second is for memory shared between processes."""
+    return (f"/dev/cambricon_dev{minor}", f"/dev/cambricon_ipcm{minor}")

@@ -7,25 +7,27 @@ layout, and only the fields of the smallest are read.
 import ctypes
 from ctypes import Structure, c_char, c_float, c_int, c_ubyte, c_uint, c_ulong, c_ulonglong, c_ushort
 
-from harness.devices.provider import Failing
+from harness.devices.provider import WELL, FailureKind, Health
 
 LIBRARIES = (
     "libdcmi.so",
     "/usr/local/Ascend/driver/lib64/driver/libdcmi.so",
     "/usr/local/dcmi/libdcmi.so",
 )
-MOST_CARDS = 64
+MAX_CARDS = 64
 NPU = 0
 VDIE = 1
 USE_AICORE = 2
 TIMEOUT = -8006
 VNPU, VNPU_ONE, VNPU_TOTAL, VNPU_FREE = 52, 0, 1, 2
 CHOOSE = 0xFFFFFFFF
+MINOR_FAULT = 1  # health 1 is a warning; from 2 on a device leaves the pool
+GONE = 0xFFFFFFFF  # health of a chip that is not there
 
 KINDS = {
-    -8002: Failing.DENIED, -8005: Failing.UNKNOWN, -8006: Failing.TIMEOUT, -8007: Failing.ABSENT, -8008: Failing.LOST,
-    -8012: Failing.LOST, -8013: Failing.UNSUPPORTED, -8015: Failing.RESET_NEEDED, -8017: Failing.RESET_NEEDED,
-    -8020: Failing.BUSY, -8022: Failing.BUSY, -8255: Failing.UNSUPPORTED,
+    -8002: FailureKind.DENIED, -8005: FailureKind.UNKNOWN, -8006: FailureKind.TIMEOUT, -8007: FailureKind.ABSENT,
+    -8008: FailureKind.LOST, -8012: FailureKind.LOST, -8013: FailureKind.UNSUPPORTED, -8015: FailureKind.RESET_NEEDED,
+    -8017: FailureKind.RESET_NEEDED, -8020: FailureKind.BUSY, -8022: FailureKind.BUSY, -8255: FailureKind.UNSUPPORTED,
 }  # fmt: skip
 
 
@@ -97,7 +99,7 @@ class VdevQuery(Structure):
 
 
 class VdevQueryRequest(Structure):
-    """One vNPU is asked for by its id; the answer follows."""
+    """A query for one vNPU: its id, then room for the answer."""
 
     _fields_ = [("vdev_id", c_uint), ("pad", c_uint), ("query", VdevQuery)]
 
@@ -126,5 +128,18 @@ def die_text(die: DieId) -> str:
 
 
 def sizes() -> dict[str, int]:
-    """What this interpreter makes of the structures."""
-    return {one.__name__: ctypes.sizeof(one) for one in SIZES}
+    """Sizes of the structures in this interpreter."""
+    return {size.__name__: ctypes.sizeof(size) for size in SIZES}
+
+
+def dcmi_health(scale: int, code: int) -> Health:
+    """Health of an Ascend chip from DCMI's scale: 0 healthy, 1 minor, 2 major, 3 critical, all ones: absent."""
+    if scale <= MINOR_FAULT:
+        return WELL
+    name = f"0x{code:08X}" if code else f"health{scale if scale != GONE else 'Gone'}"
+    return Health(ok=False, code=name, message="chip error" if scale != GONE else "chip is not there")
+
+
+def davinci_nodes(minor: int) -> tuple[str, ...]:
+    """Device nodes of one NPU."""
+    return (f"/dev/davinci{minor}",)

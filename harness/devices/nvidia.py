@@ -1,7 +1,7 @@
 """NVIDIA's cards through NVML, by the package pynvml; NUMA node and PCIe root from sysfs.
 
 Code 13 (the library has no such function) and code 3 (not supported) both mean that a fact is unknown. A card that does
-not answer is listed unhealthy; the others are read as if nothing had happened, unlike in koordlet.
+not answer is listed as unhealthy and the others are still read, unlike in koordlet.
 """
 
 import ctypes
@@ -10,17 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from harness.devices.grants import nvidia_grant
-from harness.devices.nvml import Nvml, provider_error
+from harness.devices.nvml import Nvml, gpu_label, gpu_nodes, provider_error
 from harness.devices.provider import (
     WELL,
-    Assignment,
-    ContainerGrant,
     Device,
     DeviceProvider,
     Driver,
     Event,
-    Failing,
+    FailureKind,
     Health,
     Link,
     Missing,
@@ -31,7 +28,7 @@ from harness.devices.provider import (
     Usage,
 )
 from harness.devices.sysfs import Pci, sysfs_bus
-from harness.devices.words import APPLICATION_XIDS, RECOVERY_ACTIONS, label_of, nvidia_nodes, xid_health
+from harness.devices.xid import APPLICATION_XIDS, RECOVERY_ACTIONS, xid_health
 
 XID, DOUBLE_BIT, RECOVERY = 0x8, 0x2, 0x8000
 FIELD_RECOVERY_ACTION = 230
@@ -45,7 +42,7 @@ THROTTLE = {
 
 
 class NvidiaProvider(DeviceProvider):
-    """Over the system's NVML, or any library that speaks its ABI."""
+    """Reads the system's NVML, or any library with its ABI."""
 
     vendor: ClassVar[str] = "nvidia"
 
@@ -98,7 +95,7 @@ class NvidiaProvider(DeviceProvider):
                 try:
                     call()
                 except nvml.NVMLError:
-                    continue  # a lost library cannot be closed; nothing of it is kept
+                    continue  # a lost library cannot be closed
         self._events = None
         self._handles.clear()
 
@@ -145,16 +142,16 @@ class NvidiaProvider(DeviceProvider):
             cores = {sample.pid: float(sample.smUtil) for sample in samples}
             return tuple(
                 Process(
-                    pid=one.pid,
-                    memory=one.usedGpuMemory if one.usedGpuMemory != UNKNOWN_MEMORY else None,
-                    core=cores.get(one.pid),
-                    name=_maybe(nvml, nvml.nvmlSystemGetProcessName, one.pid) or "",
+                    pid=item.pid,
+                    memory=item.usedGpuMemory if item.usedGpuMemory != UNKNOWN_MEMORY else None,
+                    core=cores.get(item.pid),
+                    name=_maybe(nvml, nvml.nvmlSystemGetProcessName, item.pid) or "",
                 )
-                for one in running
+                for item in running
             )
 
     def health(self, uuid: str) -> Health:
-        """Koordlet's rule: a critical XID is for good. Beside it, what the card says of itself right now."""
+        """A critical XID is sticky, as in koordlet; without one, the card's present state."""
         self.events()
         with self._nvml as nvml:
             try:
@@ -175,8 +172,8 @@ class NvidiaProvider(DeviceProvider):
 
     def links(self) -> tuple[Link, ...]:
         found: dict[tuple[str, str], list[bool]] = {}
-        by_bus = {one.bus_id: one.uuid for one in self._seen.values()} or {
-            one.bus_id: one.uuid for one in self.devices()
+        by_bus = {item.bus_id: item.uuid for item in self._seen.values()} or {
+            device.bus_id: device.uuid for device in self.devices()
         }
         with self._nvml as nvml:
             for uuid in by_bus.values():
@@ -210,12 +207,8 @@ class NvidiaProvider(DeviceProvider):
         return tuple(found)
 
     def forget(self, uuid: str) -> None:
-        self.events()  # what is told of the time before goes with it
+        self.events()  # events from before the reset must not count afterwards
         self._sick.pop(uuid, None)
-
-    @staticmethod
-    def grant(assignment: Assignment) -> ContainerGrant:
-        return nvidia_grant(assignment)
 
     # -- one card -----------------------------------------------------------------------------------------------------
 
@@ -243,7 +236,7 @@ class NvidiaProvider(DeviceProvider):
             vendor=self.vendor,
             kind="gpu",
             model=name,
-            label=label_of(self.vendor, name),
+            label=gpu_label(name),
             index=index,
             minor=minor,
             uuid=nvml.nvmlDeviceGetUUID(handle),
@@ -254,13 +247,13 @@ class NvidiaProvider(DeviceProvider):
             card=index,
             board=f"{board:x}" if board is not None else "",
             serial=_maybe(nvml, nvml.nvmlDeviceGetSerial, handle) or "",
-            nodes=nvidia_nodes(minor),
+            nodes=gpu_nodes(minor),
             slices=self._slices(nvml, handle),
             source=self._source,
         )
 
     def _nameless(self, index: int, health: Health) -> Device:
-        """A card that never answered: all that is known of it is that it is counted."""
+        """A card that is counted and has never answered."""
         return Device(
             vendor=self.vendor, kind="gpu", model="", label="", index=index, minor=index, uuid=f"unknown-{index}",
             bus_id="", numa=None, pcie_root="", memory=0, health=health, source=self._source,
@@ -301,7 +294,7 @@ class NvidiaProvider(DeviceProvider):
         return by_bus.get(sysfs_bus(info.busId), "") if info is not None else ""
 
     def _listen(self, nvml: Any) -> Any:
-        """One event set over all cards; None where the library has no events."""
+        """An event set for all cards; None if the library has no events."""
         try:
             events = nvml.nvmlEventSetCreate()
         except nvml.NVMLError:
@@ -324,12 +317,12 @@ class NvidiaProvider(DeviceProvider):
         xid = int(data.eventData)
         if xid in APPLICATION_XIDS:
             return Event(uuid, "xid", f"Xid{xid}", "info", on=True)
-        for sick in [uuid] if uuid else [one.uuid for one in self._seen.values()]:
+        for sick in [uuid] if uuid else [item.uuid for item in self._seen.values()]:
             self._sick[sick] = xid_health(xid)
         return Event(uuid, "xid", f"Xid{xid}", "critical", on=True)
 
     def _uuid_of(self, nvml: Any, handle: Any) -> str:
-        """A lost card does not tell its UUID any more; its handle is still the one it had."""
+        """The UUID of an event's card. A lost card does not report it, but keeps its handle."""
         address = _address(handle)
         for uuid, known in self._handles.items():
             if _address(known) == address:
@@ -342,7 +335,7 @@ def _address(handle: Any) -> int:
 
 
 def _maybe(nvml: Any, call: Callable[..., Any], *arguments: Any) -> Any:
-    """A fact, or None where the library does not say."""
+    """The result of a call; None if the library does not report it."""
     try:
         return call(*arguments)
     except nvml.NVMLError:
@@ -350,5 +343,7 @@ def _maybe(nvml: Any, call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _unanswered(error: ProviderError) -> Health:
-    code = {Failing.LOST: "GpuIsLost", Failing.RESET_NEEDED: "ResetRequired"}.get(error.kind, f"NvmlError{error.code}")
-    return Health(ok=False, code=code, message=str(error), sticky=error.kind == Failing.LOST)
+    code = {FailureKind.LOST: "GpuIsLost", FailureKind.RESET_NEEDED: "ResetRequired"}.get(
+        error.kind, f"NvmlError{error.code}"
+    )
+    return Health(ok=False, code=code, message=str(error), sticky=error.kind == FailureKind.LOST)

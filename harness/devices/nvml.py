@@ -13,31 +13,31 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
-from harness.devices.provider import Failing, ProviderError
+from harness.devices.provider import FailureKind, ProviderError, model_label
 
 _KINDS = {
-    1: Failing.ABSENT,
-    3: Failing.UNSUPPORTED,
-    4: Failing.DENIED,
-    6: Failing.ABSENT,
-    9: Failing.ABSENT,
-    10: Failing.TIMEOUT,
-    12: Failing.ABSENT,
-    13: Failing.UNSUPPORTED,
-    15: Failing.LOST,
-    16: Failing.RESET_NEEDED,
-    18: Failing.BAD_LAYOUT,
-    19: Failing.BUSY,
-    25: Failing.BAD_LAYOUT,
-    28: Failing.ABSENT,
+    1: FailureKind.ABSENT,
+    3: FailureKind.UNSUPPORTED,
+    4: FailureKind.DENIED,
+    6: FailureKind.ABSENT,
+    9: FailureKind.ABSENT,
+    10: FailureKind.TIMEOUT,
+    12: FailureKind.ABSENT,
+    13: FailureKind.UNSUPPORTED,
+    15: FailureKind.LOST,
+    16: FailureKind.RESET_NEEDED,
+    18: FailureKind.BAD_LAYOUT,
+    19: FailureKind.BUSY,
+    25: FailureKind.BAD_LAYOUT,
+    28: FailureKind.ABSENT,
 }
 
 
 class Nvml:
-    """`with nvml as pynvml:` is pynvml on this library. One thread at a time for all libraries but the system's."""
+    """`with nvml as pynvml:` gives pynvml on this library. One thread at a time, but for the system's."""
 
     def __init__(self, library: str | Path | object | None = None) -> None:
-        """`library`: None is the system's, a path is loaded, any other object is asked for functions by name."""
+        """`library`: None for the system's, a path to load, or an object with the functions as attributes."""
         self._given = library
         self._state: tuple[Any, dict[str, Any], int] = (None, {}, 0)
         self._module: ModuleType | None = None
@@ -76,14 +76,14 @@ class Nvml:
         except OSError as error:
             _lock.release()
             raise ProviderError(
-                Failing.ABSENT, vendor="nvidia", call=f"load {self._given}", code=12, text=str(error)
+                FailureKind.ABSENT, vendor="nvidia", call=f"load {self._given}", code=12, text=str(error)
             ) from error
 
 
 def provider_error(error: Any, call: str) -> ProviderError:
-    """pynvml's exception in neutral words."""
+    """The neutral error for pynvml's exception."""
     code = int(getattr(error, "value", 999))
-    return ProviderError(_KINDS.get(code, Failing.UNKNOWN), vendor="nvidia", call=call, code=code, text=str(error))
+    return ProviderError(_KINDS.get(code, FailureKind.UNKNOWN), vendor="nvidia", call=call, code=code, text=str(error))
 
 
 _lock = threading.RLock()
@@ -91,16 +91,26 @@ _copies: list[ModuleType] = []
 
 
 def _private_copy() -> ModuleType:
-    """A second instance of the module, whose globals may be switched without anybody else seeing it."""
+    """A second instance of the module, so that switching its globals does not affect other users of pynvml."""
     if not _copies:
         found = importlib.util.find_spec("pynvml")
         if found is None or found.origin is None:
-            raise ProviderError(Failing.ABSENT, vendor="nvidia", call="import pynvml", code=12)
+            raise ProviderError(FailureKind.ABSENT, vendor="nvidia", call="import pynvml", code=12)
         spec = importlib.util.spec_from_file_location("harness.devices._pynvml", found.origin)
         assert spec is not None  # noqa: S101
         assert spec.loader is not None  # noqa: S101
         module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module  # before it runs: the module looks itself up there
+        sys.modules[spec.name] = module  # before execution: the module looks itself up there
         spec.loader.exec_module(module)
         _copies.append(module)
     return _copies[0]
+
+
+def gpu_label(name: str) -> str:
+    """The model label of a GPU, as koordlet makes it: NVML's name without the maker, spaces as dashes."""
+    return model_label(name.removeprefix("NVIDIA "))
+
+
+def gpu_nodes(minor: int) -> tuple[str, ...]:
+    """Device nodes of one GPU."""
+    return (f"/dev/nvidia{minor}",)

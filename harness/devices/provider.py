@@ -1,7 +1,8 @@
-"""The neutral model of devices, and what a provider (the reader of one vendor's library or kernel tree) must offer.
+"""The neutral model of devices, and the interface of providers. A provider reads one vendor's library or kernel tree.
 
-Bytes, percent, °C and W everywhere: a vendor's own units stop in its provider. Whatever a library does not say is None,
-never 0. A provider knows only its boundary (a library, a tree, a socket); it cannot tell a stand-in from the real one.
+Units are bytes, percent, °C and W; a provider converts its vendor's units. A fact that a library does not report is
+None, never 0. A provider knows only its boundary (a library, a tree, a socket), be there hardware or a stand-in behind
+it.
 """
 
 from abc import ABC, abstractmethod
@@ -11,15 +12,15 @@ from enum import StrEnum
 from types import TracebackType
 from typing import ClassVar, Literal, Self
 
+from harness.devices.hami_release import HamiHost
 from harness.errors import DeviceError
-from harness.hami.protocol import HamiHost
 
-DeviceKind = Literal["gpu", "rdma"]  # Koordinator's words: NPUs and MLUs are of type gpu
+DeviceKind = Literal["gpu", "rdma"]  # Koordinator's device types: NPUs and MLUs are of type gpu
 Source = Literal["real", "fake-abi", "fake-table"]
 
 
-class Failing(StrEnum):
-    """What a failed call means, whoever's code it was."""
+class FailureKind(StrEnum):
+    """The meaning of a failed call, for all vendors' codes."""
 
     ABSENT = "absent"
     LOST = "lost"
@@ -33,16 +34,16 @@ class Failing(StrEnum):
 
 
 class ProviderError(DeviceError):
-    """A vendor's library refused."""
+    """A call of a vendor's library failed."""
 
-    def __init__(self, kind: Failing, *, vendor: str, call: str, code: int, text: str = "") -> None:
+    def __init__(self, kind: FailureKind, *, vendor: str, call: str, code: int, text: str = "") -> None:
         self.kind, self.vendor, self.call, self.code = kind, vendor, call, code
         super().__init__(f"{vendor}: {call} answered {code}{f' ({text})' if text else ''}: {kind}")
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Why there is nothing of a vendor in this machine: a key for reports, a sentence for people."""
+    """Why a machine has no device of a vendor: `key` for reports, `why` as a sentence."""
 
     key: str
     why: str
@@ -50,13 +51,13 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """`sticky`: it does not get better by itself (a critical XID); others come back when the vendor says so."""
+    """Health of a device. `sticky`: it stays until a restart or `forget`, as after a critical XID."""
 
     ok: bool
     code: str = ""
     message: str = ""
     sticky: bool = False
-    action: str = ""  # what the vendor wants done: gpu-reset, node-reboot, …
+    action: str = ""  # the recovery action that the vendor names: gpu-reset, node-reboot, …
 
 
 WELL = Health(ok=True)
@@ -72,7 +73,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A part of a card that works as one: a MIG instance, a vNPU, an sMLU instance."""
+    """A slice of a card: a MIG instance, a vNPU, an sMLU instance."""
 
     id: str
     kind: str  # mig, vnpu, smlu
@@ -83,12 +84,12 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One card or NIC. Index, minor, card and uuid are four different names of it; see the vendor's page in docs/."""
+    """One card or NIC. Index, minor, card and uuid are four different identifiers."""
 
     vendor: str
     kind: DeviceKind
     model: str  # as the vendor prints it
-    label: str  # as Koordinator's node label has it
+    label: str  # value of the label node.koordinator.sh/gpu-model
     index: int  # the vendor library's order
     minor: int  # the kernel's number
     uuid: str
@@ -103,7 +104,7 @@ class Device:
     board: str = ""
     serial: str = ""
     kernel_name: str = ""  # of a NIC: mlx5_0
-    nodes: tuple[str, ...] = ()  # of this device alone, in /dev
+    nodes: tuple[str, ...] = ()  # device nodes of this device alone
     functions: tuple[Function, ...] = ()
     slices: tuple[Slice, ...] = ()
     source: Source = "real"
@@ -111,7 +112,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a device is doing. Percent, bytes, °C, W."""
+    """Utilisation of a device: memory in bytes, core in percent, temperature in °C, power in W. None: not reported."""
 
     memory: int | None = None
     core: float | None = None
@@ -130,23 +131,23 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Two devices of one vendor, joined. `b` is empty for a switch. Listed once, a < b."""
+    """A link between two devices of one vendor, listed once with a < b; `b` is empty for a switch."""
 
     a: str
     b: str
-    kind: str  # nvlink, hccs, sio, mlulink, or a PCIe level
+    kind: str  # nvlink, hccs, sio, mlulink, xgmi, or a PCIe level
     lanes: int
     up: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    device: str  # uuid; empty: the vendor could not say which
+    device: str  # uuid; empty: the vendor does not report which
     kind: str  # xid, ecc, fault, health, port
     code: str
     severity: Literal["info", "warning", "critical"]
-    on: bool  # False: it has passed
-    at: float | None = None  # seconds since 1970, where the vendor says
+    on: bool  # False: the condition has ended
+    at: float | None = None  # seconds since 1970; None: not reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,22 +159,22 @@ class Driver:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One device's part of an assignment. Amounts by Koordinator's resource names, bytes and percent."""
+    """One device's part of an assignment. `resources` are in bytes and percent, by Koordinator's names."""
 
     device: Device
     resources: Mapping[str, int]
     functions: tuple[Function, ...] = ()
-    slices: tuple[Slice, ...] = ()  # cut for this pod: vNPU, sMLU, MIG
+    slices: tuple[Slice, ...] = ()  # created for this pod: vNPU, sMLU, MIG
 
     @property
     def whole(self) -> bool:
-        """Whether the card belongs to the pod alone; as koordlet's hook judges it, by the memory ratio."""
+        """Whether the pod has the whole card, by the memory ratio, as in koordlet's hook."""
         return self.resources.get("koordinator.sh/gpu-memory-ratio", 100) >= 100
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What one container of a pod was given of one vendor's devices."""
+    """The devices of one vendor that are allocated to one container of a pod."""
 
     shares: tuple[Share, ...]
     pod_uid: str = ""
@@ -192,7 +193,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class ContainerGrant:
-    """The container as the vendor's runtime would leave it."""
+    """What a vendor's runtime adds to a container."""
 
     env: Mapping[str, str] = field(default_factory=dict)
     nodes: tuple[str, ...] = ()  # paths inside the container
@@ -200,7 +201,7 @@ class ContainerGrant:
     annotations: Mapping[str, str] = field(default_factory=dict)  # for the pod
 
     def with_grant(self, other: "ContainerGrant") -> "ContainerGrant":
-        """Both, each device node and mount once."""
+        """The union of both grants, each device node and mount once."""
         return ContainerGrant(
             {**self.env, **other.env},
             tuple(dict.fromkeys((*self.nodes, *other.nodes))),
@@ -210,77 +211,72 @@ class ContainerGrant:
 
 
 class DeviceProvider(ABC):
-    """Reads one vendor's devices. A context manager: open inside, closed after."""
+    """Reads one vendor's devices. As a context manager it is open inside the block."""
 
     vendor: ClassVar[str]
 
     @abstractmethod
     def probe(self) -> Missing | None:
-        """Why there is nothing here; None if there is. Leaves nothing open."""
+        """Why the machine has no device of this vendor; None if it has one. Leaves the library closed."""
 
     @abstractmethod
     def open(self) -> None:
-        """Start the library; opening twice is fine.
+        """Start the library. May be called twice.
 
         Raises:
-            ProviderError: it does not start.
+            ProviderError: the library does not start.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Stop it; closing twice, or after the library was lost, is fine."""
+        """Stop the library. May be called twice, and after the library was lost."""
 
     @abstractmethod
     def driver(self) -> Driver:
-        """Versions."""
+        """Versions of driver, library and compute runtime."""
 
     @abstractmethod
     def devices(self) -> tuple[Device, ...]:
-        """All devices, in the library's order; one that does not answer is listed unhealthy beside the others."""
+        """All devices, in the library's order; a device that does not answer is listed as unhealthy."""
 
     @abstractmethod
     def usage(self, uuid: str) -> Usage:
-        """What a device is doing now."""
+        """Present utilisation of a device."""
 
     @abstractmethod
     def processes(self, uuid: str) -> tuple[Process, ...]:
-        """Who uses it."""
+        """Processes on a device."""
 
     @abstractmethod
     def health(self, uuid: str) -> Health:
-        """How it is now."""
+        """Present health of a device."""
 
     @abstractmethod
     def links(self) -> tuple[Link, ...]:
-        """What joins the devices, beside PCIe."""
+        """Links between the devices other than PCIe."""
 
     @abstractmethod
     def events(self, timeout: float = 0.0) -> tuple[Event, ...]:
-        """What has happened since `open` or the last call; waits at most `timeout` seconds for the first."""
+        """Events since `open` or the last call; waits at most `timeout` seconds for the first."""
 
-    def forget(self, uuid: str) -> None:  # noqa: B027 most vendors keep nothing in mind
-        """The device was reset or replaced: what had happened to it is over. For what else stays for good."""
+    def forget(self, uuid: str) -> None:  # noqa: B027 most vendors keep no state
+        """Forget sticky health: the device was reset or replaced."""
 
     def slice(self, uuid: str, template: str) -> Slice:
-        """Cut a part off a card.
+        """Create a slice of a card.
 
         Raises:
-            ProviderError: it does not fit, or this vendor cannot.
+            ProviderError: it does not fit, or the vendor has no slices.
         """
-        raise ProviderError(Failing.UNSUPPORTED, vendor=self.vendor, call=f"slice {uuid} {template}", code=0)
+        raise ProviderError(FailureKind.UNSUPPORTED, vendor=self.vendor, call=f"slice {uuid} {template}", code=0)
 
     def unslice(self, uuid: str, slice_id: str) -> None:
-        """Give a part back.
+        """Remove a slice.
 
         Raises:
-            ProviderError: it is in use or not there.
+            ProviderError: it is in use or does not exist.
         """
-        raise ProviderError(Failing.UNSUPPORTED, vendor=self.vendor, call=f"unslice {uuid} {slice_id}", code=0)
-
-    @staticmethod
-    @abstractmethod
-    def grant(assignment: Assignment) -> ContainerGrant:
-        """What the container gets. Needs no library."""
+        raise ProviderError(FailureKind.UNSUPPORTED, vendor=self.vendor, call=f"unslice {uuid} {slice_id}", code=0)
 
     def __enter__(self) -> Self:
         self.open()
@@ -292,8 +288,13 @@ class DeviceProvider(ABC):
         self.close()
 
 
+def model_label(model: str) -> str:
+    """The value of the label `node.koordinator.sh/gpu-model` for a model name: spaces become dashes."""
+    return model.replace(" ", "-")
+
+
 def by_vendor(shares: Sequence[Share]) -> dict[str, tuple[Share, ...]]:
-    """Shares grouped by the vendor whose runtime handles them, in order of appearance."""
+    """Shares grouped by vendor, in order of first appearance."""
     groups: dict[str, list[Share]] = {}
     for share in shares:
         groups.setdefault(share.device.vendor, []).append(share)

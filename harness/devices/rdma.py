@@ -10,15 +10,13 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from harness.devices.grants import rdma_grant
+from harness.devices.ib_ports import port_health
 from harness.devices.provider import (
-    Assignment,
-    ContainerGrant,
     Device,
     DeviceProvider,
     Driver,
     Event,
-    Failing,
+    FailureKind,
     Function,
     Health,
     Link,
@@ -29,7 +27,6 @@ from harness.devices.provider import (
     Usage,
 )
 from harness.devices.sysfs import Pci, read_text
-from harness.devices.words import port_health
 
 if TYPE_CHECKING:
     from harness.devices.rdma_netlink import RdmaNetlink
@@ -43,7 +40,7 @@ _STATE = re.compile(r"(\d+)", re.ASCII)
 
 
 class RdmaProvider(DeviceProvider):
-    """Over this machine's /sys, or a tree below another root; `netlink` is a socket in place of the kernel's."""
+    """Reads this machine's /sys, or a tree below another root; `netlink` is a socket that replaces the kernel's."""
 
     vendor: ClassVar[str] = "mellanox"
 
@@ -65,8 +62,8 @@ class RdmaProvider(DeviceProvider):
 
     def open(self) -> None:
         if missing := self.probe():
-            raise ProviderError(Failing.ABSENT, vendor=self.vendor, call="open", code=0, text=missing.why)
-        self._last = {one.uuid: one.health.ok for one in self.devices()}
+            raise ProviderError(FailureKind.ABSENT, vendor=self.vendor, call="open", code=0, text=missing.why)
+        self._last = {device.uuid: device.health.ok for device in self.devices()}
 
     def close(self) -> None:
         self._last.clear()
@@ -101,17 +98,13 @@ class RdmaProvider(DeviceProvider):
 
     def events(self, timeout: float = 0.0) -> tuple[Event, ...]:  # noqa: ARG002 the tree does not tell, it is asked
         found: list[Event] = []
-        now = {one.uuid: one.health for one in self.devices()}
+        now = {device.uuid: device.health for device in self.devices()}
         for uuid, was in self._last.items():
             health = now.get(uuid, Health(ok=False, code="Gone"))
             if health.ok != was:
                 found.append(Event(uuid, "port", health.code or "PortUp", "warning", on=not health.ok))
         self._last = {**dict.fromkeys(self._last, False), **{uuid: health.ok for uuid, health in now.items()}}
         return tuple(found)
-
-    @staticmethod
-    def grant(assignment: Assignment) -> ContainerGrant:
-        return rdma_grant(assignment)
 
     # -- one NIC ------------------------------------------------------------------------------------------------------
 

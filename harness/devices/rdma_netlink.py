@@ -1,4 +1,4 @@
-"""RDMA devices and ports as the kernel tells them over netlink (family 20); pyroute2 carries the messages.
+"""RDMA devices and ports over netlink (family 20), with pyroute2 for the messages.
 
 pyroute2 knows no RDMA family: requests and attributes are listed here. Where the kernel has no InfiniBand, opening the
 family fails with EPROTONOSUPPORT and the provider reads sysfs alone.
@@ -12,7 +12,7 @@ from typing import Any
 from pyroute2.netlink import NLM_F_DUMP, NLM_F_REQUEST, nlmsg
 from pyroute2.netlink.nlsocket import NetlinkSocket
 
-from harness.devices.provider import Failing, ProviderError
+from harness.devices.provider import FailureKind, ProviderError
 
 NETLINK_RDMA = 20
 _NLDEV = 5 << 10
@@ -55,7 +55,7 @@ class Port:
 
 
 class RdmaNetlink:
-    """An open channel; a socket that is connected to a stand-in may be given."""
+    """An open channel to the kernel, or to a stand-in over a given socket."""
 
     def __init__(self, given: socket.socket | None = None) -> None:
         """
@@ -67,31 +67,31 @@ class RdmaNetlink:
         except OSError as error:
             code, text = error.errno or 0, str(error)
             raise ProviderError(
-                Failing.UNSUPPORTED, vendor="mellanox", call="socket(NETLINK_RDMA)", code=code, text=text
+                FailureKind.UNSUPPORTED, vendor="mellanox", call="socket(NETLINK_RDMA)", code=code, text=text
             ) from error
         for kind in (GET_DEVICES, GET_PORTS):
             self._socket.register_policy(kind, RdmaMessage)
 
     def close(self) -> None:
-        """Closes a given socket too."""
+        """Close the channel, a given socket included."""
         self._socket.close()
 
     def devices(self) -> dict[int, str]:
-        """Names by index."""
-        return {int(one.get("DEV_INDEX")): str(one.get("DEV_NAME")) for one in self._dump(GET_DEVICES)}
+        """Names of the RDMA devices by index."""
+        return {int(answer.get("DEV_INDEX")): str(answer.get("DEV_NAME")) for answer in self._dump(GET_DEVICES)}
 
     def ports(self) -> tuple[Port, ...]:
         """All ports of all devices."""
         return tuple(
             Port(
                 name,
-                int(one.get("PORT_INDEX")),
-                int(one.get("PORT_STATE")),
-                int(one.get("PORT_PHYS_STATE")),
-                str(one.get("NDEV_NAME") or ""),
+                int(answer.get("PORT_INDEX")),
+                int(answer.get("PORT_STATE")),
+                int(answer.get("PORT_PHYS_STATE")),
+                str(answer.get("NDEV_NAME") or ""),
             )
             for index, name in self.devices().items()
-            for one in self._dump(GET_PORTS, index)
+            for answer in self._dump(GET_PORTS, index)
         )
 
     def _dump(self, kind: int, device: int | None = None) -> Iterator[Any]:

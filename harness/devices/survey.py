@@ -1,34 +1,31 @@
-"""Every vendor's provider asked once: what is in this machine, or in a simulated one behind the same boundaries."""
+"""Lists the devices of all vendors in this machine, or in a simulated one behind the same boundaries."""
 
 from collections.abc import Sequence
 
-from harness.devices.ascend import AscendProvider
-from harness.devices.cambricon import CambriconProvider
-from harness.devices.nvidia import NvidiaProvider
 from harness.devices.provider import Device, DeviceProvider
-from harness.devices.rdma import RdmaProvider
-from harness.devices.standin import stand_in
+from harness.devices.stand_in import stand_in
+from harness.devices.vendors import VENDORS
 from harness.errors import DeviceError
 
 
 def survey(fake: str | None = None) -> tuple[list[Device], dict[str, str]]:
-    """All devices found, and per vendor with none the reason in words.
+    """All devices found, and for each vendor without a device the reason as a sentence.
 
     Raises:
         UsageError: the catalogue has no machine or model called `fake`.
     """
     if not fake:
-        return _asked(real_providers())
+        return _query(real_providers())
     with stand_in(fake) as standing:
-        return _asked(standing.providers())
+        return _query(standing.providers())
 
 
 def real_providers() -> list[DeviceProvider]:
     """The providers of this machine, none of them open."""
-    return [NvidiaProvider(), AscendProvider(), CambriconProvider(), RdmaProvider()]
+    return [vendor.provider()() for vendor in VENDORS.values()]
 
 
-def _asked(providers: Sequence[DeviceProvider]) -> tuple[list[Device], dict[str, str]]:
+def _query(providers: Sequence[DeviceProvider]) -> tuple[list[Device], dict[str, str]]:
     found: list[Device] = []
     missing: dict[str, str] = {}
     for provider in providers:

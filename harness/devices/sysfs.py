@@ -1,4 +1,4 @@
-"""PCI facts from the kernel's tree: where a device sits, for every vendor alike."""
+"""PCI facts from sysfs: bus addresses, NUMA nodes and PCIe roots, for all vendors."""
 
 import re
 from pathlib import Path
@@ -30,7 +30,7 @@ def sysfs_bus(bus: str) -> str:
 
 
 class Pci:
-    """The tree below `root`; `/` is this machine's own."""
+    """The PCI tree below `root`; `/` for this machine."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self.root = root
@@ -53,7 +53,7 @@ class Pci:
         return read_int(self.path(bus) / "class", 16)
 
     def numa(self, bus: str) -> int | None:
-        """The NUMA node; None where the kernel says -1 or nothing."""
+        """The NUMA node; None if the kernel reports -1 or nothing."""
         node = read_int(self.path(bus) / "numa_node")
         return node if node is not None and node >= 0 else None
 

@@ -1,8 +1,7 @@
-"""The manifests of the chart hami-daemon without Helm, for clusters and machines that have none.
+"""Renders the manifests of the chart hami-daemon without Helm.
 
-The chart keeps to a part of Helm's language that a few lines can follow: `{{ .Values.a.b }}`,
-`{{ .Release.Namespace }}` and `{{- if .Values.a }}` around a whole file. Anything else is refused, so that both ways
-mean the same.
+The chart uses a subset of Helm's language: `{{ .Values.a.b }}`, `{{ .Release.Namespace }}` and `{{- if .Values.a }}`
+around a whole file. Anything else is refused, so that Helm renders the same.
 """
 
 import re
@@ -22,7 +21,7 @@ _NAME = re.compile(r"\{\{ (\.[\w.]+) \}\}")
 
 
 def manifests(namespace: str, values: Mapping[str, Any] | None = None, chart: Path = CHART) -> list[Manifest]:
-    """Every object of the chart; `values` go over the chart's own, as in Helm.
+    """All objects of the chart; `values` override the chart's own, as in Helm.
 
     Raises:
         UsageError: a value that the chart does not know, or a template beyond what is followed here.
@@ -31,7 +30,7 @@ def manifests(namespace: str, values: Mapping[str, Any] | None = None, chart: Pa
     known = {"Values": _over(own, values or {}, "values"), "Release": {"Namespace": namespace}}
     found: list[Manifest] = []
     for path in sorted((chart / "templates").glob("*.yaml")):
-        found += [one for one in yaml.safe_load_all(_rendered(path, known)) if one]
+        found += [document for document in yaml.safe_load_all(_rendered(path, known)) if document]
     return found
 
 
@@ -44,7 +43,7 @@ def _rendered(path: Path, known: Mapping[str, Any]) -> str:
         text = whole[2]
     text = _NAME.sub(lambda match: str(_value(path, match[1], known)), text)
     if "{{" in text:
-        line = next(one for one in text.splitlines() if "{{" in one)
+        line = next(row for row in text.splitlines() if "{{" in row)
         raise UsageError(f"chart {path}: expected only names and one `if` around the file, found {line.strip()!r}")
     return text
 

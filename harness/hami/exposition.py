@@ -1,4 +1,4 @@
-"""Prometheus' text format, as much of it as gauges need (text exposition format, version 0.0.4)."""
+"""Prometheus' text exposition format, version 0.0.4, for gauges."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,19 +16,19 @@ class Sample:
 
 
 def exposition(samples: Iterable[Sample], helps: Mapping[str, str]) -> str:
-    """All samples, families in the order of `helps`, which says what each means; samples keep their order.
+    """All samples as text. Families are in the order of `helps` (name → help text); samples keep their order.
 
     Raises:
-        KeyError: a sample belongs to no family of `helps`.
+        KeyError: a sample's name is not in `helps`.
     """
     families: dict[str, list[Sample]] = {name: [] for name in helps}
-    for one in samples:
-        families[one.name].append(one)
+    for sample in samples:
+        families[sample.name].append(sample)
     lines: list[str] = []
     for name, members in families.items():
         if members:
             lines += [f"# HELP {name} {_help(helps[name])}", f"# TYPE {name} gauge"]
-            lines += [_line(one) for one in members]
+            lines += [_line(member) for member in members]
     return "".join(f"{line}\n" for line in lines)
 
 

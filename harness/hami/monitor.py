@@ -1,4 +1,4 @@
-"""HAMi's vGPUmonitor as it reads: memory and cores of every container on shared cards, from the regions on the host.
+"""The reading part of HAMi's vGPUmonitor: memory and cores of containers on shared cards, from regions on the host.
 
 Names and labels are those of HAMi v2.6. Left out: the feedback into regions (priorities, the limiter's switch), the
 removal of folders that belong to no pod, and MIG. Containers are those of the node's pods; HAMi also wants the label
@@ -39,7 +39,7 @@ HELPS = {
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose container it is."""
+    """The pod of a container."""
 
     namespace: str
     pod: str
@@ -47,7 +47,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class HostCard:
-    """A card as the node sees it; what the driver does not say is None."""
+    """A card as the node sees it; None: the driver does not report it. Memory in bytes, cores in percent."""
 
     index: int
     uuid: str
@@ -75,7 +75,7 @@ def region_files(folder: Path) -> list[RegionFile]:
 
 
 class Monitor:
-    """Everything is read anew each time it is asked for."""
+    """The metrics of one node. Each call reads all regions again."""
 
     def __init__(
         self,
@@ -86,13 +86,13 @@ class Monitor:
         pods: Callable[[], Mapping[str, Owner]] | None = None,
         cards: Callable[[], Sequence[HostCard]] = tuple,
     ) -> None:
-        """`pods`: the node's pods by uid; without it every folder counts, and uids stand for names."""
+        """`pods`: the node's pods by uid; without it all folders count, and uids are used as names."""
         self._folder, self._node, self._now = folder, node, now
         self._pods, self._cards = pods, cards
 
     def samples(self) -> list[Sample]:
         """The cards first, then containers by the names of their folders."""
-        found = [one for card in self._cards() for one in self._host(card)]
+        found = [sample for card in self._cards() for sample in self._host(card)]
         pods = self._pods() if self._pods is not None else None
         for file in region_files(self._folder):
             owner = Owner("", file.pod_uid) if pods is None else pods.get(file.pod_uid)
@@ -101,7 +101,7 @@ class Monitor:
         return found
 
     def page(self) -> str:
-        """What is served under /metrics."""
+        """The page that is served under /metrics."""
         return exposition(self.samples(), HELPS)
 
     def _host(self, card: HostCard) -> Iterator[Sample]:
@@ -116,7 +116,7 @@ class Monitor:
         try:
             region = read_region(file.path)
         except RegionError as error:
-            log.warning("region unreadable pod=%s/%s container=%s why=%s", *_words(owner), file.container, error)
+            log.warning("region unreadable pod=%s/%s container=%s why=%s", *_names(owner), file.container, error)
             yield Sample(UNREADABLE, labels, 1)
             return
         for number, card in enumerate(region.cards):
@@ -138,22 +138,22 @@ class Monitor:
             yield Sample(LAST_KERNEL, labels, max(0, int(self._now()) - region.last_kernel))
 
 
-def _words(owner: Owner) -> tuple[str, str]:
+def _names(owner: Owner) -> tuple[str, str]:
     return owner.namespace or "?", owner.pod
 
 
 @contextmanager
 def serving(monitor: Monitor, host: str, port: int) -> Iterator[str]:
-    """Answer under /metrics, in threads, until left; gives the address. Port 0 takes a free one.
+    """Serve /metrics in threads until the block ends; yields the address. Port 0 takes a free port.
 
     Raises:
-        UsageError: the address cannot be had.
+        UsageError: the address cannot be used.
     """
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if self.path.partition("?")[0] != "/metrics":
-                self.send_error(404, "there is /metrics")
+                self.send_error(404, "only /metrics is served")
                 return
             body = monitor.page().encode()
             self.send_response(200)

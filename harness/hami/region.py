@@ -1,8 +1,8 @@
-"""What HAMi-core's shared region says: who holds how much of which card inside one container. Reads, never locks.
+"""Reads HAMi-core's shared region: memory and cores of one container's processes on each card. Takes no lock.
 
 The library (`libvgpu.so`) maps one file a container, `CUDA_DEVICE_MEMORY_SHARED_CACHE`, and every process of the
-container keeps its books there. Layouts differ between releases, and one release says the wrong version of itself, so a
-file is known by its size first and its version second; anything else is refused, never guessed at.
+container counts its use there. Layouts differ between releases, and one release writes a wrong version, so a layout is
+identified by the file's size and then its version; any other file is refused.
 
 Offsets: little endian, LP64, natural alignment. The file is one byte longer than the structure in it.
 """
@@ -32,13 +32,13 @@ class RegionError(DeviceError):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where things are. Offsets of the head are from the file's start, those of a slot from the slot's."""
+    """One layout. Offsets of the head are from the file's start, those of a slot from the slot's start."""
 
     name: str
     releases: str
-    version: tuple[int, int]  # as the file says it
+    version: tuple[int, int]  # as written in the file
     bytes: int
-    shift: int  # what a second semaphore puts between version and devices
+    shift: int  # bytes of a second semaphore between version and devices
     used: int
     monitor_used: int
     utilisation: int
@@ -74,7 +74,7 @@ LAYOUTS = (
 _HEAD = struct.Struct("<iiiiQ")  # magic, major, minor, limiter started, owner of the semaphore
 _TAIL = struct.Struct("<iiiiQ")  # process count, switch, recent kernel, priority, time of the last kernel
 _USE = struct.Struct("<5Q")
-_KNOWN = ", ".join(f"{one.name} ({one.bytes} bytes, HAMi {one.releases})" for one in LAYOUTS)
+_KNOWN = ", ".join(f"{layout.name} ({layout.bytes} bytes, HAMi {layout.releases})" for layout in LAYOUTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +96,13 @@ class Tenant:
     host_pid: int  # 0: the library did not find itself in NVML's list
     status: int
     used: tuple[Use, ...]
-    seen: tuple[int, ...]  # bytes, as a monitor outside wrote them
-    cores: tuple[int, ...]  # percent of time with a kernel, as the limiter saw it
+    seen: tuple[int, ...]  # bytes, as written by a monitor outside the container
+    cores: tuple[int, ...]  # percent of time with a kernel, as sampled by the limiter
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What the container is allowed of one card: bytes, 0 for no limit; percent, 0 or 100 for no limit."""
+    """The container's limits on one card: memory in bytes, 0 for none; cores in percent, 0 or 100 for none."""
 
     uuid: str
     memory_limit: int
@@ -111,42 +111,42 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """One container's books at one moment."""
+    """The content of one container's region at one moment."""
 
     layout: Layout
     cards: tuple[Card, ...]
     tenants: tuple[Tenant, ...]
-    lock_owner: int  # pid, 0 when nobody holds the semaphore
-    switch: int  # whether the limiter holds back; a monitor writes it
+    lock_owner: int  # pid, 0 while the semaphore is free
+    switch: int  # whether the limiter is on; written by a monitor
     recent_kernel: int
     priority: int
     last_kernel: int  # seconds since 1970, 0 before the first
 
     def used(self, card: int) -> int:
         """Bytes that the container's processes hold, as the library counts them."""
-        return sum(one.used[card].total for one in self.tenants)
+        return sum(tenant.used[card].total for tenant in self.tenants)
 
     def parts(self, card: int) -> Use:
-        """The same by kind of memory."""
-        all_ = [one.used[card] for one in self.tenants]
+        """The same bytes by kind of memory."""
+        all_ = [tenant.used[card] for tenant in self.tenants]
         return Use(
-            sum(one.context for one in all_),
-            sum(one.module for one in all_),
-            sum(one.data for one in all_),
-            sum(one.offset for one in all_),
-            sum(one.total for one in all_),
+            sum(member.context for member in all_),
+            sum(member.module for member in all_),
+            sum(member.data for member in all_),
+            sum(member.offset for member in all_),
+            sum(member.total for member in all_),
         )
 
     def cores(self, card: int) -> int:
         """Percent of the card, summed over the container's processes."""
-        return sum(one.cores[card] for one in self.tenants)
+        return sum(tenant.cores[card] for tenant in self.tenants)
 
 
 def read_region(path: Path) -> Region:
-    """Read a region while its tenants go on.
+    """Read a region while its processes run.
 
     Raises:
-        RegionError: it cannot be read, is no region, is of an unknown layout, or never holds still.
+        RegionError: the file cannot be read, is not a region, has an unknown layout, or changes in every attempt.
     """
     with _opened(path) as file:
         size = os.fstat(file).st_size
@@ -160,8 +160,8 @@ def read_region(path: Path) -> Region:
         if not 0 <= slots <= SLOTS:
             raise RegionError(f"region {path}: expected 0 to {SLOTS} processes, found {slots}")
         found = (_tenant(path, file, layout, number, count) for number in range(slots))
-        # From v2.8.1 on a process that ends leaves its slot with its last amounts, and takes out its pid alone.
-        tenants = [one for one in found if one.pid]
+        # From v2.8.1 on a process that ends clears only its pid; its slot keeps the last amounts.
+        tenants = [entry for entry in found if entry.pid]
     return Region(
         layout=layout,
         cards=_cards(head, layout, count),
@@ -176,7 +176,7 @@ def read_region(path: Path) -> Region:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[int]:
-    """Not mapped: a region that shrinks under a map ends the reader with a signal, a short read is an answer."""
+    """Open for pread, not mapped: reading a map of a file that shrinks raises SIGBUS."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
@@ -201,15 +201,15 @@ def _layout(path: Path, size: int, head: bytes) -> Layout:
     if size == V0_BYTES:
         raise RegionError(f"region {path}: expected a layout of {_KNOWN}, found one from before HAMi v2.4.1")
     magic, major, minor, *_ = _HEAD.unpack(head)
-    if all(size != one.bytes for one in LAYOUTS):
+    if all(size != layout.bytes for layout in LAYOUTS):
         raise RegionError(f"region {path}: expected a layout of {_KNOWN}, found {size} bytes")
     if magic == 0:
         raise RegionError(f"region {path}: expected the magic number {MAGIC}, found 0: no process has finished it yet")
     if magic != MAGIC:
         raise RegionError(f"region {path}: expected the magic number {MAGIC}, found {magic}")
-    for one in LAYOUTS:
-        if (one.bytes, one.version) == (size, (major, minor)):
-            return one
+    for layout in LAYOUTS:
+        if (layout.bytes, layout.version) == (size, (major, minor)):
+            return layout
     raise RegionError(f"region {path}: expected a layout of {_KNOWN}, found version {major}.{minor} in {size} bytes")
 
 
@@ -240,7 +240,7 @@ def _tenant(path: Path, file: int, layout: Layout, number: int, count: int) -> T
 
 
 def _slot(path: Path, file: int, layout: Layout, number: int) -> bytes:
-    """The slot at rest: with a sequence lock, the same even number before and after."""
+    """One slot, read consistently: with a sequence lock, the same even number before and after."""
     start = layout.slots + number * SLOT_BYTES
     if layout.sequence is None:
         return _bytes(path, file, start, SLOT_BYTES)

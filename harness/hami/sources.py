@@ -1,4 +1,4 @@
-"""Where the monitor gets names and cards from: pods of a node through the API, cards through NVIDIA's library."""
+"""Sources of the monitor: pods of a node from the API server, cards from NVIDIA's library."""
 
 from collections.abc import Callable, Mapping
 from urllib.parse import quote
@@ -34,19 +34,19 @@ def pods_of_node(call: Callable[[Request], Response], node: str) -> Mapping[str,
     """The pods bound to a node, by uid.
 
     Raises:
-        ApiRefused: the API server does not tell.
+        ApiRefused: the API server refuses the request.
         ClusterError: it does not answer.
     """
     response = call(Request("GET", f"/api/v1/pods?fieldSelector={quote(f'spec.nodeName={node}', safe='')}"))
     if not response.ok:
         text = response.body.decode(errors="replace")[:200]
         raise ApiRefused(f"list pods of node {node!r}", code=response.code, reason="", message=text)
-    metas = [one.metadata for one in _decode(response.body).items]
-    return {one.uid: Owner(one.namespace, one.name) for one in metas}
+    metas = [item.metadata for item in _decode(response.body).items]
+    return {meta.uid: Owner(meta.namespace, meta.name) for meta in metas}
 
 
 def nvidia_cards(provider: NvidiaProvider) -> tuple[HostCard, ...]:
-    """The cards of an open provider; one that does not answer is left out, as one that has no figures."""
+    """The cards of an open provider; a card that does not answer is left out."""
     found = []
     for device in provider.devices():
         try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from harness.devices.grants import GRANTS
+from harness.devices.hami_release import HamiHost
 from harness.devices.provider import (
     Assignment,
     ContainerGrant,
@@ -20,7 +20,7 @@ from harness.devices.provider import (
     Slice,
     by_vendor,
 )
-from harness.hami.protocol import HamiHost
+from harness.devices.vendors import VENDORS
 from harness.nodes.capacity import PLUGIN_NAMES
 from harness.nodes.devices import card_resources, device_id
 from harness.nodes.pods import BoundPod, ContainerPlan
@@ -149,7 +149,7 @@ class Books:
                     hami=self.hami,
                 )
                 try:
-                    grant = grant.with_grant(GRANTS[vendor](assignment))
+                    grant = grant.with_grant(VENDORS[vendor].grant(assignment))
                 except ProviderError as error:
                     raise Refused("CreateContainerError", str(error)) from error
             if shares:
@@ -246,13 +246,13 @@ class Books:
         key: Key = (device.kind, device.minor)
         template = entry.extension.gpu_shared_resource_template if entry.extension else ""
         shared = wanted.get(GPU_MEMORY_RATIO, 100) < 100
-        if not (device.vendor == "huawei" and template) and not (device.vendor == "cambricon" and shared):
+        slicing = VENDORS[device.vendor].hardware.slicing
+        if not (slicing == "vnpu" and template) and not (slicing == "smlu" and shared):
             return ()
-        first = FIRST_VNPU + device.minor * VNPUS_PER_CARD if device.vendor == "huawei" else 1
+        first = FIRST_VNPU + device.minor * VNPUS_PER_CARD if slicing == "vnpu" else 1
         used = self._slices.get(key, set()) | {int(one.id) for share in so_far for one in share.slices}
         number = next(one for one in range(first, first + 4096) if one not in used)
-        kind = "vnpu" if device.vendor == "huawei" else "smlu"
-        return (Slice(str(number), kind, template, wanted.get(GPU_MEMORY, 0)),)
+        return (Slice(str(number), slicing, template, wanted.get(GPU_MEMORY, 0)),)
 
     def _pick(self, pod: BoundPod) -> dict[str, dict[str, tuple[Device, ...]]]:
         """The device plugins' own choice: free healthy cards, lowest number first."""

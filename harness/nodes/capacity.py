@@ -2,25 +2,22 @@
 write them together.
 
 Koordinator's names count healthy devices only, in both lists. A device plugin's name keeps the dead card in capacity
-and takes it out of allocatable. MLU nodes offer the whole-card name and the dynamic-sMLU names side by side, since a
-fleet is asked for both; on real nodes the plugin's mode decides.
+and takes it out of allocatable.
 """
 
 from collections.abc import Sequence
 from typing import Protocol
 
 from harness.devices.provider import Device
+from harness.devices.vendors import VENDORS
 from harness.nodes.devices import card_resources
 from scheduler.api import device as words
 from scheduler.api.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, binary, text
 
 SHARES_PER_CARD = 100  # gpu.shared of the node for each healthy card
-SMLU_MEMORY_UNIT = 256 << 20  # bytes; what Koordinator assumes of the plugin's min-dsmlu-unit
 DISK = 512 << 30
 
-PLUGIN_NAMES = {"nvidia": words.NVIDIA_GPU, "huawei": "huawei.com/Ascend910", "cambricon": "cambricon.com/mlu"}
-SMLU_CORE, SMLU_MEMORY = "cambricon.com/mlu.smlu.vcore", "cambricon.com/mlu.smlu.vmemory"
-REAL_MLUS = "cambricon.com/real-mlu-counts"
+PLUGIN_NAMES = {name: vendor.plugin_resource for name, vendor in VENDORS.items() if vendor.plugin_resource}
 
 Amounts = dict[str, int]  # whole units, cpu in milli
 
@@ -48,7 +45,7 @@ def koordinator_amounts(devices: Sequence[Device]) -> Amounts:
             total[name] = total.get(name, 0) + value
         if device.kind == "gpu":
             total[words.GPU_SHARED] = total.get(words.GPU_SHARED, 0) + SHARES_PER_CARD
-        if device.kind == "gpu" and device.vendor == "nvidia":
+        if device.kind == "gpu" and not VENDORS[device.vendor].by_daemon:
             total[words.GPU] = total.get(words.GPU, 0) + card_resources(device)[words.GPU_CORE]
     return total
 
@@ -59,9 +56,7 @@ def plugin_amounts(devices: Sequence[Device], *, healthy: bool) -> Amounts:
     for device in devices:
         if device.vendor not in PLUGIN_NAMES or (healthy and not device.health.ok):
             continue
-        found = {PLUGIN_NAMES[device.vendor]: 1}
-        if device.vendor == "cambricon":
-            found |= {SMLU_CORE: 100, SMLU_MEMORY: device.memory // SMLU_MEMORY_UNIT, REAL_MLUS: 1}
+        found = {PLUGIN_NAMES[device.vendor]: 1, **VENDORS[device.vendor].plugin_extra(device)}
         for name, value in found.items():
             total[name] = total.get(name, 0) + value
     return total

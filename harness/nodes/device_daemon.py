@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.devices.provider import Device, Link
-from harness.nodes.devices import DAEMON_VENDORS, UNIT, device_id
+from harness.devices.vendors import VENDORS
+from harness.nodes.devices import DAEMON_VENDORS, card_resources, device_id
 from scheduler.api import device as words
 from scheduler.api.clock import Clock, Timer
 from scheduler.api.quantity import text
@@ -98,11 +99,14 @@ def replace_file(path: Path, content: bytes) -> None:
 
 def _info(device: Device, peers: Sequence[int]) -> Info:
     node = str(device.numa if device.numa is not None else -1)
-    root = device.pcie_root if device.vendor == "huawei" else ""  # `cnmon` does not tell an MLU's
+    vendor = VENDORS[device.vendor]
+    root = device.pcie_root if vendor.daemon_knows_root else ""
     topology: Info = {"socketID": "-1", "nodeID": node, "pcieID": root, "busID": device.bus_id}
-    if device.vendor == "huawei":
+    if vendor.partition_links:
         topology["mustHonorPartition"] = False
-        topology["p2pLinks"] = [{"peerMinor": ",".join(map(str, peers)), "type": "HCCS"}] if peers else []
+        topology["p2pLinks"] = (
+            [{"peerMinor": ",".join(map(str, peers)), "type": vendor.partition_links.upper()}] if peers else []
+        )
     well = device.health.ok
     return {
         "vendor": device.vendor,
@@ -120,21 +124,15 @@ def _info(device: Device, peers: Sequence[int]) -> Info:
 
 
 def _resources(device: Device) -> dict[str, int]:
-    if device.vendor == "huawei":
-        return {
-            words.GPU_MEMORY: device.memory,
-            words.NPU_CORE: device.ai_cores,
-            words.NPU_CPU: device.ai_cpus,
-            words.NPU_DVPP: UNIT,
-        }
-    return {words.GPU_MEMORY: device.memory, words.GPU_CORE: UNIT}
+    """All but the memory ratio, which koordlet adds."""
+    return {name: value for name, value in card_resources(device).items() if name != words.GPU_MEMORY_RATIO}
 
 
 def _peers(device: Device, devices: Sequence[Device], links: Sequence[Link]) -> list[int]:
     minors = {one.uuid: one.minor for one in devices}
     found = set()
     for link in links:
-        if link.kind == "hccs" and link.up and device.uuid in {link.a, link.b}:
+        if link.kind == VENDORS[device.vendor].partition_links and link.up and device.uuid in {link.a, link.b}:
             other = link.b if link.a == device.uuid else link.a
             if other in minors:
                 found.add(minors[other])

@@ -9,25 +9,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from harness.devices.provider import Device, Driver, Link
+from harness.devices.vendors import VENDORS
 from scheduler.api import device as words
 from scheduler.api.quantity import text
 from scheduler.api.wire import to_json
 
 Manifest = dict[str, Any]
 
-DAEMON_VENDORS = frozenset({"huawei", "cambricon"})
-UNIT = 100
+DAEMON_VENDORS = frozenset(name for name, vendor in VENDORS.items() if vendor.by_daemon)
+_PARTITION_LINKS = frozenset(vendor.partition_links for vendor in VENDORS.values() if vendor.partition_links)
 _NIC_NAME = re.compile(r"mlx\d+_\d+", re.ASCII)
 
 
 def reported(devices: Sequence[Device]) -> tuple[Device, ...]:
     """The devices that reach the Device object; of the NICs only those with the kernel's own names (mlx5_0)."""
-    daemon = any(one.vendor in DAEMON_VENDORS for one in devices)
+    daemon = any(_by_daemon(device) for device in devices)
     return tuple(
-        one
-        for one in devices
-        if not (daemon and one.vendor == "nvidia") and (one.kind == "gpu" or _NIC_NAME.fullmatch(one.kernel_name))
+        device
+        for device in devices
+        if (_NIC_NAME.fullmatch(device.kernel_name) if device.kind == "rdma" else not daemon or _by_daemon(device))
     )
+
+
+def _by_daemon(device: Device) -> bool:
+    return device.vendor in DAEMON_VENDORS
 
 
 def spec(devices: Sequence[Device], before: Iterable[Manifest] = (), *, now: str) -> Manifest:
@@ -45,7 +50,7 @@ def labels(devices: Sequence[Device], driver: Driver | None) -> dict[str, str]:
         return {}
     first = cards[0]
     found = {words.GPU_VENDOR_LABEL: first.vendor}
-    if first.vendor in DAEMON_VENDORS:
+    if _by_daemon(first):
         return {**found, words.GPU_MODEL_LABEL: first.label}
     if all(one.label == first.label for one in cards):
         found[words.GPU_MODEL_LABEL] = first.label
@@ -62,7 +67,7 @@ def partitions(devices: Sequence[Device], links: Iterable[Link]) -> str:
     minors = {one.uuid: one.minor for one in devices if one.kind == "gpu"}
     peers: dict[int, set[int]] = {}
     for link in links:
-        if link.kind == "hccs" and link.up and link.a in minors and link.b in minors:
+        if link.kind in _PARTITION_LINKS and link.up and link.a in minors and link.b in minors:
             a, b = minors[link.a], minors[link.b]
             peers.setdefault(a, {a}).add(b)
             peers.setdefault(b, {b}).add(a)
@@ -90,26 +95,12 @@ def manifest(node: str, node_uid: str, content: Manifest, marks: Mapping[str, st
 
 def device_id(device: Device) -> str:
     """What the Device object calls it: NVML's UUID, a NIC's address, the daemon's own spelling for NPUs and MLUs."""
-    if device.kind == "rdma":
-        return device.bus_id
-    if device.vendor == "huawei":
-        return f"npu-{device.card}-{device.minor}"
-    return f"MLU-{device.uuid}" if device.vendor == "cambricon" else device.uuid
+    return VENDORS[device.vendor].device_id(device)
 
 
 def card_resources(device: Device) -> dict[str, int]:
     """What one device brings, by resource name."""
-    if device.kind == "rdma":
-        return {words.RDMA: UNIT}
-    if device.vendor == "huawei":
-        return {
-            words.GPU_MEMORY: device.memory,
-            words.GPU_MEMORY_RATIO: UNIT,
-            words.NPU_CORE: device.ai_cores,
-            words.NPU_CPU: device.ai_cpus,
-            words.NPU_DVPP: UNIT,
-        }
-    return {words.GPU_CORE: UNIT, words.GPU_MEMORY: device.memory, words.GPU_MEMORY_RATIO: UNIT}
+    return dict(VENDORS[device.vendor].amounts(device))
 
 
 def _entry(device: Device, known: Mapping[tuple[str, int], Manifest], now: str) -> Manifest:
@@ -129,9 +120,9 @@ def _entry(device: Device, known: Mapping[tuple[str, int], Manifest], now: str) 
 
 
 def _topology(device: Device) -> Manifest:
-    if device.vendor in DAEMON_VENDORS:
+    if _by_daemon(device):
         # The daemon knows no PCIe root of an MLU: requests aligned to PCIe are never met there.
-        root = device.pcie_root if device.vendor == "huawei" else ""
+        root = device.pcie_root if VENDORS[device.vendor].daemon_knows_root else ""
         node = device.numa if device.numa is not None else -1
         return {"socketID": -1, "nodeID": node, "pcieID": root, "busID": device.bus_id}
     return {"socketID": -1, "nodeID": device.numa or 0, "pcieID": device.pcie_root, "busID": device.bus_id}

@@ -8,27 +8,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fake_devices import layout
 from fake_devices.machine import Machine, Slot, from_devices, from_server
-from fake_devices.models import AscendFacts, Catalog, CatalogError, catalog
+from fake_devices.models import Catalog, CatalogError, catalog
 from fake_devices.table import DeviceTable
-from harness.devices.provider import WELL, Device, Driver, Function, Health, Link
-from harness.devices.words import (
-    cambricon_health,
-    cambricon_nodes,
-    davinci_nodes,
-    dcmi_health,
-    label_of,
-    nvidia_nodes,
-    port_health,
-    rdma_nodes,
-    xid_health,
-)
+from fake_devices.vendors import BY_LIBRARY_CODE, HARDWARE
+from harness.devices.provider import Device, Driver, Function, Link
+from harness.devices.vendors import VENDORS
 from harness.errors import UsageError
 from scheduler.api.quantity import QuantityError, units
-
-_LINK_KINDS = ("nvlink", "hccs", "mlulink")
-_LOST = 15
 
 
 def machine_of(entry: Mapping[str, Any], models: Catalog | None = None) -> Machine:
@@ -83,7 +70,7 @@ class NodeHardware:
     def driver(self, vendor: str) -> Driver:
         """Versions of a vendor's driver and library."""
         header = (self._table or self._factory_fresh()).header
-        library = header.libraries[layout.VENDOR_CODES[vendor]]
+        library = header.libraries[HARDWARE[vendor].code]
         return Driver(library.driver.decode(), library.library.decode(), str(library.runtime or ""))
 
     def links(self) -> tuple[Link, ...]:
@@ -97,22 +84,25 @@ class NodeHardware:
             if not peer or own == first:
                 lanes.setdefault((first, second, record.kind), []).append(bool(record.up))
         return tuple(
-            Link(first, second, _LINK_KINDS[kind], len(ups), all(ups)) for (first, second, kind), ups in lanes.items()
+            Link(first, second, _link_kind(kind), len(ups), all(ups)) for (first, second, kind), ups in lanes.items()
         )
 
     def _factory_fresh(self) -> DeviceTable:
         return DeviceTable.create(self.machine, self.node, seed=self._seed)
 
 
+def _link_kind(code: int) -> str:
+    links = BY_LIBRARY_CODE[code].links
+    return links.kind if links is not None else ""
+
+
 def _device(slot: Slot, record: Any) -> Device:
-    vendor = slot.model.vendor
-    facts = slot.model.facts
-    label = facts.label if isinstance(facts, AscendFacts) else label_of(vendor, facts.name)
+    vendor = VENDORS[slot.model.vendor]
     return Device(
-        vendor=vendor,
-        kind="rdma" if slot.model.is_nic else "gpu",
-        model=facts.name,
-        label=label,
+        vendor=vendor.name,
+        kind=vendor.kind,
+        model=slot.model.facts.name,
+        label=vendor.label(slot.model.facts),
         index=record.index,
         minor=record.minor,
         uuid=record.uuid.decode(),
@@ -120,34 +110,14 @@ def _device(slot: Slot, record: Any) -> Device:
         numa=record.numa if record.numa >= 0 else None,
         pcie_root=slot.root,
         memory=record.memory_total,
-        health=_health(vendor, record),
+        health=vendor.health(record),
         card=record.card,
-        ai_cores=record.cores if isinstance(facts, AscendFacts) else 0,
         ai_cpus=record.cpus,
-        board=f"{(record.domain << 16 | record.bus << 8 | record.device << 3) & 0xFFFFFFFF:x}"
-        if vendor == "nvidia"
-        else "",
-        serial=record.serial.decode() if vendor in {"nvidia", "cambricon"} else "",
         kernel_name=record.ibdev.decode(),
-        nodes=_NODES[vendor](record.minor),
+        nodes=vendor.nodes(record.minor),
         functions=tuple(Function(bus, 64 + 16 * record.minor + number) for number, bus in enumerate(slot.vfs))[
             : record.vfs_enabled
         ],
         source="fake-table",
+        **vendor.details(record),
     )
-
-
-_NODES = {"nvidia": nvidia_nodes, "huawei": davinci_nodes, "cambricon": cambricon_nodes, "mellanox": rdma_nodes}
-
-
-def _health(vendor: str, record: Any) -> Health:
-    code = record.error_codes[0] if record.error_count else 0
-    if vendor == "nvidia":
-        if code:
-            return xid_health(code, record.recovery_action)
-        return Health(ok=False, code="GpuIsLost", message="GPU is lost", sticky=True) if record.code == _LOST else WELL
-    if vendor == "huawei":
-        return dcmi_health(record.health, code)
-    if vendor == "cambricon":
-        return cambricon_health(record.health, record.driver_state)
-    return port_health([record.port_state])

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from harness.devices.provider import Device, DeviceProvider, Driver, Link, ProviderError, Usage
+from harness.devices.vendors import VENDORS
 from harness.errors import DeviceError
 from harness.nodes.usage import NodeUse, measured_use
 
@@ -152,7 +153,7 @@ class LocalHardware:
 
     def use(self, pod_of: Callable[[int], tuple[str, str] | None]) -> NodeUse:
         """What processes do with NVIDIA cards, by pod; `pod_of` as in `measured_use`."""
-        nodes = [measured_use(one, pod_of) for one in self._present if one.vendor == "nvidia"]
+        nodes = [measured_use(one, pod_of) for one in self._present if VENDORS[one.vendor].measured]
         return NodeUse(
             tuple(device for one in nodes for device in one.devices), tuple(pod for one in nodes for pod in one.pods)
         )

@@ -15,7 +15,7 @@ import msgspec
 
 from fake_devices import mailbox
 from harness.conversation import Conversation, Pipe, Wanted
-from harness.devices.standin import StandIn
+from harness.devices.stand_in import StandIn
 from harness.errors import ClusterError
 from harness.nodes import local
 from harness.nodes.device_daemon import INFOS_FILE, DeviceDaemon
@@ -222,7 +222,7 @@ class LocalAgent:
         """Programs may cut a stand-in's cards through its libraries, as they would the real ones."""
         if self._standing is not None and not self._stopped:
             self._standing.attend()
-            self._clock.call_later(mailbox.EVERY, self._attend)
+            self._clock.call_later(mailbox.POLL_INTERVAL, self._attend)
 
     # -- faults of a stand-in -----------------------------------------------------------------------------------------
 

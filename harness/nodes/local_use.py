@@ -9,7 +9,7 @@ NVML like everything else.
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from harness.devices.standin import StandIn
+from harness.devices.stand_in import StandIn
 from harness.nodes.local import LocalHardware
 from harness.nodes.node import NodeAgent
 from harness.nodes.runtimes.protocol import Runtime

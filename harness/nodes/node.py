@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from harness.devices.grants import DSMLU_ASSIGNED
+from harness.devices.hami_release import SHIPPED, VERSION_LABEL, HamiHost
 from harness.devices.provider import Device
+from harness.devices.vendors import VENDORS
 from harness.errors import UsageError
-from harness.hami.protocol import SHIPPED, VERSION_LABEL, HamiHost
 from harness.nodes import devices as device_object
 from harness.nodes.admission import UNEXPECTED, Books, Refused
 from harness.nodes.capacity import capacity_and_allocatable
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 Manifest = dict[str, Any]
 
-DSMLU_LOCK = "cambricon.com/dsmlu.lock"
+_SHARED_PLUGINS = tuple(vendor.shared_plugin for vendor in VENDORS.values() if vendor.shared_plugin is not None)
 _HOSTS_PER_NODE = 253
 _LOOPBACKS = 0x3FFFFE
 ASK_AGAIN = 2.0  # seconds until a pod whose objects are missing looks for them again
@@ -315,10 +315,11 @@ class NodeAgent:
         """A vendor's plugin that writes to the pod (dynamic sMLU) does so, and unlocks the node."""
         meta = run.work.pod.metadata
         answers = {name: value for grant in run.work.grants.values() for name, value in grant.annotations.items()}
-        if answers and meta.annotations.get(DSMLU_ASSIGNED) != "true":
-            patch = {"metadata": {"annotations": answers}}
-            self._writer.merge(pod_path(meta.namespace, meta.name), patch)
-            self._writer.merge(f"{NODES}/{self.name}", {"metadata": {"annotations": {DSMLU_LOCK: None}}})
+        for plugin in _SHARED_PLUGINS:
+            if plugin.assigned in answers and meta.annotations.get(plugin.assigned) != "true":
+                patch = {"metadata": {"annotations": answers}}
+                self._writer.merge(pod_path(meta.namespace, meta.name), patch)
+                self._writer.merge(f"{NODES}/{self.name}", {"metadata": {"annotations": {plugin.lock: None}}})
 
     def _changed(self, run: _PodRun, states: tuple[ContainerState, ...]) -> None:
         """The runtime says that containers have changed."""

@@ -15,6 +15,7 @@ import msgspec
 import orjson
 
 from harness.devices.provider import Device, DeviceProvider, ProviderError, Share
+from harness.devices.vendors import VENDORS
 from harness.errors import UsageError
 from harness.nodes.follow import Follower, HeadMeta
 from harness.nodes.pods import BoundPod
@@ -89,7 +90,7 @@ def scripted_use(pod: BoundPod, shares: Sequence[Share]) -> PodUse:
     """
     text = pod.metadata.annotations.get(USAGE_ANNOTATION, "")
     memory, core = _script(pod.key, text) if text else (0, 0.0)
-    cards = {share.device.uuid: share.device for share in shares if share.device.vendor == "nvidia"}
+    cards = {share.device.uuid: share.device for share in shares if VENDORS[share.device.vendor].measured}
     found = tuple(CardUse(one.uuid, min(memory, one.memory), core) for one in cards.values())
     return PodUse(pod.metadata.namespace, pod.metadata.name, found)
 
@@ -204,7 +205,7 @@ def _cancel(report: _Report) -> None:
 
 
 def _measured(devices: Iterable[Device]) -> list[Device]:
-    return [one for one in devices if one.vendor == "nvidia" and one.health.code not in SILENT]
+    return [one for one in devices if VENDORS[one.vendor].measured and one.health.code not in SILENT]
 
 
 def _entries(cards: Mapping[str, Device], uses: Iterable[CardUse]) -> list[Manifest]:

@@ -20,7 +20,8 @@ PROBE_COMMAND = (
     "sh",
     "-c",
     (
-        "env; ls -d /dev/nvidia* /dev/davinci* /dev/vdavinci* /dev/cambricon* /dev/infiniband/* 2>/dev/null"
+        "env; ls -d /dev/nvidia* /dev/davinci* /dev/vdavinci* /dev/cambricon* /dev/infiniband/* /dev/kfd /dev/dri/*"
+        " 2>/dev/null"
         " | sed 's/^/device=/'; sed -n 's/^[^ ]* \\([^ ]*\\) .*/mount=\\1/p' /proc/mounts; exec sleep 2147483647"
     ),
 )

@@ -29,12 +29,13 @@ def devices(cluster: Trial) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def cards(devices: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Its healthy NVIDIA cards."""
-    found = [one for one in devices if one["type"] == "gpu" and one["id"].startswith("GPU-")]
-    if not found:
-        pytest.skip("needs NVIDIA cards; this machine's accelerators are another vendor's")
-    return found
+def cards(cluster: Trial, devices: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The healthy NVIDIA cards of this machine's node."""
+    (node,) = orjson.loads(cluster.call("GET", "/api/v1/nodes").body)["items"]
+    vendor = node["metadata"]["labels"][GPU_VENDOR_LABEL]
+    if vendor != "nvidia":
+        pytest.skip(f"needs NVIDIA cards; this machine's accelerators are of {vendor}")
+    return [device for device in devices if device["type"] == "gpu"]
 
 
 @pytest.mark.feature("DEV-1", "HIL-1")

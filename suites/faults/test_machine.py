@@ -25,6 +25,7 @@ ASKS: dict[str, dict[str, int]] = {
     "nvidia": {"nvidia.com/gpu": 1},
     "huawei": {"huawei.com/npu-core": 20, GPU_MEMORY_RATIO: 100},
     "cambricon": {GPU_CORE: 100, GPU_MEMORY_RATIO: 100},
+    "amd": {"amd.com/gpu": 1},
 }
 FAULTS = [
     pytest.param("nvidia", {"verb": "critical", "xid": 79}, "Xid79", id="gpu-off-the-bus"),
@@ -36,6 +37,9 @@ FAULTS = [
     pytest.param("huawei", {"verb": "lost"}, "healthGone", id="npu-dropped"),
     pytest.param("cambricon", {"verb": "critical"}, "CardUnhealthy", id="mlu-unhealthy"),
     pytest.param("cambricon", {"verb": "lost"}, "DriverState5", id="mlu-driver-gone"),
+    pytest.param("amd", {"verb": "critical"}, "RasGfx", id="amd-uncorrectable-error"),
+    pytest.param("amd", {"verb": "lost"}, "GpuIsLost", id="amd-gpu-lost"),
+    pytest.param("amd", {"verb": "reset_needed"}, "GpuResetNeeded", id="amd-gpu-hangs"),
 ]
 HARMLESS = [
     pytest.param({"verb": "throttle"}, id="throttled"),

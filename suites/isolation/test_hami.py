@@ -13,15 +13,15 @@ from pathlib import Path
 import orjson
 import pytest
 
-from fake_devices.hami.region import CardLimits, ProcessBooks, new_region, write_region
+from fake_devices.hami.region import CardLimits, ProcessUsage, new_region, write_region
 from fixtures.expect import Expect
 from fixtures.promises import devices_of, first_of
 from fixtures.trial import Container, Trial
 from harness.clusters.protocol import Capability
-from harness.devices.grants import MONITOR_ANNOTATION
+from harness.devices.hami_core import MONITOR_ANNOTATION
+from harness.devices.hami_release import VERSION_LABEL
 from harness.hami.chart import Manifest, manifests
 from harness.hami.monitor import Monitor, serving
-from harness.hami.protocol import VERSION_LABEL
 from harness.hami.sources import pods_of_node
 from scheduler.api.builders import PodBuilder, node, pod
 from scheduler.api.core import Pod
@@ -175,7 +175,7 @@ def books(host: Path, one: Pod, inside: Container, *, used: int, core: int) -> N
         memory=int(inside.env["CUDA_DEVICE_MEMORY_LIMIT"]),
         cores=int(inside.env["CUDA_DEVICE_SM_LIMIT"]),
     )
-    region = new_region("v2.6.1", [limits], [ProcessBooks(1, used=({"data": used},), cores=(core,))])
+    region = new_region("v2.6.1", [limits], [ProcessUsage(1, used=({"data": used},), cores=(core,))])
     (host / cache.stem).mkdir()
     write_region(host / cache.stem / cache.name, region)
 

@@ -12,7 +12,7 @@ from fake_devices.build import NO_COMPILER, TABLE_FILE, compiler, install
 from fake_devices.hami.cuda import install_cuda
 from fake_devices.machine import from_devices
 from fake_devices.models import catalog
-from fake_devices.nvidia.library import NVML
+from fake_devices.nvidia.hardware import NVML
 from fake_devices.table import FULL, DeviceTable
 from harness.hami.isolation.checks import MIB, Bench, Lengths
 from harness.hami.isolation.tenants import Arrangement, clear_lock

@@ -12,7 +12,7 @@ from harness.clusters.protocol import Capability
 from harness.devices.nvidia import NvidiaProvider
 from harness.devices.provider import Missing
 from harness.hami.isolation.checks import CHECKS, Bench
-from harness.hami.isolation.probe import look
+from harness.hami.isolation.probe import check_readiness
 from harness.hami.isolation.tenants import Arrangement
 from harness.results import ResultsWriter
 from suites.isolation.findings import finding_of
@@ -29,7 +29,7 @@ def bench(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory)
     if absent is not None:
         pytest.skip(f"no-gpu: {absent.why}")
     with witness:
-        ready = look(witness, library, pytestconfig.getoption("--hami-release"))
+        ready = check_readiness(witness, library, pytestconfig.getoption("--hami-release"))
         if isinstance(ready, Missing):
             pytest.skip(f"{ready.key}: {ready.why}")
         folder = tmp_path_factory.mktemp("regions")

@@ -1,4 +1,4 @@
-/* What the DCMI files share: how a call begins, which record a chip has. */
+/* Shared by the DCMI files: start of a call, record of a chip. */
 #ifndef DCMI_CALL_H
 #define DCMI_CALL_H
 
@@ -11,7 +11,7 @@ enum { HUAWEI = 1, STEP_MS = 10 };
 
 extern int dcmi_started;
 
-/* Begin a call: started, not hanging; 0 goes on. */
+/* Start of a call: check that the library is started, apply delays. Not 0: return it. */
 int dcmi_enter(const char *call);
 
 /* Begin a call on a chip and copy its record; its number in the table goes to `at`. */

@@ -1,4 +1,4 @@
-/* Health, error codes, fault events; and how chips are joined. */
+/* Health, error codes, fault events, topology. */
 #include "dcmi_call.h"
 
 /* -- health, faults ------------------------------------------------------------------------------------------------ */
@@ -10,7 +10,7 @@ EXPORT int dcmi_get_device_health(int card, int device, unsigned int *health)
     int code = dcmi_enter_chip(__func__, card, device, &record, &at);
     if (!health)
         return INVALID_PARAMETER;
-    if (code == NOT_READY && dcmi_started) { /* a dropped card still has a health: not there */
+    if (code == NOT_READY && dcmi_started) { /* health of a dropped card: absent */
         *health = 0xFFFFFFFF;
         return OK;
     }
@@ -33,7 +33,7 @@ EXPORT int dcmi_get_device_ecc_info(int card, int device, int kind, struct ecc_i
     CHIP_CALL;
     if (!info || kind < 0 || kind > 3)
         return INVALID_PARAMETER;
-    if (kind != 2) /* HBM alone is in the table */
+    if (kind != 2) /* the table has HBM only */
         return NOT_SUPPORT;
     *info = (struct ecc_info){1, record.ecc_corrected, record.ecc_uncorrected, record.ecc_corrected_ever,
                               record.ecc_uncorrected_ever, 0, 0};
@@ -53,7 +53,7 @@ EXPORT int dcmi_subscribe_fault_event(int card, int device, char filter[32], voi
     CHIP_CALL;
     (void)filter;
     if (callback)
-        return NOT_SUPPORT; /* only the polled way */
+        return NOT_SUPPORT; /* only polling is supported */
     if (!next_event)
         next_event = __atomic_load_n(&table_header->event_head, __ATOMIC_ACQUIRE);
     return OK;

@@ -1,4 +1,4 @@
-/* vNPUs: read from the table; made and ended by asking its writer. */
+/* vNPUs: read from the table; created and removed by a request to its writer. */
 #include "dcmi_call.h"
 
 enum { CREATE = 2, DESTROY = 3, SLICE_VNPU = 2 };

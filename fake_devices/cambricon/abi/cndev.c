@@ -1,4 +1,4 @@
-/* libcndev.so: CNDEV over the device table. A device is its index; memory goes out in MiB, sMLU memory in bytes. */
+/* libcndev.so: CNDEV over the device table. A device is its index; memory is in MiB, sMLU memory in bytes. */
 #include <stdlib.h>
 
 #include "cndev_call.h"
@@ -76,7 +76,7 @@ EXPORT int cndevGetDeviceCount(CardInfo *out)
     return OK;
 }
 
-/* A card keeps its number when another is taken out; the index counts those that are there. */
+/* A card keeps its number when another is removed; the index counts present cards. */
 EXPORT int cndevGetDeviceHandleByIndex(int index, Dev *handle)
 {
     int code = cndev_enter(__func__);
@@ -188,7 +188,7 @@ EXPORT int cndevGetProcessInfo(unsigned int *count, ProcessInfo *out, Dev dev)
         table_read(table_row(&table_header->processes, row), &process, sizeof process);
         if (!process.pid || process.device != at)
             continue;
-        if (found < *count) /* KiB, as the vendor has it */
+        if (found < *count) /* KiB */
             out[found] = (ProcessInfo){VERSION_6, process.pid, process.used >> 10, process.used >> 10};
         found++;
     }

@@ -1,4 +1,4 @@
-/* What the CNDEV files share: how a call begins, which record a device has, the caller's version. */
+/* Shared by the CNDEV files: start of a call, record of a device, the caller's version. */
 #ifndef CNDEV_CALL_H
 #define CNDEV_CALL_H
 
@@ -9,7 +9,7 @@ enum { CAMBRICON = 2, STEP_MS = 10 };
 
 #pragma GCC visibility push(hidden)
 
-/* Begin a call: started, not hanging; 0 goes on. */
+/* Start of a call: check that the library is started, apply delays. Not 0: return it. */
 int cndev_enter(const char *call);
 
 /* Begin a call on a card and copy its record; its number in the table goes to `at`. */
@@ -34,7 +34,7 @@ static inline int is_card(const struct DeviceRecord *record)
         (void)at;                                                                                                      \
     } while (0)
 
-/* A structure that the caller must have given version 6. */
+/* Check the version of a caller's structure: 6. */
 #define VERSIONED(out)                                                                                                 \
     do {                                                                                                               \
         if (!(out))                                                                                                    \

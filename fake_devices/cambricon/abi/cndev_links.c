@@ -3,7 +3,7 @@
 
 #include "cndev_call.h"
 
-enum { MOST = 64 };
+enum { MAX_REGISTERED = 64 };
 
 /* -- MLU-Link, topology -------------------------------------------------------------------------------------------- */
 
@@ -78,8 +78,8 @@ EXPORT int cndevTopologyGetRelationship(Number *out, Dev dev, Dev other)
 /* -- events -------------------------------------------------------------------------------------------------------- */
 
 struct EventHandle {
-    uint64_t next, mask[MOST];
-    Dev dev[MOST];
+    uint64_t next, mask[MAX_REGISTERED];
+    Dev dev[MAX_REGISTERED];
     int devices;
 };
 
@@ -101,7 +101,7 @@ EXPORT int cndevEventHandleDestroy(struct EventHandle *handle)
 EXPORT int cndevRegisterEvents(struct EventHandle *handle, uint64_t mask, Dev dev)
 {
     CARD_CALL;
-    if (!handle || handle->devices == MOST)
+    if (!handle || handle->devices == MAX_REGISTERED)
         return INVALID_ARGUMENT;
     if (!handle->devices)
         handle->next = __atomic_load_n(&table_header->event_head, __ATOMIC_ACQUIRE);

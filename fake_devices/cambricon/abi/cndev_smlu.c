@@ -1,4 +1,4 @@
-/* sMLU profiles and instances: read from the table; made and ended by asking its writer. */
+/* sMLU profiles and instances: read from the table; created and removed by a request to its writer. */
 #include "cndev_call.h"
 
 enum { SLICE_SMLU = 3 };
@@ -37,7 +37,7 @@ EXPORT int cndevDestroySMluProfileInfo(int profile, Dev dev)
     return ask(DESTROY_PROFILE, at, (uint64_t)profile, 0, 0, &answer);
 }
 
-/* An instance's handle is its number above the card's; a profile is a record without parent. */
+/* An instance's handle is its number shifted by eight bits and the card's number; a profile has no parent. */
 static Dev handle_of(const struct SliceRecord *slice)
 {
     return (Dev)(slice->id << 8 | (unsigned int)table_device(slice->device)->index);

@@ -1,4 +1,4 @@
-/* What the NVML files share: how a call begins, how text goes out, which record a handle means. */
+/* Shared by the NVML files: start of a call, text output, record of a handle. */
 #ifndef CALL_H
 #define CALL_H
 
@@ -17,7 +17,7 @@ nvmlReturn_t mig_name(const struct DeviceRecord *record, const struct SliceRecor
 
 static inline const struct Library *nvml_library(void) { return &table_header->libraries[NVIDIA]; }
 
-/* The number of the device record that a handle means; a MIG device means its card's. */
+/* Position of a handle's device record; for a MIG device that of its card. */
 static inline uint32_t record_number(nvmlDevice_t handle, const struct SliceRecord *slice)
 {
     if (slice)

@@ -1,4 +1,4 @@
-/* libnvidia-ml.so.1: NVML's symbols over the device table. Each call reads; none decides.
+/* libnvidia-ml.so.1: NVML's symbols over the device table. Calls read the table only.
  *
  * Contracts that callers rely on: outputs stay untouched on error and are written on success, a count that does not
  * suffice is answered with what would, one device has one handle, both widths of bus address are understood. */
@@ -282,7 +282,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t handle, Utilizati
     return OK;
 }
 
-/* The processes of a device, into `fill` one by one; answers how many there are. */
+/* The processes of a device, into `fill` one by one; returns their number. */
 static uint each_process(nvmlDevice_t handle, const struct SliceRecord *slice, void *out, uint room,
                          void (*fill)(void *, uint, const struct ProcessRecord *))
 {
@@ -362,7 +362,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t handle, Process
     if (slice || record.slice_mode)
         return NOT_SUPPORTED;
     uint found = each_process(handle, 0, 0, 0, fill_sample);
-    if (!out) { /* the probe is always answered so, even where there is nothing */
+    if (!out) { /* a call without room always has this answer, even without samples */
         *count = found;
         return INSUFFICIENT_SIZE;
     }
@@ -440,7 +440,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t handle, uint type, 
 EXPORT nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t handle, uint type, uint counter, uint location, ull *count)
 {
     DEVICE_CALL;
-    if (location != 2) /* the table knows DRAM alone */
+    if (location != 2) /* the table has DRAM only */
         return NOT_SUPPORTED;
     return ecc(&record, type, counter, count);
 }
@@ -458,7 +458,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t handle, uint *correct
     return OK;
 }
 
-/* Fields: double-bit errors, remapped rows, link count, recovery action, power now. Each answers for itself. */
+/* Fields: double-bit errors, remapped rows, link count, recovery action, power now. Each has its own return code. */
 static nvmlReturn_t field(const struct DeviceRecord *record, FieldValue *value)
 {
     enum { UNSIGNED_INT = 1, UNSIGNED_LONG_LONG = 3 };

@@ -1,16 +1,16 @@
-/* Event sets over the ring: each set has its own place in it, starting where it was when a device was registered. */
+/* Event sets over the ring. A set has its own read position, which starts at the first registration. */
 #include <stdlib.h>
 
 #include "call.h"
 
-enum { STEP_MS = 10, MOST = 64 };
+enum { STEP_MS = 10, MAX_REGISTERED = 64 };
 #define SUPPORTED (0x1ull | 0x2ull | 0x4ull | 0x8ull | 0x10ull | 0x100ull | 0x4000ull | 0x8000ull)
 
 struct EventSet {
     uint64_t next;
     int devices;
-    uint32_t device[MOST];
-    uint64_t mask[MOST];
+    uint32_t device[MAX_REGISTERED];
+    uint64_t mask[MAX_REGISTERED];
 };
 
 EXPORT nvmlReturn_t nvmlEventSetCreate(struct EventSet **set)
@@ -41,7 +41,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t handle, ull *t
 EXPORT nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t handle, ull types, struct EventSet *set)
 {
     DEVICE_CALL;
-    if (!set || set->devices == MOST)
+    if (!set || set->devices == MAX_REGISTERED)
         return INVALID_ARGUMENT;
     if (types & ~SUPPORTED)
         return NOT_SUPPORTED;
@@ -58,7 +58,7 @@ static int next_event(struct EventSet *set, struct EventRecord *event)
     const struct Section *ring = &table_header->events;
     uint64_t head = __atomic_load_n(&table_header->event_head, __ATOMIC_ACQUIRE);
     if (head - set->next > ring->room)
-        set->next = head - ring->room; /* fell behind: the oldest are gone */
+        set->next = head - ring->room; /* fell behind: the oldest events are lost */
     for (; set->next < head; set->next++) {
         *event = *(const struct EventRecord *)table_row(ring, set->next % ring->room);
         if (event->sequence != set->next)

@@ -1,4 +1,4 @@
-/* Where cards are and what joins them: common ancestors by PCIe place, NVLinks port by port, affinity masks, fabric. */
+/* Topology: common PCIe ancestors, NVLinks by port, affinity masks, fabric. */
 #include "call.h"
 
 enum { INTERNAL = 0, SINGLE = 10, HOST_BRIDGE = 30, NODE = 40, SYSTEM = 50 };
@@ -100,7 +100,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t handle, uin
     struct DeviceRecord peer;
     if (port.peer >= 0) {
         table_read(table_device(port.peer), &peer, sizeof peer);
-    } else { /* switches are not in the table; they sit on a bus of their own */
+    } else { /* switches are not in the table; they have a bus of their own */
         memset(&peer, 0, sizeof peer);
         peer.bus = 0x05 + link % 4;
         peer.pci_id = 0x22a310de;

@@ -48,7 +48,7 @@ ANSWERS: dict[str, tuple[int, object]] = {
 }
 
 
-class Standin(BaseHTTPRequestHandler):
+class Boundary(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         code, body = ANSWERS.get(self.path, (404, None))
         data = json.dumps(body).encode() if body is not None else b"404 page not found\n"
@@ -63,7 +63,7 @@ class Standin(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def explain() -> Iterator[Callable[..., None]]:
-    with HTTPServer(("127.0.0.1", 0), Standin) as server:
+    with HTTPServer(("127.0.0.1", 0), Boundary) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fake_devices.hami.region import CardLimits, ProcessBooks, new_region, write_region
+from fake_devices.hami.region import CardLimits, ProcessUsage, new_region, write_region
 
 COMMAND = (sys.executable, "-m", "harness", "vgpu-monitor")
 UUID = "GPU-8f2e1c4a-0000-1111-2222-333344445555"
@@ -18,7 +18,7 @@ UUID = "GPU-8f2e1c4a-0000-1111-2222-333344445555"
 def folder(tmp_path: Path) -> Path:
     """One container's region."""
     (tmp_path / "uid_main").mkdir()
-    region = new_region("v2.6.1", [CardLimits(UUID, 1 << 30)], [ProcessBooks(1, used=({"data": 42},))])
+    region = new_region("v2.6.1", [CardLimits(UUID, 1 << 30)], [ProcessUsage(1, used=({"data": 42},))])
     write_region(tmp_path / "uid_main" / "uid_main.cache", region)
     return tmp_path
 

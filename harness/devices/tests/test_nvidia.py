@@ -1,4 +1,4 @@
-"""The NVIDIA provider over both stand-ins: it reads what the table says, in neutral words, and survives faults."""
+"""The NVIDIA provider with both stand-ins: neutral values of the table, and faults."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,46 +11,46 @@ from fake_devices.machine import from_server
 from fake_devices.models import catalog
 from harness.devices.nvidia import NvidiaProvider
 from harness.devices.provider import Device
-from harness.devices.tests.standins import NODE, NVML_WAYS, Standin
+from harness.devices.tests.boundaries import NODE, NVML_WAYS, Boundary
 from harness.nodes.hardware import NodeHardware
 
 
 @pytest.fixture(params=sorted(NVML_WAYS))
-def standin(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Standin]:
-    with NVML_WAYS[request.param](tmp_path) as standin:
-        yield standin
+def boundary(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Boundary]:
+    with NVML_WAYS[request.param](tmp_path) as boundary:
+        yield boundary
 
 
 @pytest.fixture
-def provider(standin: Standin) -> Iterator[NvidiaProvider]:
-    with NvidiaProvider(standin.library, root=standin.root, source="fake-abi") as provider:
+def provider(boundary: Boundary) -> Iterator[NvidiaProvider]:
+    with NvidiaProvider(boundary.library, root=boundary.root, source="fake-abi") as provider:
         yield provider
 
 
 def by_table(server: str) -> list[Device]:
-    """What the short way for fleets says of the same node."""
+    """The devices that are read from the table of the same node."""
     hardware = NodeHardware(NODE, from_server(server, catalog()))
-    return [one for one in hardware.devices() if one.vendor == "nvidia"]
+    return [device for device in hardware.devices() if device.vendor == "nvidia"]
 
 
 @pytest.mark.parametrize("server", ["dgx-h100", "hgx-a100", "a10-4", "a10-vm", "mixed-gpu"])
 @pytest.mark.parametrize("way", sorted(NVML_WAYS))
-def test_the_long_way_and_the_short_way_agree_on_every_field(way: str, server: str, tmp_path: Path) -> None:
+def test_provider_and_table_agree_on_every_field(way: str, server: str, tmp_path: Path) -> None:
     with (
-        NVML_WAYS[way](tmp_path, server) as standin,
-        NvidiaProvider(standin.library, root=standin.root, source="fake-abi") as provider,
+        NVML_WAYS[way](tmp_path, server) as boundary,
+        NvidiaProvider(boundary.library, root=boundary.root, source="fake-abi") as provider,
     ):
-        found = sorted(provider.devices(), key=lambda one: one.minor)
-        assert [replace(one, source="fake-table") for one in found] == by_table(server)
+        found = sorted(provider.devices(), key=lambda device: device.minor)
+        assert [replace(entry, source="fake-table") for entry in found] == by_table(server)
         assert set(provider.links()) == set(NodeHardware(NODE, from_server(server, catalog())).links())
         assert provider.driver().driver == "570.124.06"
 
 
-def test_what_a_card_does_is_in_neutral_units(provider: NvidiaProvider, standin: Standin) -> None:
-    at = standin.position(0)
-    with standin.table.writing(standin.table.devices[at]) as record:
+def test_what_a_card_does_is_in_neutral_units(provider: NvidiaProvider, boundary: Boundary) -> None:
+    at = boundary.position(0)
+    with boundary.table.writing(boundary.table.devices[at]) as record:
         record.core_use, record.power_mw, record.memory_used, record.throttle = 63, 412_500, 8 << 30, 0x44
-    row = standin.table.processes[0]
+    row = boundary.table.processes[0]
     row.device, row.used, row.sm, row.sampled_us, row.name, row.pid = at, 8 << 30, 61, 5, b"train", 4242
     uuid = provider.devices()[0].uuid
     usage = provider.usage(uuid)
@@ -61,17 +61,17 @@ def test_what_a_card_does_is_in_neutral_units(provider: NvidiaProvider, standin:
     assert (process.pid, process.memory, process.core, process.name) == (4242, 8 << 30, 61.0, "train")
 
 
-def test_an_applications_error_changes_no_health(provider: NvidiaProvider, standin: Standin) -> None:
+def test_an_applications_error_changes_no_health(provider: NvidiaProvider, boundary: Boundary) -> None:
     uuid = provider.devices()[0].uuid
-    faults.apply(standin.table, standin.position(0), "app_error", {"xid": 43}, now=1.0)
+    faults.apply(boundary.table, boundary.position(0), "app_error", {"xid": 43}, now=1.0)
     (event,) = provider.events()
     assert (event.device, event.code, event.severity) == (uuid, "Xid43", "info")
     assert provider.health(uuid).ok
 
 
-def test_a_critical_error_is_for_good_until_the_card_is_replaced(provider: NvidiaProvider, standin: Standin) -> None:
+def test_a_critical_error_is_sticky_until_the_card_is_replaced(provider: NvidiaProvider, boundary: Boundary) -> None:
     uuid = provider.devices()[0].uuid
-    undo = faults.apply(standin.table, standin.position(0), "critical", {"xid": 95}, now=1.0)
+    undo = faults.apply(boundary.table, boundary.position(0), "critical", {"xid": 95}, now=1.0)
     health = provider.health(uuid)
     assert (health.ok, health.code, health.action, health.sticky) == (False, "Xid95", "gpu-reset", True)
     undo(2.0)
@@ -80,26 +80,26 @@ def test_a_critical_error_is_for_good_until_the_card_is_replaced(provider: Nvidi
     assert provider.health(uuid).ok
 
 
-def test_a_lost_card_is_listed_unhealthy_beside_the_others(provider: NvidiaProvider, standin: Standin) -> None:
+def test_a_lost_card_is_listed_unhealthy_beside_the_others(provider: NvidiaProvider, boundary: Boundary) -> None:
     before = provider.devices()
-    faults.apply(standin.table, standin.position(3), "lost", {}, now=1.0)
+    faults.apply(boundary.table, boundary.position(3), "lost", {}, now=1.0)
     after = provider.devices()
-    assert [one.uuid for one in after] == [one.uuid for one in before]
-    assert [one.health.ok for one in after] == [True, True, True, False, True, True, True, True]
+    assert [item.uuid for item in after] == [device.uuid for device in before]
+    assert [item.health.ok for item in after] == [True, True, True, False, True, True, True, True]
     assert after[3].health.sticky
 
 
-def test_a_card_lost_before_it_was_ever_read_is_still_counted(standin: Standin) -> None:
-    faults.apply(standin.table, standin.position(0), "lost", {}, now=1.0)
-    with NvidiaProvider(standin.library, root=standin.root) as provider:
+def test_a_card_lost_before_it_was_ever_read_is_still_counted(boundary: Boundary) -> None:
+    faults.apply(boundary.table, boundary.position(0), "lost", {}, now=1.0)
+    with NvidiaProvider(boundary.library, root=boundary.root) as provider:
         first, *others = provider.devices()
         assert (first.uuid, first.health.ok) == ("unknown-0", False)
-        assert all(one.health.ok for one in others)
+        assert all(other.health.ok for other in others)
 
 
-def test_why_there_is_nothing_is_said_with_a_key(standin: Standin, tmp_path: Path) -> None:
-    standin.table.header.libraries[0].code = 9
-    missing = NvidiaProvider(standin.library, root=standin.root).probe()
+def test_missing_devices_have_a_key(boundary: Boundary, tmp_path: Path) -> None:
+    boundary.table.header.libraries[0].code = 9
+    missing = NvidiaProvider(boundary.library, root=boundary.root).probe()
     assert missing is not None
     assert missing.key == "no-driver"
     absent = NvidiaProvider(tmp_path / "nowhere.so").probe()
@@ -107,8 +107,8 @@ def test_why_there_is_nothing_is_said_with_a_key(standin: Standin, tmp_path: Pat
     assert absent.key == "no-library"
 
 
-def test_closing_survives_a_library_that_is_gone(standin: Standin) -> None:
-    provider = NvidiaProvider(standin.library, root=standin.root)
+def test_a_lost_library_can_be_closed(boundary: Boundary) -> None:
+    provider = NvidiaProvider(boundary.library, root=boundary.root)
     provider.open()
     with provider._nvml as nvml:
         nvml.nvmlShutdown()

@@ -17,20 +17,20 @@ import pytest
 from fake_devices import faults
 from fake_devices.build import NO_COMPILER, compiler
 from harness.devices.nvml import Nvml
-from harness.devices.tests.standins import NVML_WAYS, Standin
+from harness.devices.tests.boundaries import NVML_WAYS, Boundary
 
 INSUFFICIENT_SIZE, TIMEOUT, LOST, VERSION_MISMATCH, UNINITIALIZED, INVALID = 7, 10, 15, 25, 1, 2
 
 
 @pytest.fixture(params=sorted(NVML_WAYS))
-def standin(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Standin]:
-    with NVML_WAYS[request.param](tmp_path) as standin:
-        yield standin
+def boundary(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Boundary]:
+    with NVML_WAYS[request.param](tmp_path) as boundary:
+        yield boundary
 
 
 @pytest.fixture
-def nvml(standin: Standin) -> Iterator[Any]:
-    with Nvml(standin.library) as nvml:
+def nvml(boundary: Boundary) -> Iterator[Any]:
+    with Nvml(boundary.library) as nvml:
         nvml.nvmlInit()
         yield nvml
         nvml.nvmlShutdown()
@@ -41,15 +41,15 @@ def raw(nvml: Any, symbol: str) -> Any:
     return nvml._nvmlGetFunctionPointer(symbol)
 
 
-def test_nothing_answers_before_the_library_is_started(standin: Standin) -> None:
-    with Nvml(standin.library) as nvml:
+def test_nothing_answers_before_the_library_is_started(boundary: Boundary) -> None:
+    with Nvml(boundary.library) as nvml:
         count = c_uint(77)
         assert raw(nvml, "nvmlDeviceGetCount_v2")(byref(count)) == UNINITIALIZED
         assert count.value == 77
 
 
-def test_start_and_stop_are_counted(standin: Standin) -> None:
-    with Nvml(standin.library) as nvml:
+def test_start_and_stop_are_counted(boundary: Boundary) -> None:
+    with Nvml(boundary.library) as nvml:
         nvml.nvmlInit()
         nvml.nvmlInit()
         nvml.nvmlShutdown()
@@ -70,7 +70,7 @@ def test_every_way_of_naming_a_card_leads_to_one_handle(nvml: Any) -> None:
             nvml.nvmlDeviceGetHandleByPciBusId(bus.busIdLegacy),
             nvml.nvmlDeviceGetHandleByPciBusId(bus.busIdLegacy.lower()),
         ]
-        addresses = {ctypes.cast(one, c_void_p).value for one in (handle, *names)}
+        addresses = {ctypes.cast(item, c_void_p).value for item in (handle, *names)}
         assert len(addresses) == 1
         assert nvml.nvmlDeviceGetIndex(handle) == index
 
@@ -83,7 +83,7 @@ def test_bus_addresses_have_both_widths_and_the_board_id_follows(nvml: Any) -> N
     assert nvml.nvmlDeviceGetBoardId(handle) == bus.domain << 16 | bus.bus << 8 | bus.device << 3
 
 
-def test_nobody_is_found_under_a_strange_name(nvml: Any) -> None:
+def test_an_unknown_name_finds_no_card(nvml: Any) -> None:
     for look_up, name in (
         (nvml.nvmlDeviceGetHandleByUUID, "GPU-0"),
         (nvml.nvmlDeviceGetHandleByPciBusId, "0000:ff:1f.0"),
@@ -119,9 +119,9 @@ def test_an_unknown_version_is_refused_and_nothing_is_written(nvml: Any) -> None
     assert memory.total == 4711
 
 
-def test_processes_are_asked_for_twice(nvml: Any, standin: Standin) -> None:
-    at = standin.position(0)
-    for pid, row in zip((100, 200, 300), standin.table.processes, strict=False):
+def test_processes_are_asked_for_twice(nvml: Any, boundary: Boundary) -> None:
+    at = boundary.position(0)
+    for pid, row in zip((100, 200, 300), boundary.table.processes, strict=False):
         row.device, row.used, row.sm, row.sampled_us, row.pid = at, pid << 20, pid // 10, 5, pid
     handle = nvml.nvmlDeviceGetHandleByIndex(0)
     count = c_uint(1)
@@ -129,9 +129,13 @@ def test_processes_are_asked_for_twice(nvml: Any, standin: Standin) -> None:
     assert raw(nvml, "nvmlDeviceGetComputeRunningProcesses_v3")(handle, byref(count), small) == INSUFFICIENT_SIZE
     assert (count.value, small[0].pid) == (3, 0)
     found = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
-    assert [(one.pid, one.usedGpuMemory) for one in found] == [(100, 100 << 20), (200, 200 << 20), (300, 300 << 20)]
+    assert [(entry.pid, entry.usedGpuMemory) for entry in found] == [
+        (100, 100 << 20),
+        (200, 200 << 20),
+        (300, 300 << 20),
+    ]
     samples = nvml.nvmlDeviceGetProcessUtilization(handle, 0)
-    assert [(one.pid, one.smUtil) for one in samples] == [(100, 10), (200, 20), (300, 30)]
+    assert [(sample.pid, sample.smUtil) for sample in samples] == [(100, 10), (200, 20), (300, 30)]
     assert nvml.nvmlDeviceGetComputeRunningProcesses(nvml.nvmlDeviceGetHandleByIndex(1)) == []
 
 
@@ -149,7 +153,10 @@ def test_topology_is_symmetric_and_nearest_agrees_with_it(nvml: Any) -> None:
             if a is not b:
                 level = nvml.nvmlDeviceGetTopologyCommonAncestor(a, b)
                 assert level == nvml.nvmlDeviceGetTopologyCommonAncestor(b, a)
-                near = {ctypes.cast(one, c_void_p).value for one in nvml.nvmlDeviceGetTopologyNearestGpus(a, level)}
+                near = {
+                    ctypes.cast(nvmldevicegettopologynearestgpu, c_void_p).value
+                    for nvmldevicegettopologynearestgpu in nvml.nvmlDeviceGetTopologyNearestGpus(a, level)
+                }
                 assert ctypes.cast(b, c_void_p).value in near
 
 
@@ -173,8 +180,8 @@ def test_each_field_answers_for_itself(nvml: Any) -> None:
     assert bad.nvmlReturn == 3
 
 
-def test_ecc_counts_by_type_and_age(nvml: Any, standin: Standin) -> None:
-    faults.apply(standin.table, standin.position(0), "ecc", {"corrected": 5, "uncorrected": 2}, now=1.0)
+def test_ecc_counts_by_type_and_age(nvml: Any, boundary: Boundary) -> None:
+    faults.apply(boundary.table, boundary.position(0), "ecc", {"corrected": 5, "uncorrected": 2}, now=1.0)
     handle = nvml.nvmlDeviceGetHandleByIndex(0)
     assert nvml.nvmlDeviceGetTotalEccErrors(handle, 0, 0) == 5
     assert nvml.nvmlDeviceGetTotalEccErrors(handle, 1, 1) == 2
@@ -182,9 +189,9 @@ def test_ecc_counts_by_type_and_age(nvml: Any, standin: Standin) -> None:
     assert nvml.nvmlDeviceGetFieldValues(handle, [4])[0].value.ullVal == 2
 
 
-def test_a_lost_card_answers_lost_everywhere_and_is_still_counted(nvml: Any, standin: Standin) -> None:
+def test_a_lost_card_answers_lost_everywhere_and_is_still_counted(nvml: Any, boundary: Boundary) -> None:
     handle = nvml.nvmlDeviceGetHandleByIndex(2)
-    faults.apply(standin.table, standin.position(2), "lost", {}, now=1.0)
+    faults.apply(boundary.table, boundary.position(2), "lost", {}, now=1.0)
     assert nvml.nvmlDeviceGetCount() == 8
     name = ctypes.create_string_buffer(96)
     assert raw(nvml, "nvmlDeviceGetName")(handle, name, c_uint(96)) == LOST
@@ -194,35 +201,35 @@ def test_a_lost_card_answers_lost_everywhere_and_is_still_counted(nvml: Any, sta
     assert nvml.nvmlDeviceGetName(nvml.nvmlDeviceGetHandleByIndex(3))
 
 
-def test_a_removed_card_is_not_counted_and_the_others_move_up(nvml: Any, standin: Standin) -> None:
+def test_a_removed_card_is_not_counted_and_the_others_move_up(nvml: Any, boundary: Boundary) -> None:
     third = nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(3))
-    faults.apply(standin.table, standin.position(2), "remove", {}, now=1.0)
+    faults.apply(boundary.table, boundary.position(2), "remove", {}, now=1.0)
     assert nvml.nvmlDeviceGetCount() == 7
     assert nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(2)) == third
 
 
-def test_each_event_set_sees_each_event_once_from_when_it_registered(nvml: Any, standin: Standin) -> None:
-    at = standin.position(1)
-    standin.table.event(at, type_=8, code=13, now=0.0)
+def test_each_event_set_sees_each_event_once_from_when_it_registered(nvml: Any, boundary: Boundary) -> None:
+    at = boundary.position(1)
+    boundary.table.event(at, type_=8, code=13, now=0.0)
     handle = nvml.nvmlDeviceGetHandleByIndex(1)
     sets = [nvml.nvmlEventSetCreate() for _ in range(2)]
-    for one in sets:
-        nvml.nvmlDeviceRegisterEvents(handle, 8, one)
-    faults.apply(standin.table, at, "critical", {"xid": 62}, now=1.0)
-    for one in sets:
-        data = nvml.nvmlEventSetWait_v2(one, 0)
+    for event_set in sets:
+        nvml.nvmlDeviceRegisterEvents(handle, 8, event_set)
+    faults.apply(boundary.table, at, "critical", {"xid": 62}, now=1.0)
+    for event_set in sets:
+        data = nvml.nvmlEventSetWait_v2(event_set, 0)
         assert (data.eventType, data.eventData) == (8, 62)
         assert ctypes.cast(data.device, c_void_p).value == ctypes.cast(handle, c_void_p).value
         with pytest.raises(nvml.NVMLError_Timeout):
-            nvml.nvmlEventSetWait_v2(one, 0)
-        nvml.nvmlEventSetFree(one)
+            nvml.nvmlEventSetWait_v2(event_set, 0)
+        nvml.nvmlEventSetFree(event_set)
 
 
-def test_other_devices_and_other_types_are_not_told(nvml: Any, standin: Standin) -> None:
+def test_other_devices_and_other_types_are_not_told(nvml: Any, boundary: Boundary) -> None:
     events = nvml.nvmlEventSetCreate()
     nvml.nvmlDeviceRegisterEvents(nvml.nvmlDeviceGetHandleByIndex(0), 8, events)
-    standin.table.event(standin.position(1), type_=8, code=79, now=0.0)
-    standin.table.event(standin.position(0), type_=2, code=0, now=0.0)
+    boundary.table.event(boundary.position(1), type_=8, code=79, now=0.0)
+    boundary.table.event(boundary.position(0), type_=2, code=0, now=0.0)
     with pytest.raises(nvml.NVMLError_Timeout):
         nvml.nvmlEventSetWait_v2(events, 0)
 
@@ -234,9 +241,9 @@ def test_a_type_that_is_not_offered_cannot_be_registered(nvml: Any) -> None:
         nvml.nvmlDeviceRegisterEvents(handle, 1 << 40, nvml.nvmlEventSetCreate())
 
 
-def test_a_driver_that_is_not_loaded_says_so_at_the_start(standin: Standin) -> None:
-    standin.table.header.libraries[0].code = 9
-    with Nvml(standin.library) as nvml, pytest.raises(nvml.NVMLError_DriverNotLoaded):
+def test_a_driver_that_is_not_loaded_says_so_at_the_start(boundary: Boundary) -> None:
+    boundary.table.header.libraries[0].code = 9
+    with Nvml(boundary.library) as nvml, pytest.raises(nvml.NVMLError_DriverNotLoaded):
         nvml.nvmlInit()
 
 
@@ -258,11 +265,11 @@ class TestAsALibrary:
     """What only a file can show: names, other processes, copies."""
 
     @pytest.fixture
-    def library(self, tmp_path: Path) -> Iterator[Standin]:
-        with NVML_WAYS["library"](tmp_path) as standin:
-            yield standin
+    def library(self, tmp_path: Path) -> Iterator[Boundary]:
+        with NVML_WAYS["library"](tmp_path) as boundary:
+            yield boundary
 
-    def test_it_exports_versioned_and_plain_names_and_nothing_else(self, library: Standin) -> None:
+    def test_it_exports_versioned_and_plain_names_and_nothing_else(self, library: Boundary) -> None:
         loaded = ctypes.CDLL(str(library.library))
         for name in (
             "nvmlInit", "nvmlInit_v2", "nvmlInitWithFlags", "nvmlDeviceGetCount", "nvmlDeviceGetCount_v2",
@@ -273,7 +280,7 @@ class TestAsALibrary:
         for name in ("table_attach", "table_header", "nvml_enter"):
             assert not hasattr(loaded, name)
 
-    def test_a_table_of_another_layout_is_not_read(self, library: Standin) -> None:
+    def test_a_table_of_another_layout_is_not_read(self, library: Boundary) -> None:
         library.table.header.layout_hash += 1
         with Nvml(library.library) as nvml, pytest.raises(nvml.NVMLError_DriverNotLoaded):
             nvml.nvmlInit()
@@ -290,7 +297,7 @@ class TestAsALibrary:
                 second.nvmlInit()
                 assert second.nvmlDeviceGetCount() == 4
 
-    def test_an_unmodified_python_process_finds_it_by_the_loaders_path(self, library: Standin) -> None:
+    def test_an_unmodified_python_process_finds_it_by_the_loaders_path(self, library: Boundary) -> None:
         script = (
             "import pynvml as n; n.nvmlInit(); h = n.nvmlDeviceGetHandleByIndex(7);"
             "print(n.nvmlDeviceGetCount(), n.nvmlDeviceGetName(h), n.nvmlDeviceGetMinorNumber(h))"
@@ -301,7 +308,7 @@ class TestAsALibrary:
         )
         assert done.stdout.split("\n")[0] == "8 NVIDIA H100 80GB HBM3 6", done.stderr
 
-    def test_an_unmodified_c_program_sees_what_pynvml_sees(self, library: Standin, tmp_path: Path) -> None:
+    def test_an_unmodified_c_program_sees_what_pynvml_sees(self, library: Boundary, tmp_path: Path) -> None:
         command = compiler()
         if command is None:
             pytest.skip(NO_COMPILER)
@@ -323,7 +330,7 @@ class TestAsALibrary:
             nvml.nvmlShutdown()
         assert seen == want
 
-    def test_a_waiting_process_hears_of_a_fault_from_outside(self, library: Standin) -> None:
+    def test_a_waiting_process_hears_of_a_fault_from_outside(self, library: Boundary) -> None:
         script = (
             "import pynvml as n; n.nvmlInit(); s = n.nvmlEventSetCreate();"
             "n.nvmlDeviceRegisterEvents(n.nvmlDeviceGetHandleByIndex(1), 8, s); print('ready', flush=True);"

@@ -10,7 +10,7 @@ from fake_devices.rdma.netlink import RdmaPeer
 from fake_devices.table import FULL, DeviceTable
 from harness.devices.rdma import RdmaProvider
 from harness.devices.rdma_netlink import RdmaNetlink
-from harness.devices.tests.standins import rdma_tree, rdma_tree_and_netlink
+from harness.devices.tests.boundaries import rdma_tree, rdma_tree_and_netlink
 
 ACTIVE, DOWN, POLLING = 4, 1, 2
 
@@ -21,22 +21,22 @@ def test_every_port_is_told_with_its_states_and_its_net_device() -> None:
     peer = RdmaPeer(table)
     channel = RdmaNetlink(peer.reader)
     try:
-        assert sorted(channel.devices().values()) == sorted(one.ibdev.decode() for one in nics)
-        before = {one.device: one for one in channel.ports()}
-        assert {one.state for one in before.values()} == {ACTIVE}
-        assert {one.device: one.netdev for one in before.values()} == {
-            one.ibdev.decode(): one.netdev.decode() for one in nics
+        assert sorted(channel.devices().values()) == sorted(nic.ibdev.decode() for nic in nics)
+        before = {port.device: port for port in channel.ports()}
+        assert {device.state for device in before.values()} == {ACTIVE}
+        assert {device.device: device.netdev for device in before.values()} == {
+            nic.ibdev.decode(): nic.netdev.decode() for nic in nics
         }
         first = next(at for at, slot in enumerate(table.machine.slots) if slot.model.is_nic)
         name = table.devices[first].ibdev.decode()
         undo = faults.apply(table, first, "link", {}, now=1.0)
-        after = {one.device: one for one in channel.ports()}
+        after = {port.device: port for port in channel.ports()}
         assert (after[name].state, after[name].physical_state) == (DOWN, POLLING)
         assert {key: one for key, one in after.items() if key != name} == {
             key: one for key, one in before.items() if key != name
         }
         undo(2.0)
-        assert {one.device: one for one in channel.ports()} == before
+        assert {port.device: port for port in channel.ports()} == before
         faults.apply(table, first, "remove", {}, now=3.0)
         assert name not in channel.devices().values()
     finally:
@@ -44,31 +44,31 @@ def test_every_port_is_told_with_its_states_and_its_net_device() -> None:
         peer.close()
 
 
-def test_the_kernel_s_word_goes_before_the_files(tmp_path: Path) -> None:
+def test_netlink_has_precedence_over_files(tmp_path: Path) -> None:
     """Files that were not brought up to date do not make a port well that the kernel calls down."""
-    with rdma_tree_and_netlink(tmp_path) as standin, standin.provider() as provider:
+    with rdma_tree_and_netlink(tmp_path) as boundary, boundary.provider() as provider:
         device = provider.devices()[0]
-        at = standin.table.position(device.uuid)
+        at = boundary.table.position(device.uuid)
         assert at is not None
-        faults.apply(standin.table, at, "link", {}, now=1.0)
+        faults.apply(boundary.table, at, "link", {}, now=1.0)
         health = provider.health(device.uuid)
         assert (health.ok, health.code, health.message) == (False, "PortDown", "port state is DOWN")
 
 
-def test_without_netlink_the_files_are_believed(tmp_path: Path) -> None:
-    with rdma_tree(tmp_path) as standin:
-        provider = RdmaProvider(root=standin.root)
+def test_files_are_used_without_netlink(tmp_path: Path) -> None:
+    with rdma_tree(tmp_path) as boundary:
+        provider = RdmaProvider(root=boundary.root)
         with provider:
             device = provider.devices()[0]
             name = device.kernel_name
             (tmp_path / "sys/class/infiniband" / name / "ports/1/state").write_text("2: INIT\n")
-            found = {one.kernel_name: one.health.ok for one in provider.devices()}
+            found = {candidate.kernel_name: candidate.health.ok for candidate in provider.devices()}
             assert [key for key, ok in found.items() if not ok] == [name]
             assert device.source == "real"
 
 
-def test_a_tree_that_goes_while_it_is_read_makes_nobody_well(tmp_path: Path) -> None:
-    with rdma_tree(tmp_path) as standin, standin.provider() as provider:
+def test_a_tree_that_disappears_leaves_no_port_healthy(tmp_path: Path) -> None:
+    with rdma_tree(tmp_path) as boundary, boundary.provider() as provider:
         device = provider.devices()[0]
         shutil.rmtree(tmp_path / "sys/class/infiniband")
         shutil.rmtree(tmp_path / "sys/bus")

@@ -1,4 +1,4 @@
-"""Parts of cards at the vendors' boundaries: what the providers cut and read, what does not fit, and who may ask."""
+"""Slices of cards at the vendors' boundaries: created and read by providers, refused, timed out."""
 
 import threading
 from collections.abc import Iterator
@@ -10,8 +10,8 @@ import pytest
 from fake_devices import mailbox, slices
 from fake_devices.slices import SliceError
 from fake_devices.table import DeviceTable
-from harness.devices.provider import DeviceProvider, Failing, ProviderError
-from harness.devices.tests.standins import Way, cndev_library, dcmi_library, nvml_library
+from harness.devices.provider import DeviceProvider, FailureKind, ProviderError
+from harness.devices.tests.boundaries import Way, cndev_library, dcmi_library, nvml_library
 
 GIB = 1 << 30
 CUTTABLE = [
@@ -22,7 +22,7 @@ CUTTABLE = [
 
 @contextmanager
 def attended(table: DeviceTable) -> Iterator[None]:
-    """The table's owner beside us, as the node agent is."""
+    """Answer the mailbox in a thread, as the node agent does."""
     over = threading.Event()
 
     def attend() -> None:
@@ -39,72 +39,72 @@ def attended(table: DeviceTable) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("way", "template", "room", "size"), CUTTABLE)
-def test_a_card_is_cut_until_it_is_full_and_made_whole_again(
+def test_slices_are_created_until_the_card_is_full_and_removed(
     way: Way, template: str, room: int, size: tuple[int, int], tmp_path: Path
 ) -> None:
-    with way(tmp_path) as standin, attended(standin.table), standin.provider() as provider:
+    with way(tmp_path) as boundary, attended(boundary.table), boundary.provider() as provider:
         uuid = provider.devices()[0].uuid
         cut = [provider.slice(uuid, template) for _ in range(room)]
-        assert len({one.id for one in cut}) == room
-        assert {(one.memory, one.cores) for one in cut} == {size}
-        assert _seen(provider, uuid) == {one.id for one in cut}
+        assert len({part.id for part in cut}) == room
+        assert {(part.memory, part.cores) for part in cut} == {size}
+        assert _seen(provider, uuid) == {part.id for part in cut}
         with pytest.raises(ProviderError) as full:
             provider.slice(uuid, template)
-        assert full.value.kind is Failing.BUSY
+        assert full.value.kind is FailureKind.BUSY
         provider.unslice(uuid, cut[0].id)
-        assert _seen(provider, uuid) == {one.id for one in cut[1:]}
+        assert _seen(provider, uuid) == {part.id for part in cut[1:]}
         provider.slice(uuid, template)
-        others = [one for one in provider.devices() if one.uuid != uuid]
-        assert not any(one.slices for one in others), "only the card that was meant is cut"
+        others = [device for device in provider.devices() if device.uuid != uuid]
+        assert not any(other.slices for other in others), "only the card that was meant is cut"
 
 
 def _seen(provider: DeviceProvider, uuid: str) -> set[str]:
-    (device,) = (one for one in provider.devices() if one.uuid == uuid)
-    return {one.id for one in device.slices}
+    (device,) = (candidate for candidate in provider.devices() if candidate.uuid == uuid)
+    return {part.id for part in device.slices}
 
 
-def test_a_part_in_use_stays(tmp_path: Path) -> None:
-    with dcmi_library(tmp_path) as standin, attended(standin.table), standin.provider() as provider:
+def test_a_slice_in_use_cannot_be_removed(tmp_path: Path) -> None:
+    with dcmi_library(tmp_path) as boundary, attended(boundary.table), boundary.provider() as provider:
         uuid = provider.devices()[0].uuid
         part = provider.slice(uuid, "vir10_3c_32g")
-        next(one for one in standin.table.slices if one.id == int(part.id)).memory_used = GIB
+        next(record for record in boundary.table.slices if record.id == int(part.id)).memory_used = GIB
         with pytest.raises(ProviderError) as refused:
             provider.unslice(uuid, part.id)
-        assert refused.value.kind is Failing.BUSY
+        assert refused.value.kind is FailureKind.BUSY
         assert _seen(provider, uuid) == {part.id}
 
 
-def test_nobody_answers_and_the_library_says_so(tmp_path: Path) -> None:
-    with dcmi_library(tmp_path) as standin, standin.provider() as provider:
+def test_a_request_without_a_writer_times_out(tmp_path: Path) -> None:
+    with dcmi_library(tmp_path) as boundary, boundary.provider() as provider:
         uuid = provider.devices()[0].uuid
         with pytest.raises(ProviderError) as silent:
             provider.slice(uuid, "vir05_1c_16g")
-        assert silent.value.kind is Failing.TIMEOUT
+        assert silent.value.kind is FailureKind.TIMEOUT
 
 
 def test_an_unknown_template_is_refused(tmp_path: Path) -> None:
-    with dcmi_library(tmp_path) as standin, attended(standin.table), standin.provider() as provider:
+    with dcmi_library(tmp_path) as boundary, attended(boundary.table), boundary.provider() as provider:
         uuid = provider.devices()[0].uuid
         with pytest.raises(ProviderError, match="-8001"):
             provider.slice(uuid, "vir99")
 
 
-def test_mig_devices_are_read_as_parts_of_their_card(tmp_path: Path) -> None:
-    """Cut by the table's owner, as an administrator does with nvidia-smi; read through NVML."""
-    with nvml_library(tmp_path) as standin, standin.provider() as provider:
-        at = standin.position(0)
+def test_mig_devices_are_read_as_slices_of_their_card(tmp_path: Path) -> None:
+    """Created by the table's owner, as an administrator does with nvidia-smi; read through NVML."""
+    with nvml_library(tmp_path) as boundary, boundary.provider() as provider:
+        at = boundary.position(0)
         before = provider.devices()[0]
         assert before.slices == ()
         with pytest.raises(SliceError, match="expected MIG mode on, found off"):
-            slices.cut_mig(standin.table, at, "1g.10gb")
-        slices.set_mig_mode(standin.table, at, on=True)
-        uuids = [slices.cut_mig(standin.table, at, name) for name in ("3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb")]
+            slices.cut_mig(boundary.table, at, "1g.10gb")
+        slices.set_mig_mode(boundary.table, at, on=True)
+        uuids = [slices.cut_mig(boundary.table, at, name) for name in ("3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb")]
         found = provider.devices()[0].slices
-        assert [(one.id, one.kind, one.template) for one in found] == [
+        assert [(entry.id, entry.kind, entry.template) for entry in found] == [
             (uuid, "mig", name) for uuid, name in zip(uuids, ("3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb"), strict=True)
         ]
         assert found[0].memory == 40448 << 20
         with pytest.raises(SliceError, match="no room"):
-            slices.cut_mig(standin.table, at, "1g.10gb")
-        slices.set_mig_mode(standin.table, at, on=False)
+            slices.cut_mig(boundary.table, at, "1g.10gb")
+        slices.set_mig_mode(boundary.table, at, on=False)
         assert provider.devices()[0] == before

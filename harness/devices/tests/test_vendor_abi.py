@@ -1,4 +1,4 @@
-"""What DCMI and CNDEV must keep as libraries: names, sizes, versions; and that other processes find them."""
+"""The ABI of the stand-in libraries except NVML: names, sizes, versions, and loading by other processes."""
 
 import ctypes
 import os
@@ -11,10 +11,11 @@ import pytest
 
 from fake_devices import faults
 from fake_devices.build import compiler
-from harness.devices import cndev, dcmi
-from harness.devices.tests.standins import Standin, Way, cndev_library, dcmi_library
+from harness.devices import cndev, dcmi, rsmi
+from harness.devices.tests.boundaries import LIBRARY_WAYS, Boundary, Way, cndev_library
 
-WAYS: dict[str, Way] = {"huawei": dcmi_library, "cambricon": cndev_library}
+WAYS: dict[str, Way] = {name: way for name, way in LIBRARY_WAYS.items() if name != "nvidia"}  # NVML has its own file
+START = {"huawei": "dcmi_init()", "cambricon": "cndevInit(0)", "amd": "rsmi_init(0)"}
 NAMES = {
     "huawei": (
         "dcmi_init", "dcmi_get_card_list", "dcmi_get_card_num_list", "dcmi_get_device_num_in_card",
@@ -32,23 +33,33 @@ NAMES = {
         "cndevCreateSMluProfileInfo", "cndevCreateSMluInstanceByProfileId", "cndevDestroySMluInstanceByHandle",
         "cndevGetAllSMluInstanceInfo", "cndevGetSMluInstanceInfo",
     ),
+    "amd": (
+        "rsmi_init", "rsmi_shut_down", "rsmi_status_string", "rsmi_version_get", "rsmi_version_str_get",
+        "rsmi_num_monitor_devices", "rsmi_dev_name_get", "rsmi_dev_serial_number_get", "rsmi_dev_unique_id_get",
+        "rsmi_dev_pci_id_get", "rsmi_dev_id_get", "rsmi_dev_drm_render_minor_get", "rsmi_topo_numa_affinity_get",
+        "rsmi_dev_memory_total_get", "rsmi_dev_memory_usage_get", "rsmi_dev_busy_percent_get",
+        "rsmi_dev_temp_metric_get", "rsmi_dev_power_get", "rsmi_dev_ecc_count_get", "rsmi_compute_process_info_get",
+        "rsmi_compute_process_info_by_device_get", "rsmi_topo_get_link_type", "rsmi_dev_xgmi_error_status",
+        "rsmi_event_notification_init", "rsmi_event_notification_mask_set", "rsmi_event_notification_get",
+        "rsmi_event_notification_stop",
+    ),
 }  # fmt: skip
-HIDDEN = ("table_attach", "table_header", "table_ask", "dcmi_enter_chip", "cndev_enter")
+HIDDEN = ("table_attach", "table_header", "table_ask", "dcmi_enter_chip", "cndev_enter", "rsmi_enter", "rsmi_positions")
 
 
 @pytest.fixture(params=sorted(WAYS))
-def standin(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Standin]:
-    with WAYS[request.param](tmp_path) as standin:
-        yield standin
+def boundary(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Boundary]:
+    with WAYS[request.param](tmp_path) as boundary:
+        yield boundary
 
 
-def loaded(standin: Standin) -> ctypes.CDLL:
-    return ctypes.CDLL(str(standin.library))
+def loaded(boundary: Boundary) -> ctypes.CDLL:
+    return ctypes.CDLL(str(boundary.library))
 
 
-def test_it_exports_the_vendor_s_names_and_nothing_of_ours(standin: Standin) -> None:
-    library = loaded(standin)
-    missing = [name for name in NAMES[standin.vendor] if not hasattr(library, name)]
+def test_it_exports_the_vendor_s_names_and_nothing_of_ours(boundary: Boundary) -> None:
+    library = loaded(boundary)
+    missing = [name for name in NAMES[boundary.vendor] if not hasattr(library, name)]
     assert missing == []
     assert [name for name in HIDDEN if hasattr(library, name)] == []
 
@@ -58,6 +69,7 @@ def test_it_exports_the_vendor_s_names_and_nothing_of_ours(standin: Standin) -> 
     [
         *(pytest.param(kind, size, id=f"dcmi-{kind.__name__}") for kind, size in dcmi.SIZES.items()),
         *(pytest.param(kind, size, id=f"cndev-{kind.__name__}") for kind, size in cndev.SIZES.items()),
+        *(pytest.param(kind, size, id=f"rsmi-{kind.__name__}") for kind, size in rsmi.SIZES.items()),
     ],
 )
 def test_the_provider_s_structures_are_as_large_as_the_vendor_s(kind: type[ctypes.Structure], size: int) -> None:
@@ -65,12 +77,15 @@ def test_the_provider_s_structures_are_as_large_as_the_vendor_s(kind: type[ctype
     assert ctypes.sizeof(kind) == size
 
 
-def test_nothing_answers_before_the_library_is_started(standin: Standin) -> None:
-    library = loaded(standin)
+def test_nothing_answers_before_the_library_is_started(boundary: Boundary) -> None:
+    library = loaded(boundary)
     count = ctypes.c_int(77)
-    if standin.vendor == "huawei":
-        cards = (ctypes.c_int * dcmi.MOST_CARDS)()
-        assert library.dcmi_get_card_list(ctypes.byref(count), cards, dcmi.MOST_CARDS) != 0
+    if boundary.vendor == "huawei":
+        cards = (ctypes.c_int * dcmi.MAX_CARDS)()
+        assert library.dcmi_get_card_list(ctypes.byref(count), cards, dcmi.MAX_CARDS) != 0
+        assert count.value == 77
+    elif boundary.vendor == "amd":
+        assert library.rsmi_num_monitor_devices(ctypes.byref(count)) != 0
         assert count.value == 77
     else:
         info = cndev.CardInfo(version=cndev.VERSION, number=77)
@@ -78,17 +93,17 @@ def test_nothing_answers_before_the_library_is_started(standin: Standin) -> None
         assert info.number == 77
 
 
-def test_a_table_of_another_layout_is_not_read(standin: Standin) -> None:
-    standin.table.header.layout_hash += 1
-    library = loaded(standin)
-    assert (library.dcmi_init() if standin.vendor == "huawei" else library.cndevInit(0)) != 0
+def test_a_table_of_another_layout_is_not_read(boundary: Boundary) -> None:
+    boundary.table.header.layout_hash += 1
+    name, _, argument = START[boundary.vendor].rstrip(")").partition("(")
+    assert getattr(loaded(boundary), name)(*map(int, argument)) != 0
 
 
 @pytest.mark.parametrize("version", [0, 5, 7])
 def test_an_unknown_version_is_refused_and_nothing_is_written(tmp_path: Path, version: int) -> None:
     """CNDEV's structures begin with the version that the caller speaks."""
-    with cndev_library(tmp_path) as standin:
-        library = loaded(standin)
+    with cndev_library(tmp_path) as boundary:
+        library = loaded(boundary)
         assert library.cndevInit(0) == 0
         info = cndev.CardHealthState(version=version)
         before = bytes(info)
@@ -113,37 +128,44 @@ HEALTH_IN_C = {
         int main(void) { struct health h = {6, 99, {0, 0}}; if (cndevInit(0)) return 2;
             int code = cndevGetCardHealthState(&h, 0); printf("%d %d\\n", code, h.state); return 0; }
     """,
+    "amd": """
+        #include <stdint.h>
+        #include <stdio.h>
+        struct count { uint64_t correctable, uncorrectable; };
+        int rsmi_init(uint64_t); int rsmi_dev_ecc_count_get(uint32_t, uint64_t, struct count *);
+        int main(void) { struct count c = {99, 99}; if (rsmi_init(0)) return 2;
+            int code = rsmi_dev_ecc_count_get(0, 4, &c); printf("%d %d\\n", code, (int)c.uncorrectable); return 0; }
+    """,
 }
 
 
-def test_an_unmodified_c_program_sees_the_health_that_the_provider_sees(standin: Standin, tmp_path: Path) -> None:
+def test_an_unmodified_c_program_sees_the_health_that_the_provider_sees(boundary: Boundary, tmp_path: Path) -> None:
     """Linked against the library's name, found by the loader's path; before and after a fault."""
     command = compiler()
     assert command is not None
-    folder, source, program = Path(str(standin.library)).parent, tmp_path / "ask.c", tmp_path / "ask"
-    first = next(at for at, slot in enumerate(standin.table.machine.slots) if slot.index == 0)
-    source.write_text(HEALTH_IN_C[standin.vendor].replace("CARD", str(standin.table.devices[first].card)))
+    folder, source, program = Path(str(boundary.library)).parent, tmp_path / "ask.c", tmp_path / "ask"
+    first = next(at for at, slot in enumerate(boundary.table.machine.slots) if slot.index == 0)
+    source.write_text(HEALTH_IN_C[boundary.vendor].replace("CARD", str(boundary.table.devices[first].card)))
     subprocess.run(  # noqa: S603 the compiler that builds the stand-ins
-        [*command, str(source), "-o", str(program), str(standin.library)], check=True, capture_output=True
+        [*command, str(source), "-o", str(program), str(boundary.library)], check=True, capture_output=True
     )
 
     def said() -> str:
         env = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
         return subprocess.run([str(program)], env=env, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603
 
-    with standin.provider() as provider:
-        device = next(one for one in provider.devices() if one.index == 0)
-        well, ill = {"huawei": ("0 0", "0 3"), "cambricon": ("0 1", "0 0")}[standin.vendor]
+    with boundary.provider() as provider:
+        device = next(candidate for candidate in provider.devices() if candidate.index == 0)
+        well, ill = {"huawei": ("0 0", "0 3"), "cambricon": ("0 1", "0 0"), "amd": ("0 0", "0 1")}[boundary.vendor]
         assert (said(), provider.health(device.uuid).ok) == (well, True)
-        faults.apply(standin.table, first, "critical", {}, now=1.0)
+        faults.apply(boundary.table, first, "critical", {}, now=1.0)
         assert (said(), provider.health(device.uuid).ok) == (ill, False)
 
 
-def test_an_unmodified_python_process_waits_for_nobody_s_permission(standin: Standin) -> None:
+def test_an_unmodified_python_process_loads_the_library(boundary: Boundary) -> None:
     """ctypes alone, by the name that the vendor's own bindings load."""
-    name = "libdcmi.so" if standin.vendor == "huawei" else "libcndev.so"
-    start = "l.dcmi_init()" if standin.vendor == "huawei" else "l.cndevInit(0)"
-    script = f"import ctypes; l = ctypes.CDLL({name!r}); print({start})"
-    env = {**os.environ, "LD_LIBRARY_PATH": str(Path(str(standin.library)).parent)}
+    name = {"huawei": "libdcmi.so", "cambricon": "libcndev.so", "amd": "librocm_smi64.so"}[boundary.vendor]
+    script = f"import ctypes; l = ctypes.CDLL({name!r}); print(l.{START[boundary.vendor]})"
+    env = {**os.environ, "LD_LIBRARY_PATH": str(Path(str(boundary.library)).parent)}
     done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=False)  # noqa: S603
     assert (done.returncode, done.stdout.strip()) == (0, "0"), done.stderr

@@ -1,7 +1,7 @@
-"""What HAMi-core promises, checked on one card without a cluster. Each check measures first and judges afterwards.
+"""Checks of HAMi-core's isolation on one card without a cluster. Each check measures first and judges afterwards.
 
-A check gives a Finding: figures for the record, breaches for the verdict, and beside them what is known of the release
-and no surprise. Tolerances and their reasons are in docs/isolation-protocol.md.
+A check returns a Finding: the measured figures, the breaches, and apart from these the breaches that are known of the
+release. Tolerances and their reasons are in docs/isolation-protocol.md.
 """
 
 import subprocess
@@ -12,23 +12,23 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.devices.hami_release import core_release
 from harness.errors import DeviceError
 from harness.hami.isolation.probe import Ready, Witness
 from harness.hami.isolation.samples import Interval, Tick, common, jain, mean_interval, rates, ratio
-from harness.hami.isolation.tenants import Arrangement, Limits, Running, clear_lock, tenants
-from harness.hami.protocol import core_release
+from harness.hami.isolation.tenants import Arrangement, Limits, TenantProcess, clear_lock, tenants
 from harness.hami.region import RUNNING, RegionError, read_region
 
 MIB = 1 << 20
 BLOCK = 64 * MIB
 OUT_OF_MEMORY = 2
 ROUNDS_OF_FILLING = 3
-ORDER_SLACK = 0.05  # more cores may give so much less by chance
+ORDER_SLACK = 0.05  # relative decrease with more cores that counts as noise
 CORE_SLACK = 10.0  # points between limit and mean use, seen from outside
-LEAST_WITH_LIBRARY = 0.97  # of the throughput without it
-LEAST_TOGETHER = 0.7  # of the card, for two tenants whose limits add up to it
-MOST_WAIT = 12.0  # seconds: the library looks after the lock's holder each ten
-MOST_HELD_SMS = 100  # above, releases before the linear step do not hold their limits
+MIN_WITH_LIBRARY = 0.97  # of the throughput without the library
+MIN_TOGETHER = 0.7  # of the card, for two tenants whose limits add up to it
+MAX_WAIT = 12.0  # seconds; the library checks the lock's owner every ten
+MAX_SMS_OF_COARSE_STEP = 100  # with more, releases before the linear step exceed their limits
 LINEAR_STEP = (2, 9, 1)
 
 
@@ -44,7 +44,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """Seconds."""
+    """Lengths of phases in seconds."""
 
     warm_up: float = 20.0
     measured: float = 120.0
@@ -55,7 +55,7 @@ class Lengths:
 
 
 class Bench:
-    """One card, the library under test, and the baselines of this session (taken when first needed)."""
+    """One card, the library under test, and the baselines of this session (measured at first use)."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Bench:
         lengths: Lengths = Lengths(),
         limit: int = 2048 * MIB,
     ) -> None:
-        """`folder` takes the tenants' regions. Without `ready` and `witness` nothing is looked at from outside."""
+        """`folder` is for the tenants' regions. Without `ready` and `witness` nothing is measured from outside."""
         self.under_test, self.bare, self.lengths, self.limit = under_test, bare, lengths, limit
         self.ready, self.witness = ready, witness
         self._folder = folder
@@ -76,7 +76,7 @@ class Bench:
         self._baseline: Baseline | None = None
 
     def limits(self, *, memory: int | None = None, cores: int | None = None) -> Limits:
-        """Limits with a region of their own: a region remembers the first limits it saw."""
+        """Limits with a new region, since a region keeps its first limits."""
         self._caches += 1
         return Limits(self._folder / f"{self._caches}.cache", memory, cores)
 
@@ -86,35 +86,36 @@ class Bench:
 
     @property
     def baseline(self) -> "Baseline":
-        """The card without the library."""
+        """Measurements of the card without the library."""
         if self._baseline is None:
-            with tenants(self.bare, None) as (one,):
-                totals = one.ask("totals")
-                context = self.outside(one) or 0
-                rounds = int(one.ask("calibrate", seconds=self.lengths.launch)["rounds"])
-                ticks, _ = self.run(one, rounds, self.lengths.baseline)
+            with tenants(self.bare, None) as (tenant,):
+                totals = tenant.ask("totals")
+                context = self.outside(tenant) or 0
+                rounds = int(tenant.ask("calibrate", seconds=self.lengths.launch)["rounds"])
+                ticks, _ = self.run(tenant, rounds, self.lengths.baseline)
                 self._baseline = Baseline(
                     totals["total"], totals["multiprocessors"], context, rounds, mean_interval(rates(ticks))
                 )
         return self._baseline
 
-    def outside(self, one: Running) -> int | None:
-        """Bytes that the driver says a tenant holds."""
+    def outside(self, tenant: TenantProcess) -> int | None:
+        """Bytes that a tenant holds according to the driver; None if unknown."""
         if self.witness is None or self.ready is None:
             return None
-        return next((each.memory for each in self.witness.processes(self.ready.card.uuid) if each.pid == one.pid), None)
+        processes = self.witness.processes(self.ready.card.uuid)
+        return next((process.memory for process in processes if process.pid == tenant.pid), None)
 
-    def run(self, one: Running, rounds: int, seconds: float) -> tuple[list[Tick], list[float]]:
-        """Let a tenant work; its ticks, and each second's core use as the driver sees it."""
-        one.send("run", seconds=seconds, tick=self.lengths.tick, rounds=rounds)
+    def run(self, tenant: TenantProcess, rounds: int, seconds: float) -> tuple[list[Tick], list[float]]:
+        """Run a tenant. Returns its ticks, and its core use in percent for each second, as the driver reports it."""
+        tenant.send("run", seconds=seconds, tick=self.lengths.tick, rounds=rounds)
         cores: list[float] = []
         if self.witness is not None and self.ready is not None:
             for _ in range(int(seconds)):
-                if not one.waiting(1.0):
+                if not tenant.waiting(1.0):
                     break
-                seen = [each.core for each in self.witness.processes(self.ready.card.uuid) if each.pid == one.pid]
+                seen = [each.core for each in self.witness.processes(self.ready.card.uuid) if each.pid == tenant.pid]
                 cores += [core for core in seen if core is not None]
-        return one.ticks(within=seconds + 60), cores
+        return tenant.ticks(within=seconds + 60), cores
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +131,8 @@ class Baseline:
 
 def totals(bench: Bench) -> Finding:
     """GT-1: a tenant sees its limit as the card's memory, in both calls."""
-    with tenants(bench.under_test, bench.limits(memory=bench.limit)) as (one,):
-        seen = one.ask("totals")
+    with tenants(bench.under_test, bench.limits(memory=bench.limit)) as (tenant,):
+        seen = tenant.ask("totals")
     breaches = [
         f"{call}: expected {bench.limit}, found {seen[field]}"
         for call, field in (("cuMemGetInfo", "total"), ("cuDeviceTotalMem", "device_total"))
@@ -141,17 +142,17 @@ def totals(bench: Bench) -> Finding:
 
 
 def filling(bench: Bench) -> Finding:
-    """GT-2, GT-3, GT-5, GT-12: memory up to the limit and no further, again and again; books and driver agree."""
+    """GT-2, GT-3, GT-5, GT-12: memory up to the limit and no further, repeatedly; region and driver agree."""
     limits = bench.limits(memory=bench.limit)
     context = bench.baseline.context
     breaches: list[str] = []
     fills: list[dict[str, Any]] = []
-    with tenants(bench.under_test, limits) as (one,):
-        before = one.ask("totals")["free"]
+    with tenants(bench.under_test, limits) as (tenant,):
+        before = tenant.ask("totals")["free"]
         if before < bench.limit - context - BLOCK:
             breaches.append(f"free at the start: expected {bench.limit - context - BLOCK} and more, found {before}")
         for number in range(ROUNDS_OF_FILLING):
-            found = one.ask("fill", block=BLOCK, within=60)
+            found = tenant.ask("fill", block=BLOCK, within=60)
             fills.append(found)
             wanted = before // BLOCK
             if (found["blocks"], found["code"]) != (wanted, OUT_OF_MEMORY):
@@ -159,11 +160,11 @@ def filling(bench: Bench) -> Finding:
                     f"fill {number + 1}: expected {wanted} blocks and code {OUT_OF_MEMORY},"
                     f" found {found['blocks']} and code {found['code']}"
                 )
-            outside = bench.outside(one)
+            outside = bench.outside(tenant)
             if outside is not None and outside > bench.limit + context:
                 breaches.append(f"driver: expected at most {bench.limit + context} bytes, found {outside}")
-            breaches += _books(limits.cache, bench.limit - found["free"])
-            after = one.ask("release")["free"]
+            breaches += _check_region_sum(limits.cache, bench.limit - found["free"])
+            after = tenant.ask("release")["free"]
             if after != before:
                 breaches.append(f"release {number + 1}: expected {before} free again, found {after}")
     return Finding("filling", {"limit": bench.limit, "context": context, "fills": fills}, tuple(breaches))
@@ -171,9 +172,9 @@ def filling(bench: Bench) -> Finding:
 
 def other_kinds(bench: Bench) -> Finding:
     """GT-4: managed memory counts; pinned host memory does not, and a change of that should be noticed."""
-    with tenants(bench.under_test, bench.limits(memory=bench.limit)) as (one,):
+    with tenants(bench.under_test, bench.limits(memory=bench.limit)) as (tenant,):
         codes = {
-            kind: one.ask("allocate", bytes=bench.limit + BLOCK, kind=kind)["code"] for kind in ("managed", "host")
+            kind: tenant.ask("allocate", bytes=bench.limit + BLOCK, kind=kind)["code"] for kind in ("managed", "host")
         }
     wanted = {"managed": OUT_OF_MEMORY, "host": 0}
     breaches = [
@@ -206,7 +207,7 @@ def neighbours_memory(bench: Bench) -> Finding:
 
 
 def crash(bench: Bench) -> Finding:
-    """GT-10: of two in one container one is killed: its memory comes back to a newcomer and to the survivor."""
+    """GT-10: one of two tenants in a container is killed; a new tenant can allocate its memory."""
     limits = bench.limits(memory=bench.limit)
     breaches: list[str] = []
     with tenants(bench.under_test, limits) as (survivor,):
@@ -228,7 +229,7 @@ def crash(bench: Bench) -> Finding:
 
 
 def old_limit(bench: Bench) -> Finding:
-    """GT-13: a region keeps the limits it was made with; a new region takes the new ones."""
+    """GT-13: a region keeps the limits with which it was created; a new region has the new limits."""
     first = bench.limits(memory=bench.limit)
     half = bench.limit // 2
     seen = {}
@@ -237,8 +238,8 @@ def old_limit(bench: Bench) -> Finding:
         ("same-region", Limits(first.cache, half)),
         ("new-region", bench.limits(memory=half)),
     ):
-        with tenants(bench.under_test, limits) as (one,):
-            seen[name] = one.ask("totals")["total"]
+        with tenants(bench.under_test, limits) as (tenant,):
+            seen[name] = tenant.ask("totals")["total"]
     wanted = {"first": bench.limit, "same-region": bench.limit, "new-region": half}
     breaches = [
         f"{name}: expected {wanted[name]}, found {total}" for name, total in seen.items() if total != wanted[name]
@@ -247,7 +248,7 @@ def old_limit(bench: Bench) -> Finding:
 
 
 def churn(bench: Bench, times: int = 50) -> Finding:
-    """GT-11: tenants come and go in one container, each third by force; nothing of them is left, nothing grows."""
+    """GT-11: tenants start and end in one container, each third by SIGKILL; no slot stays in use, no file grows."""
     limits = bench.limits(memory=bench.limit)
     breaches: list[str] = []
     sizes: set[int] = set()
@@ -255,12 +256,12 @@ def churn(bench: Bench, times: int = 50) -> Finding:
     with tenants(bench.under_test, limits) as (first,):
         free = first.ask("totals")["free"]
     for number in range(times):
-        with tenants(bench.under_test, limits) as (one,):
-            code = one.ask("allocate", bytes=BLOCK)["code"]
+        with tenants(bench.under_test, limits) as (tenant,):
+            code = tenant.ask("allocate", bytes=BLOCK)["code"]
             if code:
                 breaches.append(f"tenant {number + 1}: {BLOCK} bytes were refused with code {code}")
             if number % 3 == 2:
-                one.kill()
+                tenant.kill()
                 locks += clear_lock() if bench.under_test.library is not None else 0
         if limits.cache.exists():
             sizes.add(limits.cache.stat().st_size)
@@ -277,7 +278,7 @@ def churn(bench: Bench, times: int = 50) -> Finding:
 
 
 def dead_holder(bench: Bench) -> Finding:
-    """GT-14: a process that dies with the region's lock holds nobody up for long."""
+    """GT-14: a process that dies with the region's lock delays the next tenant for a limited time."""
     limits = bench.limits(memory=bench.limit)
     with tenants(bench.under_test, limits) as (first,):
         free = first.ask("totals")["free"]
@@ -286,19 +287,19 @@ def dead_holder(bench: Bench) -> Finding:
     held = hold(limits.cache)
     clear_lock()
     started = time.monotonic()
-    with tenants(bench.under_test, limits) as (one,):
+    with tenants(bench.under_test, limits) as (tenant,):
         waited = time.monotonic() - started
-        after = one.ask("totals")["free"]
+        after = tenant.ask("totals")["free"]
     breaches = []
-    if waited > MOST_WAIT:
-        breaches.append(f"expected a start within {MOST_WAIT:g} s of the holder's death, found {waited:.1f} s")
+    if waited > MAX_WAIT:
+        breaches.append(f"expected a start within {MAX_WAIT:g} s of the holder's death, found {waited:.1f} s")
     if after != free:
         breaches.append(f"expected {free} bytes free afterwards, found {after}")
     return Finding("dead-holder", {"holder": held, "seconds": waited}, tuple(breaches))
 
 
 def hold(region: Path) -> int:
-    """Let a process take the region's lock and die; gives its pid.
+    """Start a process that takes the region's lock and dies. Returns its pid.
 
     Raises:
         DeviceError: it could not take it.
@@ -319,8 +320,8 @@ def core_shares(bench: Bench, shares: Sequence[int] = (30, 50, 70)) -> Finding:
     known: list[str] = []
     before, lengths = 0.0, bench.lengths
     for share in shares:
-        with tenants(bench.under_test, bench.limits(cores=share)) as (one,):
-            ticks, cores = bench.run(one, base.rounds, lengths.warm_up + lengths.measured)
+        with tenants(bench.under_test, bench.limits(cores=share)) as (tenant,):
+            ticks, cores = bench.run(tenant, base.rounds, lengths.warm_up + lengths.measured)
         (kept,) = common([ticks], warm_up=lengths.warm_up)
         found = mean_interval(rates(kept))
         part = ratio(found, base.throughput)
@@ -342,32 +343,32 @@ def core_shares(bench: Bench, shares: Sequence[int] = (30, 50, 70)) -> Finding:
 
 
 def overhead(bench: Bench) -> Finding:
-    """GT-7: without limits the library costs next to nothing on kernels of a millisecond."""
+    """GT-7: without limits the library costs at most 3 % on kernels of one millisecond."""
     base = bench.baseline
-    with tenants(bench.under_test, bench.limits()) as (one,):
-        ticks, _ = bench.run(one, base.rounds, bench.lengths.baseline)
-        launch = one.ask("launches", count=1000, within=60)["seconds"] / 1000
+    with tenants(bench.under_test, bench.limits()) as (tenant,):
+        ticks, _ = bench.run(tenant, base.rounds, bench.lengths.baseline)
+        launch = tenant.ask("launches", count=1000, within=60)["seconds"] / 1000
     part = ratio(mean_interval(rates(ticks)), base.throughput)
     breaches = []
-    if part.mean < LEAST_WITH_LIBRARY:
-        breaches.append(f"expected {LEAST_WITH_LIBRARY:.0%} of the throughput without, found {part.mean:.1%}")
+    if part.mean < MIN_WITH_LIBRARY:
+        breaches.append(f"expected {MIN_WITH_LIBRARY:.0%} of the throughput without, found {part.mean:.1%}")
     return Finding("overhead", {"part": asdict(part), "seconds_per_launch": launch}, tuple(breaches))
 
 
 def fairness(bench: Bench, shares: tuple[int, int] = (30, 70)) -> Finding:
-    """GT-8: two tenants at once: who was promised more gets more, and together they use the card."""
+    """GT-8: of two tenants the one with the higher limit gets more, and together they use the card."""
     alone = bench.baseline.throughput
-    got = _together(bench, [bench.limits(cores=one) for one in shares])
-    means = [one.mean for one in got]
+    got = _together(bench, [bench.limits(cores=share) for share in shares])
+    means = [interval.mean for interval in got]
     breaches = []
     if means[1] <= means[0]:
         breaches.append(
             f"expected the tenant with {shares[1]} % to get more, found {means[1]:.1f}/s and {means[0]:.1f}/s"
         )
-    if sum(means) < LEAST_TOGETHER * alone.mean:
-        breaches.append(f"together: expected {LEAST_TOGETHER:.0%} of {alone.mean:.1f}/s, found {sum(means):.1f}/s")
+    if sum(means) < MIN_TOGETHER * alone.mean:
+        breaches.append(f"together: expected {MIN_TOGETHER:.0%} of {alone.mean:.1f}/s, found {sum(means):.1f}/s")
     measured = {
-        "tenants": [asdict(one) for one in got],
+        "tenants": [asdict(interval) for interval in got],
         "ratio": asdict(ratio(got[1], got[0])) if means[0] else None,
         "promised_ratio": shares[1] / shares[0],
         "jain": jain(means, shares) if any(means) else None,
@@ -377,13 +378,13 @@ def fairness(bench: Bench, shares: tuple[int, int] = (30, 70)) -> Finding:
 
 
 def slowdown(bench: Bench, share: int = 50) -> Finding:
-    """What a neighbour costs: one tenant's throughput with a second beside it, by the same tenant's alone.
+    """The cost of a neighbour: a tenant's throughput beside a second tenant, relative to its throughput alone.
 
-    The figure is recorded; judged is only that no tenant is starved.
+    The figure is recorded; a breach is only a tenant without progress.
     """
     base, lengths = bench.baseline, bench.lengths
-    with tenants(bench.under_test, bench.limits(cores=share)) as (one,):
-        ticks, _ = bench.run(one, base.rounds, lengths.warm_up + lengths.measured)
+    with tenants(bench.under_test, bench.limits(cores=share)) as (tenant,):
+        ticks, _ = bench.run(tenant, base.rounds, lengths.warm_up + lengths.measured)
     alone = mean_interval(rates(common([ticks], warm_up=lengths.warm_up)[0]))
     beside = _together(bench, [bench.limits(cores=share), bench.limits(cores=100 - share)])
     breaches = [
@@ -394,7 +395,7 @@ def slowdown(bench: Bench, share: int = 50) -> Finding:
         breaches.append("the lone tenant: expected some progress, found none")
     measured = {
         "alone": asdict(alone),
-        "beside": [asdict(one) for one in beside],
+        "beside": [asdict(interval) for interval in beside],
         "kept": asdict(kept) if kept else None,
     }
     return Finding("slowdown", measured, tuple(breaches))
@@ -418,18 +419,18 @@ LONG = ("core-shares", "fairness", "slowdown")
 
 
 def _together(bench: Bench, limits: Sequence[Limits]) -> list[Interval]:
-    """Throughput of tenants that run at the same time, without the ends at which one was alone."""
+    """Throughput of tenants for the time in which all of them run."""
     lengths, rounds = bench.lengths, bench.baseline.rounds
     seconds = lengths.warm_up + lengths.together
     with tenants(bench.under_test, *limits) as all_:
-        for one in all_:
-            one.send("run", seconds=seconds, tick=lengths.tick, rounds=rounds)
-        ticks = [one.ticks(within=seconds + 60) for one in all_]
-    return [mean_interval(rates(one)) for one in common(ticks, warm_up=lengths.warm_up)]
+        for member in all_:
+            member.send("run", seconds=seconds, tick=lengths.tick, rounds=rounds)
+        ticks = [tenant.ticks(within=seconds + 60) for tenant in all_]
+    return [mean_interval(rates(series)) for series in common(ticks, warm_up=lengths.warm_up)]
 
 
-def _books(cache: Path, wanted: int) -> list[str]:
-    """What the region says beside what the tenant sees; nothing where no library keeps one."""
+def _check_region_sum(cache: Path, wanted: int) -> list[str]:
+    """Breaches of the region's sum against `wanted` bytes; none without a region."""
     if not cache.exists():
         return []
     try:
@@ -443,15 +444,15 @@ def _books(cache: Path, wanted: int) -> list[str]:
 
 
 def _live(cache: Path) -> set[int]:
-    """Processes that the region counts as running; none where no library keeps one."""
+    """Processes that the region counts as running; none without a region."""
     if not cache.exists():
         return set()
-    return {one.pid for one in read_region(cache).tenants if one.status == RUNNING and one.pid}
+    return {tenant.pid for tenant in read_region(cache).tenants if tenant.status == RUNNING and tenant.pid}
 
 
 def _step_is_coarse(bench: Bench) -> bool:
-    """Releases before the linear step move their limiter by the square of the multiprocessors: too far on big cards."""
+    """Whether the release's limiter moves by the square of the multiprocessors, which is too far on large cards."""
     if bench.ready is None:
         return False
     release = core_release(bench.ready.release)
-    return bench.baseline.multiprocessors > MOST_HELD_SMS and (release is None or release < LINEAR_STEP)
+    return bench.baseline.multiprocessors > MAX_SMS_OF_COARSE_STEP and (release is None or release < LINEAR_STEP)

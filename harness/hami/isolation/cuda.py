@@ -1,7 +1,7 @@
-"""The few calls of `libcuda.so.1` that a tenant needs, by ctypes, and a kernel that does a fixed amount of work.
+"""The calls of `libcuda.so.1` that a tenant needs, through ctypes, and a kernel with a fixed amount of work.
 
-ctypes finds symbols with dlsym, which HAMi-core interposes: a tenant is held like any CUDA program. The kernel counts
-arithmetic, not clocks: clocks go on while another tenant has the card, and would make a held tenant look faster.
+ctypes finds symbols with dlsym, which HAMi-core interposes: a tenant is limited like any CUDA program. The kernel
+counts operations, not time: time passes while another tenant has the card, and would make a limited tenant look faster.
 """
 
 import ctypes
@@ -39,7 +39,7 @@ AGAIN:
 
 
 class CudaError(RuntimeError):
-    """A call did not answer 0."""
+    """A call returned another code than 0."""
 
     def __init__(self, call: str, code: int) -> None:
         self.call, self.code = call, code
@@ -52,7 +52,7 @@ class Cuda:
     def __init__(self, library: str = "libcuda.so.1") -> None:
         """
         Raises:
-            OSError: there is no such library.
+            OSError: the library cannot be loaded.
             CudaError: it does not start.
         """
         self._library = ctypes.CDLL(library)
@@ -93,7 +93,7 @@ class Cuda:
         return code, place.value or 0
 
     def free(self, place: int, kind: str = "device") -> int:
-        """The call's answer. HAMi-core answers -1 for pinned memory, of which it keeps no books."""
+        """The call's answer. HAMi-core answers -1 for pinned memory, which it does not count."""
         return self._call("cuMemFreeHost" if kind == "host" else "cuMemFree_v2", ctypes.c_void_p(place))
 
     def launch(self, rounds: int, blocks: int, threads: int) -> None:
@@ -104,11 +104,11 @@ class Cuda:
             self._check("cuModuleGetFunction", ctypes.byref(self._function), module, b"work")
         first, second = ctypes.c_uint32(rounds), ctypes.c_uint64(0)
         parameters = (ctypes.c_void_p * 2)(ctypes.addressof(first), ctypes.addressof(second))
-        sizes = [ctypes.c_uint(one) for one in (blocks, 1, 1, threads, 1, 1, 0)]
+        sizes = [ctypes.c_uint(item) for item in (blocks, 1, 1, threads, 1, 1, 0)]
         self._check("cuLaunchKernel", self._function, *sizes, None, parameters, None)
 
     def event(self) -> Any:
-        """An event to be recorded behind launches."""
+        """A new event."""
         event = ctypes.c_void_p()
         self._check("cuEventCreate", ctypes.byref(event), ctypes.c_uint(_DISABLE_TIMING))
         return event
@@ -117,7 +117,7 @@ class Cuda:
         self._check("cuEventRecord", event, None)
 
     def finished(self, event: Any) -> bool:
-        """Whether all that was launched before the event is done."""
+        """Whether all work before the event is finished."""
         code = self._call("cuEventQuery", event)
         if code not in {SUCCESS, NOT_READY}:
             raise CudaError("cuEventQuery", code)
@@ -127,7 +127,7 @@ class Cuda:
         self._check("cuEventSynchronize", event)
 
     def settle(self) -> None:
-        """Wait until nothing runs."""
+        """Wait until all work is finished."""
         self._check("cuCtxSynchronize")
 
     def _call(self, name: str, *arguments: Any) -> int:

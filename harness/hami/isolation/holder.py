@@ -1,8 +1,8 @@
-"""A process that takes the lock of a region and goes away with it, or keeps it until its input ends.
+"""A process that takes the lock of a region and dies with it, or holds it until its input ends.
 
     python -m harness.hami.isolation.holder REGION [die]
 
-It says `held` once it has the lock. The library's processes find a dead holder by its pid in the region.
+It prints `held` when it has the lock. The library's processes find a dead holder by its pid in the region.
 """
 
 import ctypes
@@ -16,10 +16,10 @@ OWNER, SEMAPHORE = 16, 24  # bytes from the region's start, in all layouts that 
 
 
 def take(path: Path) -> mmap.mmap:
-    """The mapped region, its lock taken.
+    """Map the region and take its lock.
 
     Raises:
-        OSError: somebody else has it.
+        OSError: another process has it.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     with path.open("r+b") as file:
@@ -33,7 +33,7 @@ def take(path: Path) -> mmap.mmap:
 
 
 def main() -> None:
-    """Hold it; nothing is given back at the end."""
+    """Take the lock; it is not released at the end."""
     region = take(Path(sys.argv[1]))
     sys.stdout.write("held\n")
     sys.stdout.flush()

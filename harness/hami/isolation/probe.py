@@ -1,6 +1,6 @@
-"""Can isolation be measured here, and if not, why not: one key for reports and a sentence for people.
+"""Checks whether isolation can be measured on this machine; if not, gives a key for reports and a sentence.
 
-Asked once a session, in a fixed order, so that the same machine always gives the same reason.
+The order of the checks is fixed, so that a machine always gives the same reason. Call it once per session.
 """
 
 import ctypes
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from harness.devices.hami_release import HamiHost, incompatible
 from harness.devices.provider import Device, Driver, Missing, Process
 from harness.hami.isolation.tenants import Arrangement, TenantEnded, tenants
-from harness.hami.protocol import HamiHost, incompatible
 
 CALIBRATED = 0.001  # seconds a launch
-SAMPLED = 3.0  # seconds a tenant runs, so that the driver has samples of it
+SAMPLED = 3.0  # seconds that a tenant runs to get samples from the driver
 
 
 class Witness(Protocol):
-    """Who sees the card from outside the library; NVIDIA's provider does."""
+    """An observer of the card outside the library, such as NVIDIA's provider."""
 
     def probe(self) -> Missing | None: ...
     def devices(self) -> Sequence[Device]: ...
@@ -35,7 +35,7 @@ class Ready:
     release: str
 
 
-def look(
+def check_readiness(
     witness: Witness,
     library: Path | None,
     release: str,
@@ -54,10 +54,10 @@ def look(
     card = witness.devices()[0]
     driver = witness.driver().driver
     if card.slices:
-        why = f"{card.uuid} is cut into MIG instances; the driver then gives no samples of single processes"
+        why = f"{card.uuid} is sliced into MIG instances; the driver then gives no samples of single processes"
         return Missing("mig-enabled", why)
-    others = sorted(one.pid for one in witness.processes(card.uuid))  # before ours is there
-    seen = _sight(witness, card.uuid, bare or Arrangement(None), sampled)
+    others = sorted(process.pid for process in witness.processes(card.uuid))  # before the tenant starts
+    seen = _check_witness(witness, card.uuid, bare or Arrangement(None), sampled)
     if isinstance(seen, Missing) and seen.key == "hidden-pids":
         return seen
     old = incompatible(HamiHost(driver, release))
@@ -84,20 +84,20 @@ def _nothing_to_measure(witness: Witness, library: Path | None, libcuda: str) ->
     return None
 
 
-def _sight(witness: Witness, uuid: str, bare: Arrangement, sampled: float) -> Missing | None:
-    """Whether the witness sees a tenant's process, and how busy it keeps the card."""
+def _check_witness(witness: Witness, uuid: str, bare: Arrangement, sampled: float) -> Missing | None:
+    """Check that the witness lists a tenant's process and reports its core use."""
     try:
-        with tenants(bare, None) as (one,):
-            rounds = one.ask("calibrate", seconds=CALIBRATED)["rounds"]
-            one.send("run", seconds=sampled, rounds=rounds)
-            one.waiting(sampled * 0.8)
+        with tenants(bare, None) as (tenant,):
+            rounds = tenant.ask("calibrate", seconds=CALIBRATED)["rounds"]
+            tenant.send("run", seconds=sampled, rounds=rounds)
+            tenant.waiting(sampled * 0.8)
             seen = {process.pid: process for process in witness.processes(uuid)}
-            one.ticks(within=sampled + 10)
+            tenant.ticks(within=sampled + 10)
     except TenantEnded as error:
-        return Missing("hidden-pids", f"a process without the library does not even run: {error}")
-    if one.pid not in seen:
+        return Missing("hidden-pids", f"a tenant without the library does not run: {error}")
+    if tenant.pid not in seen:
         why = "the driver's list of processes does not show our own (a sandbox or a virtual machine hides them)"
         return Missing("hidden-pids", why)
-    if seen[one.pid].core is None:
+    if seen[tenant.pid].core is None:
         return Missing("no-process-utilisation", "the driver gives no samples of single processes' use")
     return None

@@ -1,4 +1,4 @@
-"""Arithmetic of measured shares: rates out of ticks, means with intervals, ratios, fairness. No devices, no clocks.
+"""Statistics of measured shares: rates from ticks, means with confidence intervals, ratios, fairness.
 
 A tick says how many kernels a tenant had finished by a moment. Neighbouring rates depend on each other (the limiter
 swings), so an interval is computed over means of batches (Law, Simulation Modeling and Analysis, on batch means), with
@@ -21,7 +21,7 @@ _NORMAL_95 = 1.960
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """`done` kernels were finished at `at`."""
+    """A tenant had finished `done` kernels at `at` seconds."""
 
     at: float
     done: int
@@ -29,7 +29,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean and where it lies with 95 % confidence; `spread` is the standard deviation of single values."""
+    """A mean with its 95 % confidence interval; `spread` is the standard deviation of single values."""
 
     mean: float
     low: float
@@ -38,31 +38,31 @@ class Interval:
     count: int
 
     def within(self, low: float, high: float) -> bool:
-        """Whether the mean lies there."""
+        """Whether the mean is in the range."""
         return low <= self.mean <= high
 
     def scaled(self, factor: float) -> "Interval":
-        """All of it times a factor above 0."""
+        """The interval multiplied by a factor above 0."""
         return Interval(self.mean * factor, self.low * factor, self.high * factor, self.spread * factor, self.count)
 
 
 def between(ticks: Sequence[Tick], start: float, end: float) -> list[Tick]:
-    """The ticks of a part of the run, ends included."""
-    return [one for one in ticks if start <= one.at <= end]
+    """The ticks from `start` to `end`, both included."""
+    return [tick for tick in ticks if start <= tick.at <= end]
 
 
 def common(tenants: Sequence[Sequence[Tick]], *, warm_up: float = 0.0) -> list[list[Tick]]:
-    """The part of the run in which every tenant was there, without its first `warm_up` seconds.
+    """The ticks of the time in which all tenants ran, without its first `warm_up` seconds.
 
     Raises:
         ValueError: a tenant has no ticks, or they never ran together.
     """
-    if any(len(one) < 2 for one in tenants):
+    if any(len(tenant) < 2 for tenant in tenants):
         raise ValueError("expected two ticks and more of each tenant")
-    start = max(one[0].at for one in tenants) + warm_up
-    end = min(one[-1].at for one in tenants)
-    found = [between(one, start, end) for one in tenants]
-    if any(len(one) < 2 for one in found):
+    start = max(tenant[0].at for tenant in tenants) + warm_up
+    end = min(tenant[-1].at for tenant in tenants)
+    found = [between(tenant, start, end) for tenant in tenants]
+    if any(len(entry) < 2 for entry in found):
         raise ValueError(f"expected tenants that run together, found {end - start:.1f} s of it after the warm-up")
     return found
 
@@ -75,7 +75,7 @@ def rates(ticks: Sequence[Tick]) -> list[float]:
 
 
 def mean_interval(values: Sequence[float], *, batches: int = BATCHES) -> Interval:
-    """The mean of values that followed each other.
+    """The mean of consecutive values, with an interval over batch means.
 
     Raises:
         ValueError: fewer than two values.
@@ -89,7 +89,9 @@ def mean_interval(values: Sequence[float], *, batches: int = BATCHES) -> Interva
 
 
 def batch_means(values: Sequence[float], batches: int) -> list[float]:
-    """Means of equal, neighbouring batches; what is left over at the beginning is dropped. Few values stay single."""
+    """Means of equal, neighbouring batches; the remainder at the beginning is dropped.
+    Fewer than twice `batches` values are returned as they are.
+    """
     if len(values) < 2 * batches:
         return list(values)
     size = len(values) // batches
@@ -98,7 +100,7 @@ def batch_means(values: Sequence[float], batches: int) -> list[float]:
 
 
 def ratio(part: Interval, whole: Interval) -> Interval:
-    """One mean by another, independent one; the interval to first order.
+    """The quotient of two independent means; the interval to first order.
 
     Raises:
         ValueError: the whole is 0.
@@ -113,20 +115,20 @@ def ratio(part: Interval, whole: Interval) -> Interval:
 
 
 def jain(amounts: Sequence[float], limits: Sequence[float]) -> float:
-    """Fairness of what tenants got, each by its limit: 1 is in proportion, 1/n is one who has it all.
+    """Jain's index of amounts relative to limits: 1 is proportional, 1/n means that one tenant has everything.
 
     R. Jain, D. Chiu, W. Hawe: A quantitative measure of fairness, DEC-TR-301, 1984.
 
     Raises:
-        ValueError: nobody got anything, or lists of different lengths.
+        ValueError: all amounts are 0, or the lists have different lengths.
     """
     parts = [amount / limit for amount, limit in zip(amounts, limits, strict=True)]
-    squares = sum(one * one for one in parts)
+    squares = sum(part * part for part in parts)
     if squares == 0:
         raise ValueError("expected tenants that got something")
     return sum(parts) ** 2 / (len(parts) * squares)
 
 
 def t_95(freedom: int) -> float:
-    """Two-sided 95 % point; the normal distribution's beyond thirty degrees of freedom."""
+    """The two-sided 95 % point of Student's t; above 30 degrees of freedom that of the normal distribution."""
     return _T_95[freedom - 1] if freedom <= len(_T_95) else _NORMAL_95

@@ -1,4 +1,4 @@
-"""One tenant of a card: a process of its own that does what it is told, a JSON object a line, and answers likewise.
+"""One tenant of a card: a process that reads requests, one JSON object per line, and writes answers likewise.
 
     {"do": "totals"}                                          → free, total, device_total (bytes), multiprocessors
     {"do": "fill", "block": bytes}                            → blocks, code of the refusal, free before and after
@@ -22,13 +22,13 @@ from harness.hami.isolation.cuda import SUCCESS, Cuda, CudaError
 
 IN_FLIGHT = 64
 BLOCKS, THREADS = 16_384, 256
-MOST_BLOCKS = 100_000  # of memory, for a library that refuses nothing
+MAX_BLOCKS = 100_000  # of memory; ends a run under a library without limits
 
 Answer = dict[str, Any]
 
 
 class Tenant:
-    """The process's context and what it holds."""
+    """The CUDA context of the process and its allocations."""
 
     def __init__(self, cuda: Cuda) -> None:
         self._cuda = cuda
@@ -44,10 +44,10 @@ class Tenant:
         }
 
     def fill(self, block: int) -> Answer:
-        """Take blocks until one is refused."""
+        """Allocate blocks until one is refused."""
         before, _ = self._cuda.memory()
         count, code = 0, SUCCESS
-        while count < MOST_BLOCKS:
+        while count < MAX_BLOCKS:
             code, place = self._cuda.allocate(block)
             if code != SUCCESS:
                 break
@@ -62,7 +62,7 @@ class Tenant:
         return {"code": code}
 
     def release(self) -> Answer:
-        """Give everything back; `codes` are the answers other than 0, by kind of memory."""
+        """Free everything; `codes` are the return codes other than 0, by kind of memory."""
         codes: dict[str, int] = {}
         while self._held:
             place, kind = self._held.pop()
@@ -81,7 +81,7 @@ class Tenant:
             rounds *= 2
 
     def run(self, seconds: float, rounds: int, tick: float = 1.0) -> Answer:
-        """Keep the card's queue full; what counts is what has finished."""
+        """Keep the card's queue full and count finished kernels."""
         free = [self._cuda.event() for _ in range(IN_FLIGHT)]
         flying: deque[Any] = deque()
         start = time.monotonic()
@@ -106,7 +106,7 @@ class Tenant:
         return {"ticks": ticks}
 
     def launches(self, count: int) -> Answer:
-        """What a launch itself costs."""
+        """Measure the cost of a launch."""
         return {"seconds": self._timed(1, count, blocks=1)}
 
     def _timed(self, rounds: int, count: int, *, blocks: int = BLOCKS) -> float:
@@ -120,19 +120,19 @@ class Tenant:
 
 
 def serve() -> None:
-    """Answer until the input ends."""
+    """Answer requests until the input ends."""
     tenant = Tenant(Cuda())
-    _say({"pid": os.getpid()})
+    _write({"pid": os.getpid()})
     for line in sys.stdin:
-        asked = json.loads(line)
+        request = json.loads(line)
         try:
-            answer: Answer = getattr(tenant, asked.pop("do"))(**asked)
+            answer: Answer = getattr(tenant, request.pop("do"))(**request)
         except CudaError as error:
             answer = {"error": str(error), "code": error.code}
-        _say(answer)
+        _write(answer)
 
 
-def _say(answer: Answer) -> None:
+def _write(answer: Answer) -> None:
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()
 
@@ -141,5 +141,5 @@ if __name__ == "__main__":
     try:
         serve()
     except (CudaError, OSError) as failed:
-        _say({"error": str(failed)})
+        _write({"error": str(failed)})
         sys.exit(3)

@@ -1,7 +1,7 @@
-"""Starting tenants under a library, talking to them, and ending them whatever state they are in.
+"""Starts tenants under a library, sends them requests, and ends them in any state.
 
-A tenant that crashes is a result: TenantEnded says its signal and last words. One that hangs is killed with its whole
-process group once its deadline has passed.
+A crash of a tenant is a result: TenantEnded has its signal and the end of its log. A tenant that hangs is killed with
+its process group after its deadline.
 """
 
 import json
@@ -22,8 +22,8 @@ from harness.errors import DeviceError
 from harness.hami.isolation.samples import Tick
 
 ANSWER_WITHIN = 30.0
-START_WITHIN = 40.0  # the library waits ten seconds at a time for a lock of the dead
-LAST_WORDS = 2000
+START_WITHIN = 40.0  # the library waits ten seconds at a time for the lock of a dead process
+LOG_TAIL = 2000
 VGPU_LOCK = Path("/tmp/vgpulock")  # noqa: S108 the library's own path, not to be chosen
 
 
@@ -33,7 +33,7 @@ class TenantEnded(DeviceError):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a tenant may have; None is no limit. `cache` is its container's region file."""
+    """Limits of a tenant; None: no limit. `cache` is its container's region file."""
 
     cache: Path
     memory: int | None = None  # bytes
@@ -42,19 +42,19 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """The library under test (None: a tenant without it, for baselines) and what else tenants find around them."""
+    """The library under test (None: no library, for baselines) and further environment variables of tenants."""
 
     library: Path | None
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def environment_of(self, limits: Limits | None) -> dict[str, str]:
-        """The tenant's environment: our own without anything of HAMi's, then what the library is told."""
+        """A tenant's environment: this process's without HAMi's variables, then those for the library."""
         env = {name: value for name, value in os.environ.items() if not name.startswith(("CUDA_", "LD_PRELOAD"))}
         env |= self.environment
         if limits is None:
             return env
         env["CUDA_DEVICE_MEMORY_SHARED_CACHE"] = str(limits.cache)
-        env["GPU_CORE_UTILIZATION_POLICY"] = "force"  # no monitor is there to switch the limiter on
+        env["GPU_CORE_UTILIZATION_POLICY"] = "force"  # no monitor runs that would switch the limiter on
         if limits.memory is not None:
             env["CUDA_DEVICE_MEMORY_LIMIT"] = str(limits.memory)
         if limits.cores is not None:
@@ -64,8 +64,8 @@ class Arrangement:
         return env
 
 
-class Running:
-    """A tenant that runs."""
+class TenantProcess:
+    """A running tenant."""
 
     def __init__(self, arrangement: Arrangement, limits: Limits | None) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 closed in `end`
@@ -80,17 +80,17 @@ class Running:
         self._rest = b""
         self.pid = self._process.pid
 
-    def started(self) -> "Running":
-        """Wait until it has a context.
+    def started(self) -> "TenantProcess":
+        """Wait until the tenant has a CUDA context.
 
         Raises:
-            TenantEnded: it did not come up.
+            TenantEnded: it did not start.
         """
         self._answer(START_WITHIN)
         return self
 
     def ask(self, do: str, *, within: float = ANSWER_WITHIN, **arguments: Any) -> dict[str, Any]:
-        """One request and its answer.
+        """Send a request and return its answer.
 
         Raises:
             TenantEnded: it died, or did not answer in time and was killed.
@@ -99,7 +99,7 @@ class Running:
         return self._answer(within)
 
     def send(self, do: str, **arguments: Any) -> None:
-        """A request whose answer is fetched with `ticks`."""
+        """Send a request; `ticks` fetches the answer."""
         assert self._process.stdin is not None  # noqa: S101
         try:
             self._process.stdin.write(json.dumps({"do": do, **arguments}).encode() + b"\n")
@@ -112,18 +112,18 @@ class Running:
         return [Tick(at, done) for at, done in self._answer(within)["ticks"]]
 
     def waiting(self, seconds: float) -> bool:
-        """Wait at most so long for an answer; whether there is none yet."""
+        """Wait for an answer for at most `seconds`. Returns whether there is none yet."""
         assert self._process.stdout is not None  # noqa: S101
         return not self._rest and not select.select([self._process.stdout], [], [], seconds)[0]
 
     def kill(self) -> None:
-        """As a node does when a container will not end."""
+        """Kill the process group, as a node does with a container that does not end."""
         if self._process.poll() is None:
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
 
     def end(self) -> None:
-        """Politely first; then nothing is left of it."""
+        """End the tenant: close its input, and kill it after ten seconds."""
         if self._process.stdin is not None:
             try:
                 self._process.stdin.close()
@@ -142,7 +142,7 @@ class Running:
         try:
             found: dict[str, Any] = json.loads(line)
         except json.JSONDecodeError as error:
-            raise self._ended(f"said {line[:80]!r}, which is no answer") from error
+            raise self._ended(f"said {line[:80]!r}, which is not JSON") from error
         if "error" in found:
             raise self._ended(f"failed: {found['error']}")
         return found
@@ -166,28 +166,28 @@ class Running:
         code = self._process.poll()
         how = "" if code is None else f" (signal {-code})" if code < 0 else f" (exit {code})"
         self._log.seek(0)
-        words = self._log.read()[-LAST_WORDS:].decode(errors="replace").strip()
-        return TenantEnded(f"tenant {self.pid} {what}{how}{f'; its last words: {words}' if words else ''}")
+        tail = self._log.read()[-LOG_TAIL:].decode(errors="replace").strip()
+        return TenantEnded(f"tenant {self.pid} {what}{how}{f'; end of its log: {tail}' if tail else ''}")
 
 
 @contextmanager
-def tenants(arrangement: Arrangement, *limits: Limits | None) -> Iterator[tuple[Running, ...]]:
-    """One tenant for each of `limits`, started one after the other; all are gone afterwards.
+def tenants(arrangement: Arrangement, *limits: Limits | None) -> Iterator[tuple[TenantProcess, ...]]:
+    """Start one tenant for each of `limits`, one after the other; the end of the block ends them.
 
     Raises:
-        TenantEnded: one did not come up.
+        TenantEnded: a tenant did not start.
     """
     with ExitStack() as all_:
         found = []
-        for one in limits:
-            running = Running(arrangement, one)
+        for limit in limits:
+            running = TenantProcess(arrangement, limit)
             all_.callback(running.end)
             found.append(running.started())
         yield tuple(found)
 
 
 def clear_lock(folder: Path = VGPU_LOCK) -> bool:
-    """Take away the start-up lock that a killed tenant of v2.6 leaves behind; whether there was one."""
+    """Remove the start-up lock that a killed tenant of v2.6 leaves. Returns whether there was one."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = folder / "lock"
     there = lock.exists()

@@ -7,25 +7,25 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from harness.devices.grants import VGPU_FOLDER, VGPU_LOCK
+from harness.devices.hami_core import VGPU_FOLDER, VGPU_LOCK
+from harness.devices.hami_release import SHIPPED, HamiHost, incompatible
 from harness.errors import UsageError
 from harness.hami.chart import CHART, manifests
-from harness.hami.protocol import SHIPPED, HamiHost, incompatible
 
 
 def by_name(name: str, **values: Any) -> dict[str, Any]:
-    return next(one for one in manifests("gpu", values) if one["metadata"]["name"] == name)
+    return next(manifest for manifest in manifests("gpu", values) if manifest["metadata"]["name"] == name)
 
 
-@pytest.mark.parametrize("manifest", manifests("gpu"), ids=lambda one: f"{one['kind']}-{one['metadata']['name']}")
+@pytest.mark.parametrize("manifest", manifests("gpu"), ids=lambda item: f"{item['kind']}-{item['metadata']['name']}")
 def test_it_is_valid(manifest: dict[str, Any]) -> None:
     kubernetes_validate.validate(manifest, "1.35", strict=True)
 
 
 def test_the_library_goes_where_containers_look_for_it() -> None:
     spec = by_name("hami-daemon")["spec"]["template"]["spec"]
-    hosts = {one["name"]: one["hostPath"]["path"] for one in spec["volumes"]}
-    inside = {one["name"]: one["mountPath"] for one in spec["containers"][0]["volumeMounts"]}
+    hosts = {item["name"]: item["hostPath"]["path"] for item in spec["volumes"]}
+    inside = {item["name"]: item["mountPath"] for item in spec["containers"][0]["volumeMounts"]}
     script = spec["containers"][0]["command"][2]
     assert set(hosts.values()) == {VGPU_FOLDER, VGPU_LOCK}
     assert f"mv -f {inside['vgpu']}/.libvgpu.so.new {inside['vgpu']}/libvgpu.so" in script
@@ -48,7 +48,9 @@ def test_the_monitor_reads_where_containers_write() -> None:
 
 
 def test_without_the_monitor_only_the_library_is_left() -> None:
-    assert [one["metadata"]["name"] for one in manifests("gpu", {"monitor": {"enabled": False}})] == ["hami-daemon"]
+    assert [manifest["metadata"]["name"] for manifest in manifests("gpu", {"monitor": {"enabled": False}})] == [
+        "hami-daemon"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +60,7 @@ def test_without_the_monitor_only_the_library_is_left() -> None:
         pytest.param({"monitor": {"prot": 1}}, "values.monitor: expected one of enabled, ", id="inside"),
     ],
 )
-def test_values_that_nobody_knows_are_refused(values: dict[str, Any], says: str) -> None:
+def test_unknown_values_are_refused(values: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         manifests("gpu", values)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fake_devices.hami.region import CardLimits, ProcessBooks, new_region, write_region
+from fake_devices.hami.region import CardLimits, ProcessUsage, new_region, write_region
 from harness.errors import UsageError
 from harness.hami.exposition import Sample, exposition
 from harness.hami.monitor import UNREADABLE, HostCard, Monitor, Owner, region_files, serving
@@ -23,8 +23,8 @@ def lay_out(folder: Path, owner: str = f"{UID}_main", *, uuid: str = UUID, last_
         "v2.6.1",
         [CardLimits(uuid, memory=4 << 30, cores=30)],
         [
-            ProcessBooks(1, used=({"context": 100, "module": 20, "data": 3},), cores=(25,)),
-            ProcessBooks(2, used=({"data": 1000},), cores=(4,)),
+            ProcessUsage(1, used=({"context": 100, "module": 20, "data": 3},), cores=(25,)),
+            ProcessUsage(2, used=({"data": 1000},), cores=(4,)),
         ],
     )
     region.last_kernel = last_kernel
@@ -66,12 +66,12 @@ def test_each_figure_has_hami_s_name(tmp_path: Path, line: str) -> None:
     assert line in page.splitlines()
 
 
-def test_a_kernel_of_the_future_is_of_now(tmp_path: Path) -> None:
+def test_a_kernel_time_in_the_future_counts_as_now(tmp_path: Path) -> None:
     lay_out(tmp_path, last_kernel=int(NOW) + 5)
     assert f"Device_last_kernel_of_container{{{TENANT}}} 0" in monitor(tmp_path).page()
 
 
-def test_what_is_unknown_has_no_line(tmp_path: Path) -> None:
+def test_unknown_values_have_no_line(tmp_path: Path) -> None:
     """No kernel yet, a card that says nothing of itself: no zeros are made up."""
     lay_out(tmp_path)
     page = monitor(tmp_path, card=HostCard(0, UUID, None, None)).page()
@@ -87,14 +87,16 @@ def test_what_is_unknown_has_no_line(tmp_path: Path) -> None:
         pytest.param(f"{UID}_main", "GPU-short", id="no-card-s-uuid"),
     ],
 )
-def test_nothing_is_said_of_others(tmp_path: Path, name: str, uuid: str) -> None:
+def test_other_pods_are_left_out(tmp_path: Path, name: str, uuid: str) -> None:
     lay_out(tmp_path, name, uuid=uuid)
     assert monitor(tmp_path).page() == ""
 
 
 def test_container_names_may_have_what_parts_them_from_the_uid(tmp_path: Path) -> None:
     lay_out(tmp_path, f"{UID}_main_two")
-    assert [(one.pod_uid, one.container) for one in region_files(tmp_path)] == [(UID, "main_two")]
+    assert [(region_file.pod_uid, region_file.container) for region_file in region_files(tmp_path)] == [
+        (UID, "main_two")
+    ]
 
 
 def test_one_broken_region_leaves_the_others(tmp_path: Path) -> None:
@@ -116,7 +118,7 @@ def test_it_is_served_and_follows_the_regions(tmp_path: Path) -> None:
     path = lay_out(tmp_path)
     with serving(monitor(tmp_path), "127.0.0.1", 0) as url:
         assert " 1123\n" in urllib.request.urlopen(url).read().decode()  # noqa: S310 our own address
-        write_region(path, new_region("v2.9.0", [CardLimits(UUID)], [ProcessBooks(1, used=({"data": 5},))]))
+        write_region(path, new_region("v2.9.0", [CardLimits(UUID)], [ProcessUsage(1, used=({"data": 5},))]))
         with urllib.request.urlopen(url) as answer:  # noqa: S310
             assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
             assert f"vGPU_device_memory_usage_in_bytes{{{TENANT}}} 5" in answer.read().decode()

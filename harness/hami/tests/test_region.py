@@ -6,21 +6,21 @@ from typing import Any
 
 import pytest
 
-from fake_devices.hami.region import RELEASES, V0_BYTES, CardLimits, ProcessBooks, Region11, new_region, write_region
+from fake_devices.hami.region import RELEASES, V0_BYTES, CardLimits, ProcessUsage, Region11, new_region, write_region
 from harness.hami.region import LAYOUTS, RUNNING, RegionError, Use, read_region
 
 UUID = "GPU-8f2e1c4a-0000-1111-2222-333344445555"
 OTHER = "GPU-00000000-aaaa-bbbb-cccc-ddddeeeeffff"
 CARDS = (CardLimits(UUID, memory=8 << 30, cores=40), CardLimits(OTHER, memory=1 << 30))
 PROCESSES = (
-    ProcessBooks(
+    ProcessUsage(
         pid=11,
         host_pid=4011,
         used=({"context": 300, "module": 20, "data": 1000, "offset": 7}, {"data": 5}),
         cores=(30, 2),
         sequence=4,
     ),
-    ProcessBooks(pid=12, used=({"context": 300, "data": 64},), cores=(9,), sequence=6),
+    ProcessUsage(pid=12, used=({"context": 300, "data": 64},), cores=(9,), sequence=6),
 )
 
 
@@ -34,11 +34,14 @@ def test_what_a_release_wrote_is_read(tmp_path: Path, release: str, layout: str)
     found = read_region(tmp_path / "a.cache")
 
     assert found.layout.name == layout
-    assert [(one.uuid, one.memory_limit, one.core_limit) for one in found.cards] == [
+    assert [(card.uuid, card.memory_limit, card.core_limit) for card in found.cards] == [
         (UUID, 8 << 30, 40),
         (OTHER, 1 << 30, 0),
     ]
-    assert [(one.pid, one.host_pid, one.status) for one in found.tenants] == [(11, 4011, RUNNING), (12, 0, RUNNING)]
+    assert [(tenant.pid, tenant.host_pid, tenant.status) for tenant in found.tenants] == [
+        (11, 4011, RUNNING),
+        (12, 0, RUNNING),
+    ]
     assert found.parts(0) == Use(context=600, module=20, data=1064, offset=7, total=1684)
     assert (found.used(0), found.used(1)) == (1684, 5)
     assert (found.cores(0), found.cores(1)) == (39, 2)
@@ -63,7 +66,9 @@ def test_the_writer_keeps_the_measured_offsets(release: str, field: str, offset:
 
 
 def test_the_writer_keeps_the_measured_sizes() -> None:
-    assert sorted(ctypes.sizeof(kind) + 1 for kind, _ in RELEASES.values()) == sorted(one.bytes for one in LAYOUTS)
+    assert sorted(ctypes.sizeof(kind) + 1 for kind, _ in RELEASES.values()) == sorted(
+        layout.bytes for layout in LAYOUTS
+    )
 
 
 def _magic(region: Any) -> None:
@@ -126,17 +131,17 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         read_region(tmp_path / "none.cache")
 
 
-def test_what_a_process_leaves_behind_is_nobody_s(tmp_path: Path) -> None:
+def test_slots_of_ended_processes_are_ignored(tmp_path: Path) -> None:
     """v2.9.0 takes out the pid of a process that has ended and leaves its amounts in the slot."""
-    left = ProcessBooks(pid=0, used=({"data": 64 << 20},), cores=(50,), status=0)
-    here = ProcessBooks(pid=12, used=({"data": 5},), cores=(1,))
+    left = ProcessUsage(pid=0, used=({"data": 64 << 20},), cores=(50,), status=0)
+    here = ProcessUsage(pid=12, used=({"data": 5},), cores=(1,))
     write_region(tmp_path / "a.cache", new_region("v2.9.0", CARDS, [left, here]))
     found = read_region(tmp_path / "a.cache")
-    assert ([one.pid for one in found.tenants], found.used(0), found.cores(0)) == ([12], 5, 1)
+    assert ([tenant.pid for tenant in found.tenants], found.used(0), found.cores(0)) == ([12], 5, 1)
 
 
 @pytest.mark.parametrize("release", ["v2.8.1", "v2.9.0"])
 def test_a_slot_in_the_middle_of_a_write_is_torn(tmp_path: Path, release: str) -> None:
-    write_region(tmp_path / "a.cache", new_region(release, CARDS, [ProcessBooks(pid=1, sequence=5)]))
+    write_region(tmp_path / "a.cache", new_region(release, CARDS, [ProcessUsage(pid=1, sequence=5)]))
     with pytest.raises(RegionError, match="slot 0: expected an even sequence number that stays, found 5"):
         read_region(tmp_path / "a.cache")

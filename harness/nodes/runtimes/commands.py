@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.devices.provider import Device
+from harness.devices.vendors import VENDORS
 from harness.nodes.pods import ContainerPlan
 from harness.nodes.runtimes.protocol import Work
 from harness.nodes.variables import resolve_env
@@ -13,8 +14,7 @@ from scheduler.api.quantity import CPU, MEMORY, QuantityError, amount
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([A-Za-z_.-][A-Za-z0-9_.-]*)\))")
 
-# What each vendor's own libraries read, for processes that no container runtime has put device nodes in front of.
-VISIBLE = {"nvidia": "CUDA_VISIBLE_DEVICES", "huawei": "ASCEND_RT_VISIBLE_DEVICES", "cambricon": "MLU_VISIBLE_DEVICES"}
+_CUDA = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +90,11 @@ def visible_cards(nodes: Sequence[str], cards: Sequence[Device]) -> dict[str, st
     """
     granted = set(nodes)
     env: dict[str, str] = {}
-    for vendor, variable in VISIBLE.items():
-        own = [one for one in cards if one.vendor == vendor and one.kind == "gpu"]
-        if own:
+    for vendor in VENDORS.values():
+        own = [one for one in cards if one.vendor == vendor.name and one.kind == "gpu"]
+        if own and vendor.visible:
             chosen = [one for one in own if granted.intersection(one.nodes)]
-            env[variable] = ",".join(one.uuid if vendor == "nvidia" else str(one.index) for one in chosen)
-    if env.get(VISIBLE["nvidia"]):
+            env[vendor.visible] = ",".join(one.uuid if vendor.visible_by_uuid else str(one.index) for one in chosen)
+    if env.get(_CUDA):
         env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     return env

@@ -26,6 +26,7 @@ import docker
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
 from harness.conversation import Conversation, Wanted
+from harness.devices.vendors import VENDORS
 from harness.errors import ClusterError
 from harness.nodes.pods import ContainerPlan
 from harness.nodes.runtimes.commands import environment, limits_of, words
@@ -52,7 +53,7 @@ OWNER, UID, CONTAINER, COUNT = (f"seatrial.dev/{one}" for one in ("owner", "pod-
 DEFAULT_URL = "unix:///var/run/docker.sock"
 POLL = 0.2  # seconds between two looks at what runs
 ANSWER_WITHIN = 60  # seconds that the engine may take over one request
-_RUNTIMES = {"NVIDIA_VISIBLE_DEVICES": "nvidia", "ASCEND_VISIBLE_DEVICES": "ascend"}  # the vendors' own, where they are
+_RUNTIMES = {vendor.names.variable: vendor.oci_runtime for vendor in VENDORS.values() if vendor.oci_runtime}
 _GONE = {404, 409}  # 409: its removal is in progress
 _SET_BY_IMAGE = ("PATH", "HOSTNAME")
 _LIBRARIES = "/usr/local/seatrial/lib"

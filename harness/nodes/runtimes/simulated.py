@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
+from harness.devices.vendors import VENDORS
 from harness.errors import UsageError
 from harness.nodes.pods import ContainerPlan
 from harness.nodes.runtimes import restarts
@@ -27,7 +28,7 @@ STAGES = Path(__file__).parent.parent / "stages"
 RUNS_FOR, EXIT_CODE = "seatrial.dev/runs-for", "seatrial.dev/exit-code"
 KILLED = 137
 
-PROBE_GLOBS = ("/dev/nvidia*", "/dev/davinci*", "/dev/vdavinci*", "/dev/cambricon*", "/dev/infiniband/*")
+PROBE_GLOBS = tuple(glob for vendor in VENDORS.values() for glob in vendor.probe_globs)
 BASE_MOUNTS = ("/", "/proc", "/dev", "/sys", "/etc/hosts", "/etc/resolv.conf", "/dev/shm")  # noqa: S108 a container's own
 
 _SLEEP = re.compile(r"(?:exec )?sleep (\d+(?:\.\d+)?|infinity)", re.ASCII)

@@ -10,7 +10,7 @@ import pytest
 from fake_devices import faults
 from harness.devices.provider import Missing
 from harness.devices.rdma import RdmaProvider
-from harness.devices.tests.standins import Standin, dcmi_library, nvml_object
+from harness.devices.tests.boundaries import Boundary, dcmi_library, nvml_object
 from harness.errors import DeviceError
 from harness.nodes.local import LocalHardware, LocalMachine, address, facts, this_machine
 from harness.nodes.local_agent import LocalAgent
@@ -25,14 +25,14 @@ SIZE = LocalMachine(cpu=16, memory=64 << 30)
 
 
 @pytest.fixture
-def standin(tmp_path: Path) -> Iterator[Standin]:
+def boundary(tmp_path: Path) -> Iterator[Boundary]:
     with nvml_object(tmp_path) as made:
         yield made
 
 
 @pytest.fixture
-def hardware(standin: Standin, tmp_path: Path) -> Iterator[LocalHardware]:
-    with LocalHardware([standin.provider(), RdmaProvider(root=tmp_path / "empty")], SIZE) as opened:
+def hardware(boundary: Boundary, tmp_path: Path) -> Iterator[LocalHardware]:
+    with LocalHardware([boundary.provider(), RdmaProvider(root=tmp_path / "empty")], SIZE) as opened:
         yield opened
 
 
@@ -75,13 +75,13 @@ def test_the_node_says_what_the_machine_is(rig: Rig) -> None:
     assert len(rig.healthy()) == 8
 
 
-def test_a_card_that_fails_is_told_within_a_second(rig: Rig, standin: Standin) -> None:
-    at = standin.position(2)
-    faults.apply(standin.table, at, "critical", {"xid": 79}, now=1.0)
+def test_a_card_that_fails_is_told_within_a_second(rig: Rig, boundary: Boundary) -> None:
+    at = boundary.position(2)
+    faults.apply(boundary.table, at, "critical", {"xid": 79}, now=1.0)
     assert all(rig.healthy())
     rig.clock.advance(1.0)
     dead = [one for one in rig.api.get(DEVICE)["spec"]["devices"] if one["type"] == "gpu" and not one["health"]]
-    assert [one["minor"] for one in dead] == [standin.table.devices[at].minor]
+    assert [one["minor"] for one in dead] == [boundary.table.devices[at].minor]
     assert rig.node()["status"]["allocatable"]["nvidia.com/gpu"] == "7"
 
 
@@ -109,15 +109,15 @@ def test_a_node_that_is_deleted_ends_its_pods(rig: Rig) -> None:
     assert rig.agent.logs("default", "mine", "") is None
 
 
-def test_vendors_that_are_not_here_say_why(hardware: LocalHardware, standin: Standin) -> None:
+def test_vendors_that_are_not_here_say_why(hardware: LocalHardware, boundary: Boundary) -> None:
     assert set(hardware.missing) == {"mellanox"}
     assert hardware.driver("nvidia").driver
     assert hardware.driver("mellanox").driver == ""
     assert hardware.links()
 
 
-def test_usage_comes_by_uuid(hardware: LocalHardware, standin: Standin) -> None:
-    with standin.table.writing(standin.table.devices[standin.position(0)]) as record:
+def test_usage_comes_by_uuid(hardware: LocalHardware, boundary: Boundary) -> None:
+    with boundary.table.writing(boundary.table.devices[boundary.position(0)]) as record:
         record.core_use = 63
     usage = hardware.usage()
     first = next(one for one in hardware.devices() if one.index == 0)
@@ -125,9 +125,9 @@ def test_usage_comes_by_uuid(hardware: LocalHardware, standin: Standin) -> None:
     assert len(usage) == 8
 
 
-def test_everything_is_read_again_now_and_then(hardware: LocalHardware, standin: Standin) -> None:
+def test_everything_is_read_again_now_and_then(hardware: LocalHardware, boundary: Boundary) -> None:
     assert not any(hardware.look() for _ in range(3))
-    faults.apply(standin.table, standin.position(0), "critical", {"xid": 79}, now=1.0)
+    faults.apply(boundary.table, boundary.position(0), "critical", {"xid": 79}, now=1.0)
     assert hardware.look()
     assert not any(hardware.look() for _ in range(60))
     assert [one.health.ok for one in hardware.devices()].count(False) == 1
@@ -161,14 +161,14 @@ def test_a_provider_that_finds_nothing_is_never_opened(tmp_path: Path) -> None:
 
 def test_a_node_of_npus_is_published_through_the_daemon_s_file(tmp_path: Path) -> None:
     """What the daemon wrote, the agent publishes; a chip that fails is in both within a second."""
-    with dcmi_library(tmp_path) as standin, LocalHardware([standin.provider()], SIZE) as opened:
+    with dcmi_library(tmp_path) as boundary, LocalHardware([boundary.provider()], SIZE) as opened:
         rig = Rig(opened, xpu_folder=tmp_path / "xpus")
         file = tmp_path / "xpus" / "ic-device"
         assert rig.node()["metadata"]["labels"]["node.koordinator.sh/gpu-model"] == "Ascend-910B3"
         assert [one["uuid"] for one in json.loads(file.read_bytes())] == [
             one["id"] for one in rig.api.get(DEVICE)["spec"]["devices"]
         ]
-        faults.apply(standin.table, standin.position(2), "critical", {}, now=1.0)
+        faults.apply(boundary.table, boundary.position(2), "critical", {}, now=1.0)
         rig.clock.advance(1.0)
         ill = [one["uuid"] for one in json.loads(file.read_bytes()) if not one["status"]["healthy"]]
         assert ill == [one["id"] for one in rig.api.get(DEVICE)["spec"]["devices"] if not one["health"]]
@@ -178,7 +178,7 @@ def test_a_node_of_npus_is_published_through_the_daemon_s_file(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("limits", [{}, {"nvidia.com/gpu": "2"}], ids=["no-card", "two-cards"])
-def test_faults_are_told_whatever_pods_hold(rig: Rig, standin: Standin, limits: dict[str, str]) -> None:
+def test_faults_are_told_whatever_pods_hold(rig: Rig, boundary: Boundary, limits: dict[str, str]) -> None:
     """One after the other, with a pod beside them that holds none or several."""
     manifest = pod("mine").node_name("box").namespace("default").manifest
     manifest["spec"]["containers"][0]["resources"] = {"limits": limits}
@@ -186,12 +186,12 @@ def test_faults_are_told_whatever_pods_hold(rig: Rig, standin: Standin, limits: 
     rig.api.put(PODS, manifest)
     rig.clock.advance(2.0)
     for ill in (1, 2):
-        faults.apply(standin.table, standin.position(ill), "critical", {"xid": 79}, now=1.0)
+        faults.apply(boundary.table, boundary.position(ill), "critical", {"xid": 79}, now=1.0)
         rig.clock.advance(1.0)
         assert rig.healthy().count(False) == ill
 
 
-def test_a_plugin_s_pod_says_that_its_card_failed(rig: Rig, standin: Standin) -> None:
+def test_a_plugin_s_pod_says_that_its_card_failed(rig: Rig, boundary: Boundary) -> None:
     """The pod keeps running, as under kubelet; its status names the device that is unhealthy."""
     manifest = pod("mine").gpus(1).node_name("box").namespace("default").manifest
     manifest["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
@@ -206,9 +206,9 @@ def test_a_plugin_s_pod_says_that_its_card_failed(rig: Rig, standin: Standin) ->
 
     uuid, health = held()
     assert health == "Healthy"
-    at = standin.table.position(uuid)
+    at = boundary.table.position(uuid)
     assert at is not None
-    faults.apply(standin.table, at, "critical", {"xid": 79}, now=1.0)
+    faults.apply(boundary.table, at, "critical", {"xid": 79}, now=1.0)
     rig.clock.advance(1.0)
     assert held() == (uuid, "Unhealthy")
     assert rig.api.get(f"{PODS}/mine")["status"]["phase"] == "Running"

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from harness.devices.standin import stand_in
+from harness.devices.stand_in import stand_in
 from harness.nodes.local import LocalHardware, LocalMachine
 from harness.nodes.local_agent import LocalAgent
 from harness.nodes.local_use import SAMPLE_EVERY, owner_of

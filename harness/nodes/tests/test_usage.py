@@ -9,7 +9,7 @@ import pytest
 
 from fake_devices import faults
 from harness.devices.provider import Device, Health, Share
-from harness.devices.tests.standins import nvml_object
+from harness.devices.tests.boundaries import nvml_object
 from harness.errors import UsageError
 from harness.nodes.agent import NodeAgents
 from harness.nodes.fleet import node_manifest
@@ -123,15 +123,15 @@ def test_the_interval_has_a_floor(asked: int | None, seconds: float) -> None:
 
 def test_real_processes_are_found_through_the_provider(tmp_path: Path) -> None:
     """Through the NVML boundary: a process with both figures counts, a lost card is left out, strangers have no pod."""
-    with nvml_object(tmp_path) as standin, standin.provider() as provider:
+    with nvml_object(tmp_path) as boundary, boundary.provider() as provider:
         devices = provider.devices()
-        first, second = standin.position(0), standin.position(1)
+        first, second = boundary.position(0), boundary.position(1)
         for number, (pid, at) in enumerate([(100, first), (200, first), (300, second)]):
-            record = standin.table.processes[number]
-            with standin.table.writing(record):
+            record = boundary.table.processes[number]
+            with boundary.table.writing(record):
                 record.pid, record.device, record.used, record.sm = pid, at, (number + 1) * GIB, 10 * (number + 1)
                 record.sampled_us = 1
-        faults.apply(standin.table, second, "lost", {}, now=0.0)
+        faults.apply(boundary.table, second, "lost", {}, now=0.0)
 
         use = measured_use(provider, {100: ("team", "a")}.get)
 

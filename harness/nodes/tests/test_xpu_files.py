@@ -17,6 +17,7 @@ from harness.nodes.hardware import NodeHardware
 MACHINES = [
     pytest.param(from_server("atlas-800t-a2", catalog()), id="eight-npus-in-two-rings"),
     pytest.param(from_devices((("mlu370-x8", 3),), catalog()), id="mlus"),
+    pytest.param(from_devices((("mi300x", 3),), catalog()), id="amd-gpus"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""The checks themselves: a library that keeps its promises passes all of them, one that does not is found out."""
+"""Tests of the checks: a library that keeps its limits passes, one that does not fails."""
 
 from pathlib import Path
 
@@ -20,8 +20,8 @@ def bench(libcuda: Path, folder: Path, *, lax: bool = False, ready: Ready | None
     return Bench(given, bare, folder, lengths=SHORT, limit=1000 * MIB, ready=ready)
 
 
-@pytest.mark.parametrize("name", [one for one in CHECKS if one != "old-limit"])
-def test_kept_promises_pass(libcuda: Path, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", [check for check in CHECKS if check != "old-limit"])
+def test_a_library_that_keeps_limits_passes(libcuda: Path, tmp_path: Path, name: str) -> None:
     finding = CHECKS[name](bench(libcuda, tmp_path))
     assert finding.name == name
     assert finding.breaches == ()
@@ -36,14 +36,14 @@ def test_kept_promises_pass(libcuda: Path, tmp_path: Path, name: str) -> None:
         pytest.param("core-shares", "30 %: expected 30 ± 10 %", id="cores"),
     ],
 )
-def test_broken_promises_are_found(libcuda: Path, tmp_path: Path, name: str, says: str) -> None:
+def test_a_library_without_limits_fails(libcuda: Path, tmp_path: Path, name: str, says: str) -> None:
     found = CHECKS[name](bench(libcuda, tmp_path, lax=True))
-    assert any(says in one for one in found.breaches), found
+    assert any(says in breache for breache in found.breaches), found
 
 
 def test_the_wrong_tenant_in_front_is_found(libcuda: Path, tmp_path: Path) -> None:
     found = fairness(bench(libcuda, tmp_path), (70, 30))
-    assert any("expected the tenant with 30 % to get more" in one for one in found.breaches)
+    assert any("expected the tenant with 30 % to get more" in breache for breache in found.breaches)
 
 
 def test_a_region_that_does_not_remember_is_found(libcuda: Path, tmp_path: Path) -> None:

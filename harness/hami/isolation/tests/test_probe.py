@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.devices.provider import Device, Driver, Missing, Process, Slice
-from harness.hami.isolation.probe import Ready, look
+from harness.hami.isolation.probe import Ready, check_readiness
 from harness.hami.isolation.tenants import Arrangement
 
 CARD = Device("nvidia", "gpu", "H200", "H200", 0, 0, "GPU-1", "0000:01:00.0", 0, "pci0000:00", 141 << 30)
@@ -71,15 +71,15 @@ def test_what_is_missing(  # noqa: PLR0917
     libcuda: Path, library: Path, seen: Seen, release: str, key: str, says: str
 ) -> None:
     bare = Arrangement(None, {"LD_LIBRARY_PATH": str(libcuda)})
-    found = look(seen, library, release, libcuda=str(libcuda / "libcuda.so.1"), bare=bare, sampled=0.2)
+    found = check_readiness(seen, library, release, libcuda=str(libcuda / "libcuda.so.1"), bare=bare, sampled=0.2)
     assert isinstance(found, Missing)
     assert found.key == key
     assert says in found.why
 
 
 def test_the_library_s_file_is_named(tmp_path: Path) -> None:
-    given = look(Seen(), None, "v2.6.0")
-    named = look(Seen(), tmp_path / "none.so", "v2.6.0")
+    given = check_readiness(Seen(), None, "v2.6.0")
+    named = check_readiness(Seen(), tmp_path / "none.so", "v2.6.0")
     assert isinstance(given, Missing)
     assert isinstance(named, Missing)
     assert (given.key, given.why) == ("no-libvgpu", "HAMi's libvgpu.so is needed: --hami-library was not given")
@@ -87,12 +87,12 @@ def test_the_library_s_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_driver_without_cuda(library: Path) -> None:
-    found = look(Seen(), library, "v2.6.0", libcuda="libcuda-that-is-not-there.so.1")
+    found = check_readiness(Seen(), library, "v2.6.0", libcuda="libcuda-that-is-not-there.so.1")
     assert isinstance(found, Missing)
     assert found.key == "no-libcuda"
 
 
 def test_a_card_that_can_be_measured(libcuda: Path, library: Path) -> None:
     bare = Arrangement(None, {"LD_LIBRARY_PATH": str(libcuda)})
-    found = look(Seen(), library, "v2.6.0", libcuda=str(libcuda / "libcuda.so.1"), bare=bare, sampled=0.2)
+    found = check_readiness(Seen(), library, "v2.6.0", libcuda=str(libcuda / "libcuda.so.1"), bare=bare, sampled=0.2)
     assert found == Ready(CARD, "570.124.06", "v2.6.0")

@@ -34,7 +34,7 @@ def test_tenants_are_compared_while_both_run() -> None:
     first = ticks(*((second, second * 10) for second in range(11)))
     second = ticks(*((at, at) for at in range(4, 21)))
     a, b = common([first, second], warm_up=2.0)
-    assert [one.at for one in a] == [one.at for one in b] == [6, 7, 8, 9, 10]
+    assert [item.at for item in a] == [item.at for item in b] == [6, 7, 8, 9, 10]
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,11 @@ def test_batches_of_swings_are_narrower_than_the_swings() -> None:
     assert found.spread > 45
 
 
-def test_intervals_hold_what_they_promise() -> None:
+def test_intervals_have_the_stated_coverage() -> None:
     """Of many samples from one distribution about one in twenty misses its mean: not none, not a tenth."""
     draw = random.Random(7)  # noqa: S311 the same samples each time
     found = [mean_interval([draw.gauss(10, 3) for _ in range(40)]) for _ in range(1000)]
-    missed = sum(not one.low <= 10 <= one.high for one in found)
+    missed = sum(not entry.low <= 10 <= entry.high for entry in found)
     assert 20 <= missed <= 90
 
 
@@ -107,7 +107,7 @@ def test_fairness(amounts: list[float], limits: list[float], expected: float) ->
     assert jain(amounts, limits) == pytest.approx(expected, abs=1e-6)
 
 
-def test_too_little_is_no_answer() -> None:
+def test_too_few_values_are_refused() -> None:
     with pytest.raises(ValueError, match="two values"):
         mean_interval([1.0])
     with pytest.raises(ValueError, match="got something"):
@@ -115,6 +115,6 @@ def test_too_little_is_no_answer() -> None:
 
 
 def test_t_falls_to_the_normal_distribution_s() -> None:
-    points = [t_95(one) for one in range(1, 40)]
+    points = [t_95(number) for number in range(1, 40)]
     assert points == sorted(points, reverse=True)
     assert points[-1] == 1.960

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.hami.isolation.samples import mean_interval, rates
-from harness.hami.isolation.tenants import Arrangement, Limits, Running, TenantEnded, clear_lock, tenants
+from harness.hami.isolation.tenants import Arrangement, Limits, TenantEnded, TenantProcess, clear_lock, tenants
 
 MIB = 1 << 20
 CARD = 8 << 30
@@ -38,9 +38,9 @@ def test_without_limits_the_card_is_seen(libcuda: Path) -> None:
 def test_finished_kernels_are_counted(libcuda: Path, tmp_path: Path) -> None:
     """A kernel of 2 ms: about five hundred a second alone, about a hundred and fifty at thirty percent."""
     with tenants(arrangement(libcuda), None, Limits(tmp_path / "a", cores=30)) as both:
-        for one in both:
-            one.send("run", seconds=1.2, tick=0.1, rounds=2_000_000)
-        free, held = (mean_interval(rates(one.ticks(within=10))).mean for one in both)
+        for tenant in both:
+            tenant.send("run", seconds=1.2, tick=0.1, rounds=2_000_000)
+        free, held = (mean_interval(rates(tenant.ticks(within=10))).mean for tenant in both)
     assert free == pytest.approx(500, rel=0.25)
     assert held / free == pytest.approx(0.3, rel=0.25)
 
@@ -72,7 +72,7 @@ def test_a_tenant_that_cannot_start_says_why() -> None:
         pass
 
 
-def test_what_the_library_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_of_a_tenant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_DEVICE_SM_LIMIT", "5")
     monkeypatch.setenv("LD_PRELOAD", "/left/over.so")
     given = Arrangement(Path("/opt/libvgpu.so"), {"X": "1"})
@@ -88,7 +88,7 @@ def test_what_the_library_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not {name for name in given.environment_of(None) if name.startswith(("CUDA_", "LD_P"))}
 
 
-def test_the_lock_of_the_dead_is_taken_away(tmp_path: Path) -> None:
+def test_the_lock_of_a_dead_tenant_is_removed(tmp_path: Path) -> None:
     assert clear_lock(tmp_path / "lockfolder") is False
     (tmp_path / "lockfolder" / "lock").touch()
     assert clear_lock(tmp_path / "lockfolder") is True
@@ -97,6 +97,6 @@ def test_the_lock_of_the_dead_is_taken_away(tmp_path: Path) -> None:
 
 def test_nothing_is_left_of_a_tenant(libcuda: Path) -> None:
     with tenants(arrangement(libcuda), None) as (one,):
-        assert isinstance(one, Running)
+        assert isinstance(one, TenantProcess)
         assert Path(f"/proc/{one.pid}").exists()
     assert not Path(f"/proc/{one.pid}").exists()

@@ -3,6 +3,7 @@
 import pytest
 
 from scheduler.api.device import (
+    AMD_GPU,
     FPGA,
     GPU,
     GPU_CORE,
@@ -38,6 +39,7 @@ GIB = 1 << 30
         pytest.param({RDMA: 50}, id="half-a-nic"),
         pytest.param({FPGA: 50}, id="half-an-fpga"),
         pytest.param({HYGON_DCU: 2}, id="dcus"),
+        pytest.param({AMD_GPU: 2}, id="amd-gpus"),
     ],
 )
 def test_valid(request_: Amounts) -> None:

@@ -57,6 +57,7 @@ def test_minors_in_the_order_of_choice() -> None:
             id="slices-of-metax-cards",
         ),
         pytest.param("nvidia", grant(card(0)), Adapted(), id="others-need-no-more"),
+        pytest.param("amd", grant(card(0), shared=False), Adapted(), id="amd-s-plugin-reads-nothing"),
         pytest.param("", grant(card(0)), Adapted(), id="nobodys-cards"),
     ],
 )  # fmt: skip

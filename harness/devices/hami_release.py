@@ -1,4 +1,4 @@
-"""Which releases of HAMi-core go with which drivers, and what a host has of both.
+"""Which releases of HAMi-core work with which NVIDIA drivers.
 
 Sources: HAMi-core issues 52 and 59 (with driver branch 570 and later, releases before v2.6 hang in the first CUDA
 call), Koordinator v1.7, which ships v2.6.0 for that reason.
@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 
 SHIPPED = "v2.6.0"  # by the chart hami-daemon 0.1.0
-VERSION_LABEL = "seatrial.dev/hami-core-version"  # of a node whose library is another
+VERSION_LABEL = "seatrial.dev/hami-core-version"  # label of a node with another release
 FIRST_NEW_DRIVER = 570
 FIRST_FOR_NEW_DRIVERS = (2, 6)
 
@@ -18,14 +18,14 @@ _BRANCH = re.compile(r"(\d+)(?:\..*)?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class HamiHost:
-    """NVIDIA's driver and HAMi's library on one host, as each says its version; empty is unknown."""
+    """Versions of NVIDIA's driver and of HAMi's library on one host; empty: unknown."""
 
     driver: str = ""
     core: str = SHIPPED
 
 
 def incompatible(host: HamiHost) -> str | None:
-    """Why containers of that host would hang, in a sentence; None if they would not, or nobody knows the driver."""
+    """Why containers on that host would hang, as a sentence; None if they would not, or if the driver is unknown."""
     branch = driver_branch(host.driver)
     if branch is None or branch < FIRST_NEW_DRIVER:
         return None
@@ -38,7 +38,7 @@ def incompatible(host: HamiHost) -> str | None:
 
 
 def core_release(text: str) -> tuple[int, int, int] | None:
-    """`v2.6.1` as numbers; None for anything else. What follows a dash or plus does not count."""
+    """`v2.6.1` as numbers; None for anything else. A suffix after a dash or plus is ignored."""
     match = _RELEASE.fullmatch(text)
     return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else None
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from harness.devices.grants import nvidia_grant
+from harness.devices.hami_release import HamiHost, core_release, driver_branch, incompatible
 from harness.devices.provider import Assignment, Device, ProviderError, Share
-from harness.hami.protocol import HamiHost, core_release, driver_branch, incompatible
+from harness.devices.vendors.nvidia import nvidia_grant
 from scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, HAMI_CORE
 
 CARD = Device("nvidia", "gpu", "A10", "A10", 0, 3, "GPU-1", "0000:01:00.0", 0, "pci0000:00", 24 << 30)
@@ -50,5 +50,5 @@ def test_a_share_is_refused_where_it_would_hang() -> None:
         pytest.param(assignment(HamiHost("570.1", "v2.5.0"), isolation=""), id="a-share-without-isolation"),
     ],
 )
-def test_who_does_not_load_the_library_is_not_refused(given: Assignment) -> None:
+def test_a_container_without_the_library_is_not_refused(given: Assignment) -> None:
     assert "LD_PRELOAD" not in nvidia_grant(given).env

@@ -1,4 +1,4 @@
-"""What stands in for a machine: its name, its parts, and that foreign programs meet it as the agent does."""
+"""Simulated machines: names, parts, and the view of other processes."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import pytest
 
 from fake_devices import faults
 from fake_devices.build import NO_COMPILER, compiler
-from harness.devices.standin import LIBRARY_PATH, machine_called, stand_in
+from harness.devices.stand_in import LIBRARY_PATH, machine_called, stand_in
 from harness.devices.survey import survey
 from harness.errors import UsageError
 
@@ -32,15 +32,17 @@ print(json.dumps([(pynvml.nvmlDeviceGetUUID(one), pynvml.nvmlDeviceGetTemperatur
         pytest.param("connectx-7:3", {"mellanox": 3}, id="nics-alone"),
         pytest.param("ascend-910b3:2", {"huawei": 2}, id="npus", marks=needs_compiler),
         pytest.param("mlu370-x8:3", {"cambricon": 3}, id="mlus", marks=needs_compiler),
+        pytest.param("mi300x:2", {"amd": 2}, id="amd-gpus", marks=needs_compiler),
+        pytest.param("mi250x:4", {"amd": 4}, id="amd-dies", marks=needs_compiler),
     ],
 )
 def test_a_name_becomes_devices_behind_the_vendors_boundaries(name: str, kinds: dict[str, int]) -> None:
     found, missing = survey(name)
-    vendors = [one.vendor for one in found]
+    vendors = [entry.vendor for entry in found]
     assert {vendor: vendors.count(vendor) for vendor in vendors} == kinds
     assert missing == {}
-    assert {one.source for one in found} == {"fake-abi"}
-    assert all(one.health.ok for one in found)
+    assert {entry.source for entry in found} == {"fake-abi"}
+    assert all(entry.health.ok for entry in found)
 
 
 @pytest.mark.parametrize(
@@ -60,8 +62,8 @@ def test_mistakes_name_what_was_expected(name: str, saying: str) -> None:
 
 
 @needs_compiler
-def test_a_foreign_program_meets_the_same_cards_and_their_changes() -> None:
-    """pynvml in a process of its own, told nothing but where libraries are."""
+def test_another_process_sees_the_same_cards_and_changes() -> None:
+    """pynvml in another process, which gets only the library path."""
 
     def ask() -> dict[str, int]:
         env = {**os.environ, **standing.env()}
@@ -72,11 +74,11 @@ def test_a_foreign_program_meets_the_same_cards_and_their_changes() -> None:
         assert list(standing.env()) == [LIBRARY_PATH]
         (provider,) = standing.providers()
         with provider:
-            uuids = [one.uuid for one in provider.devices()]
+            uuids = [device.uuid for device in provider.devices()]
             before = ask()
             assert list(before) == uuids
             faults.apply(standing.table, 0, "throttle", {"celsius": 99}, now=1.0)
-            warm = {one.uuid for one in provider.devices() if provider.usage(one.uuid).temperature == 99.0}
+            warm = {device.uuid for device in provider.devices() if provider.usage(device.uuid).temperature == 99.0}
             assert {uuid for uuid, celsius in ask().items() if celsius == 99} == warm
             assert len(warm) == 1
     assert standing.libraries is not None
@@ -88,7 +90,7 @@ def test_files_follow_the_table_both_ways(verb: str) -> None:
     with stand_in("connectx-7:2") as standing:
         (provider,) = standing.providers()
         with provider:
-            first = next(one.uuid for one in provider.devices() if one.uuid == standing.machine.slots[0].bus)
+            first = next(device.uuid for device in provider.devices() if device.uuid == standing.machine.slots[0].bus)
             before = provider.devices()
             undo = faults.apply(standing.table, 0, verb, {}, now=1.0)
             standing.sync()

@@ -1,4 +1,4 @@
-"""Boundaries for tests: one node's stand-ins, made the way foreign processes and this process would find them."""
+"""Boundaries for tests: the stand-ins of one node, as this process and other processes find them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -7,29 +7,28 @@ from pathlib import Path
 
 import pytest
 
-from fake_devices.ascend.library import DCMI
-from fake_devices.build import NO_COMPILER, TABLE_FILE, Stand, compiler, install
-from fake_devices.cambricon.library import CNDEV
+from fake_devices.build import NO_COMPILER, TABLE_FILE, StandInLibrary, compiler, install
 from fake_devices.machine import from_server
 from fake_devices.models import catalog
 from fake_devices.nvidia.inprocess import InProcessNvml
-from fake_devices.nvidia.library import NVML
 from fake_devices.pci import write_tree
 from fake_devices.rdma.netlink import RdmaPeer
 from fake_devices.rdma.surfaces import sync_rdma, write_rdma
 from fake_devices.table import FULL, DeviceTable
-from harness.devices.ascend import AscendProvider
-from harness.devices.cambricon import CambriconProvider
 from harness.devices.nvidia import NvidiaProvider
 from harness.devices.provider import DeviceProvider
 from harness.devices.rdma import RdmaProvider
+from harness.devices.vendors import VENDORS
+from harness.devices.vendors.descriptor import Vendor
 
 NODE = "n1"
 
+Way = Callable[..., AbstractContextManager["Boundary"]]
+
 
 @dataclass
-class Standin:
-    """A boundary and the table behind it. `settle` brings files up to the table after a change."""
+class Boundary:
+    """A boundary and the table behind it. `settle` updates files from the table after a change."""
 
     vendor: str
     library: object
@@ -49,16 +48,16 @@ class Standin:
 
 
 @contextmanager
-def nvml_object(root: Path, server: str = "dgx-h100") -> Iterator[Standin]:
+def nvml_object(root: Path, server: str = "dgx-h100") -> Iterator[Boundary]:
     """NVML as a Python object."""
     machine = from_server(server, catalog())
     write_tree(root, machine)
     table = DeviceTable.create(machine, NODE, room=FULL)
     library = InProcessNvml(table)
-    yield Standin("nvidia", library, table, root, lambda: NvidiaProvider(library, root=root, source="fake-abi"))
+    yield Boundary("nvidia", library, table, root, lambda: NvidiaProvider(library, root=root, source="fake-abi"))
 
 
-def _library(root: Path, server: str, stand: Stand) -> tuple[Path, DeviceTable]:
+def _library(root: Path, server: str, stand: StandInLibrary) -> tuple[Path, DeviceTable]:
     if compiler() is None:
         pytest.skip(NO_COMPILER)
     machine = from_server(server, catalog())
@@ -69,32 +68,29 @@ def _library(root: Path, server: str, stand: Stand) -> tuple[Path, DeviceTable]:
 
 
 @contextmanager
-def nvml_library(root: Path, server: str = "dgx-h100") -> Iterator[Standin]:
-    """NVML as a shared library, in a directory of its own with its table."""
-    library, table = _library(root, server, NVML)
-    yield Standin("nvidia", library, table, root, lambda: NvidiaProvider(library, root=root, source="fake-abi"))
+def vendor_library(root: Path, vendor: Vendor, server: str) -> Iterator[Boundary]:
+    """A vendor's shared library, in a directory of its own with its table."""
+    assert vendor.hardware.library is not None
+    library, table = _library(root, server, vendor.hardware.library)
+    make: Callable[..., DeviceProvider] = vendor.provider()
+    yield Boundary(vendor.name, library, table, root, lambda: make(library, root=root, source="fake-abi"))
+
+
+def _way(name: str, default: str) -> Way:
+    def way(root: Path, server: str = default) -> AbstractContextManager[Boundary]:
+        return vendor_library(root, VENDORS[name], server)
+
+    return way
 
 
 @contextmanager
-def dcmi_library(root: Path, server: str = "atlas-800t-a2") -> Iterator[Standin]:
-    library, table = _library(root, server, DCMI)
-    yield Standin("huawei", library, table, root, lambda: AscendProvider(library, root=root, source="fake-abi"))
-
-
-@contextmanager
-def cndev_library(root: Path, server: str = "mlu370-x8-8") -> Iterator[Standin]:
-    library, table = _library(root, server, CNDEV)
-    yield Standin("cambricon", library, table, root, lambda: CambriconProvider(library, root=root, source="fake-abi"))
-
-
-@contextmanager
-def rdma_tree(root: Path, server: str = "dgx-h100") -> Iterator[Standin]:
+def rdma_tree(root: Path, server: str = "dgx-h100") -> Iterator[Boundary]:
     """NICs as files alone."""
     machine = from_server(server, catalog())
     write_tree(root, machine)
     table = DeviceTable.create(machine, NODE, room=FULL)
     write_rdma(root, table)
-    yield Standin(
+    yield Boundary(
         "mellanox",
         None,
         table,
@@ -105,23 +101,30 @@ def rdma_tree(root: Path, server: str = "dgx-h100") -> Iterator[Standin]:
 
 
 @contextmanager
-def rdma_tree_and_netlink(root: Path, server: str = "dgx-h100") -> Iterator[Standin]:
+def rdma_tree_and_netlink(root: Path, server: str = "dgx-h100") -> Iterator[Boundary]:
     """NICs as files, and the kernel's answers over a socket."""
-    with rdma_tree(root, server) as standin:
-        peer = RdmaPeer(standin.table)
-        standin.provider = lambda: RdmaProvider(root=root, netlink=peer.reader, source="fake-abi")
-        yield standin
+    with rdma_tree(root, server) as boundary:
+        peer = RdmaPeer(boundary.table)
+        boundary.provider = lambda: RdmaProvider(root=root, netlink=peer.reader, source="fake-abi")
+        yield boundary
         peer.close()
 
 
-Way = Callable[..., AbstractContextManager[Standin]]
-
+SERVERS = {  # vendor → servers of the catalogue with its devices, the usual one first
+    "nvidia": ["dgx-h100", "hgx-a100", "a10-4", "a10-vm", "mixed-gpu"],
+    "huawei": ["atlas-800t-a2", "ascend-16"],
+    "cambricon": ["mlu370-x8-8"],
+    "mellanox": ["dgx-h100", "hgx-a100"],
+    "amd": ["mi300x-8"],
+}
+LIBRARY_WAYS: dict[str, Way] = {
+    name: _way(name, SERVERS[name][0]) for name, vendor in VENDORS.items() if vendor.hardware.library is not None
+}
+nvml_library, dcmi_library, cndev_library = (LIBRARY_WAYS[name] for name in ("nvidia", "huawei", "cambricon"))
 NVML_WAYS: dict[str, Way] = {"object": nvml_object, "library": nvml_library}
 ALL_WAYS: dict[str, Way] = {
     "nvidia-object": nvml_object,
-    "nvidia-library": nvml_library,
-    "huawei-library": dcmi_library,
-    "cambricon-library": cndev_library,
     "rdma-tree": rdma_tree,
     "rdma-netlink": rdma_tree_and_netlink,
+    **{f"{name}-library": way for name, way in LIBRARY_WAYS.items()},
 }

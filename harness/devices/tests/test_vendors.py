@@ -1,0 +1,161 @@
+"""Conformance of registered vendors: every part that a vendor must have, and a list of those that are missing."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import fake_devices
+from fake_devices import faults
+from fake_devices.build import FOLDER
+from fake_devices.machine import from_devices
+from fake_devices.models import catalog
+from fake_devices.table import DeviceTable
+from fake_devices.vendors import HARDWARE
+from harness.devices.provider import Assignment, Device, Share
+from harness.devices.tests.boundaries import SERVERS
+from harness.devices.vendors import VENDORS
+from harness.devices.vendors.descriptor import Vendor
+from harness.nodes.capacity import plugin_amounts
+from harness.nodes.hardware import NodeHardware
+from scheduler.api.builders import PROBE_COMMAND
+
+ROOT = Path(fake_devices.__file__).parents[1]
+NEEDED_VERBS = {"lost", "remove", "link", "slow"}
+NEEDED_VERBS_OF_CARDS = NEEDED_VERBS | {"critical", "ecc", "throttle", "reset_needed", "leak"}
+
+
+def models_of(vendor: Vendor) -> list[str]:
+    names = catalog().device_names()
+    return [name for name in names if catalog().device(name).vendor == vendor.name]
+
+
+def device_of(vendor: Vendor) -> Device:
+    machine = from_devices(((models_of(vendor)[0], 2),), catalog())
+    return next(device for device in NodeHardware("n1", machine).devices() if device.vendor == vendor.name)
+
+
+def has_hardware(vendor: Vendor) -> bool:
+    return HARDWARE.get(vendor.name) is vendor.hardware
+
+
+def has_provider(vendor: Vendor) -> bool:
+    provider = vendor.provider()
+    return not inspect.isabstract(provider) and provider.vendor == vendor.name
+
+
+def has_stand_in(vendor: Vendor) -> bool:
+    """A library whose sources exist and place the vendor by its code; NICs are read from files."""
+    library = vendor.hardware.library
+    if library is None:
+        return vendor.kind == "rdma"
+    sources = [FOLDER / name for name in library.sources]
+    if not all(source.is_file() for source in sources):
+        return False
+    text = "".join(path.read_text() for path in sources[0].parent.glob("*.[ch]"))
+    return f"= {vendor.hardware.code}," in text or f"= {vendor.hardware.code} }}" in text
+
+
+def has_models(vendor: Vendor) -> bool:
+    return bool(models_of(vendor)) and vendor.name in SERVERS
+
+
+def has_grant(vendor: Vendor) -> bool:
+    """The device's own nodes, and under `names` the card as the environment lists it."""
+    device = device_of(vendor)
+    grant = vendor.grant(Assignment((Share(device, {}),)))
+    named = device.uuid if vendor.names.by_uuid else str(device.minor)
+    number = vendor.names.first + device.minor
+    return (
+        set(device.nodes) <= set(grant.nodes)
+        and f"{vendor.names.node}{number}" in grant.nodes
+        and (not vendor.names.variable or grant.env.get(vendor.names.variable) == named)
+    )
+
+
+def has_faults(vendor: Vendor) -> bool:
+    needed = NEEDED_VERBS_OF_CARDS if vendor.kind == "gpu" else NEEDED_VERBS
+    return needed <= set(vendor.hardware.faults) <= set(faults.VERBS)
+
+
+def has_health(vendor: Vendor) -> bool:
+    """A new device is well; one with a fault is not, with a code and a message."""
+    table = DeviceTable.create(from_devices(((models_of(vendor)[0], 2),), catalog()), "n1")
+    well = vendor.health(table.devices[0])
+    faults.apply(table, 0, "critical" if vendor.kind == "gpu" else "link", {}, now=1.0)
+    unwell = vendor.health(table.devices[0])
+    return well.ok and not unwell.ok and bool(unwell.code) and bool(unwell.message)
+
+
+def has_resources(vendor: Vendor) -> bool:
+    device = device_of(vendor)
+    offered = plugin_amounts([device], healthy=True)
+    return bool(vendor.amounts(device)) and (vendor.kind == "rdma" or offered.get(vendor.plugin_resource) == 1)
+
+
+def has_probe(vendor: Vendor) -> bool:
+    """Containers print the vendor's device nodes."""
+    return all(glob in " ".join(PROBE_COMMAND) for glob in vendor.probe_globs)
+
+
+def has_docs(vendor: Vendor) -> bool:
+    return vendor.title in (ROOT / "docs/devices.md").read_text()
+
+
+PARTS: Mapping[str, Callable[[Vendor], bool]] = {
+    "hardware": has_hardware,
+    "provider": has_provider,
+    "stand-in": has_stand_in,
+    "catalogue models": has_models,
+    "grant": has_grant,
+    "faults": has_faults,
+    "health": has_health,
+    "resources": has_resources,
+    "probe": has_probe,
+    "docs": has_docs,
+}
+
+
+def missing_parts(vendor: Vendor) -> list[str]:
+    return [part for part, has in PARTS.items() if not has(vendor)]
+
+
+@pytest.mark.parametrize("name", sorted(VENDORS))
+def test_a_registered_vendor_has_every_part(name: str) -> None:
+    assert missing_parts(VENDORS[name]) == []
+
+
+def test_both_tables_register_the_same_vendors() -> None:
+    assert list(VENDORS) == list(HARDWARE)
+    codes = [vendor.code for vendor in HARDWARE.values()]
+    assert len(set(codes)) == len(codes)
+
+
+def test_a_vendor_that_lacks_parts_is_told_which() -> None:
+    complete = VENDORS["amd"]
+    hardware = replace(complete.hardware, faults={}, library=None)
+    lacking = replace(
+        complete,
+        title="Acme",
+        hardware=hardware,
+        grant=VENDORS["mellanox"].grant,
+        plugin_resource="",
+        probe_globs=("/dev/nobody*",),
+    )
+    assert missing_parts(lacking) == ["hardware", "stand-in", "grant", "faults", "resources", "probe", "docs"]
+
+
+def test_no_other_module_names_a_vendor() -> None:
+    """A vendor's name stands in its own modules, in tests and in suites, and nowhere else in the harness."""
+    own = ("harness/devices/", "fake_devices/", "harness/hami/")
+    found = [
+        path.relative_to(ROOT).as_posix()
+        for folder in ("harness", "fixtures", "fake_devices")
+        for path in (ROOT / folder).rglob("*.py")
+        if "tests" not in path.parts
+        and ("cambricon" in path.read_text().lower() or '"amd"' in path.read_text())
+        and not path.relative_to(ROOT).as_posix().startswith(own)
+    ]
+    assert found == []

@@ -1,0 +1,69 @@
+"""Huawei Ascend NPUs. The grant follows ascend-docker-runtime."""
+
+from typing import Any
+
+from fake_devices.ascend.hardware import HUAWEI
+from harness.devices.dcmi import davinci_nodes, dcmi_health
+from harness.devices.provider import Assignment, ContainerGrant, Device, DeviceProvider, Health
+from harness.devices.vendors.descriptor import UNIT, CardNames, Vendor
+from scheduler.api import device as words
+
+CONTROL_NODES = ("/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")
+NODE, VARIABLE = "/dev/davinci", "ASCEND_VISIBLE_DEVICES"
+
+
+def _provider() -> type[DeviceProvider]:
+    from harness.devices.ascend import AscendProvider
+
+    return AscendProvider
+
+
+def ascend_grant(assignment: Assignment) -> ContainerGrant:
+    """Whole chips by their physical ids; a vNPU under its own id, which the runtime shows as a davinci node."""
+    slices = [part for share in assignment.shares for part in share.slices]
+    if slices:
+        ids = [part.id for part in slices]
+        env = {
+            VARIABLE: ",".join(ids),
+            "ASCEND_VNPU_SPECS": slices[0].template,
+            "ASCEND_RUNTIME_OPTIONS": "VIRTUAL",
+        }
+        return ContainerGrant(env, (*(f"{NODE}{number}" for number in ids), *CONTROL_NODES))
+    minors = [share.device.minor for share in assignment.shares]
+    env = {VARIABLE: ",".join(map(str, minors))}
+    return ContainerGrant(env, (*(f"{NODE}{minor}" for minor in minors), *CONTROL_NODES))
+
+
+def _health(record: Any) -> Health:
+    return dcmi_health(record.health, record.error_codes[0] if record.error_count else 0)
+
+
+def _amounts(device: Device) -> dict[str, int]:
+    return {
+        words.GPU_MEMORY: device.memory,
+        words.GPU_MEMORY_RATIO: UNIT,
+        words.NPU_CORE: device.ai_cores,
+        words.NPU_CPU: device.ai_cpus,
+        words.NPU_DVPP: UNIT,
+    }
+
+
+VENDOR = Vendor(
+    title="Ascend",
+    hardware=HUAWEI,
+    provider=_provider,
+    grant=ascend_grant,
+    nodes=davinci_nodes,
+    health=_health,
+    names=CardNames(VARIABLE, NODE),
+    probe_globs=("/dev/davinci*", "/dev/vdavinci*"),
+    label=lambda facts: str(facts.label),
+    details=lambda record: {"ai_cores": record.cores},
+    device_id=lambda device: f"npu-{device.card}-{device.minor}",
+    amounts=_amounts,
+    plugin_resource="huawei.com/Ascend910",
+    by_daemon=True,
+    partition_links="hccs",
+    visible="ASCEND_RT_VISIBLE_DEVICES",
+    oci_runtime="ascend",
+)

@@ -1,0 +1,42 @@
+"""Mellanox RDMA NICs. The grant follows koordlet's hook "rdma device inject"."""
+
+from fake_devices.rdma.hardware import MELLANOX
+from harness.devices.ib_ports import port_health
+from harness.devices.provider import Assignment, ContainerGrant, DeviceProvider
+from harness.devices.vendors.descriptor import UNIT, CardNames, Vendor
+from scheduler.api import device as words
+
+CONTROL_NODE = "/dev/infiniband/rdma_cm"
+NODE = "/dev/infiniband/uverbs"
+
+
+def _provider() -> type[DeviceProvider]:
+    from harness.devices.rdma import RdmaProvider
+
+    return RdmaProvider
+
+
+def rdma_grant(assignment: Assignment) -> ContainerGrant:
+    """The connection manager, then the verbs node of each virtual function, or of the NIC where none was allocated."""
+    nodes = [CONTROL_NODE]
+    for share in assignment.shares:
+        if share.functions:
+            nodes += [f"{NODE}{function.uverbs}" for function in share.functions if function.uverbs is not None]
+        else:
+            nodes += share.device.nodes
+    return ContainerGrant(nodes=tuple(nodes))
+
+
+VENDOR = Vendor(
+    title="RDMA",
+    hardware=MELLANOX,
+    provider=_provider,
+    grant=rdma_grant,
+    nodes=lambda number: (f"{NODE}{number}",),
+    health=lambda record: port_health([record.port_state]),
+    names=CardNames("", NODE),
+    probe_globs=("/dev/infiniband/*",),
+    kind="rdma",
+    device_id=lambda device: device.bus_id,
+    amounts=lambda _: {words.RDMA: UNIT},
+)

@@ -1,0 +1,73 @@
+"""NVIDIA GPUs.
+
+The grant follows koordlet's hook "gpu env inject" and NVIDIA's container runtime; HAMi-core's part follows the same
+hook.
+"""
+
+from typing import Any
+
+from fake_devices.nvidia.hardware import GPU_IS_LOST, NVIDIA
+from harness.devices.hami_core import hami_grant
+from harness.devices.nvml import gpu_label, gpu_nodes
+from harness.devices.provider import WELL, Assignment, ContainerGrant, DeviceProvider, Health
+from harness.devices.vendors.descriptor import CardNames, Vendor
+from harness.devices.xid import xid_health
+from scheduler.api import device as words
+
+CONTROL_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
+NODE, VARIABLE = "/dev/nvidia", "NVIDIA_VISIBLE_DEVICES"
+
+
+def _provider() -> type[DeviceProvider]:
+    from harness.devices.nvidia import NvidiaProvider
+
+    return NvidiaProvider
+
+
+def nvidia_grant(assignment: Assignment) -> ContainerGrant:
+    """Cards by minor, as koordlet names them. NVIDIA's own runtime reads the numbers as NVML indices, which differ on
+    some machines; the grant models what was allocated.
+
+    Raises:
+        ProviderError: HAMi-core was asked for and cannot be granted.
+    """
+    minors = [share.device.minor for share in assignment.shares]
+    env = {VARIABLE: ",".join(map(str, minors))}
+    nodes = (*(f"{NODE}{minor}" for minor in minors), *CONTROL_NODES)
+    first = assignment.shares[0]
+    if assignment.isolation != words.HAMI_CORE or first.whole:
+        return ContainerGrant(env, nodes)
+    hami_env, mounts = hami_grant(assignment, first)
+    return ContainerGrant({**env, **hami_env}, nodes, mounts)
+
+
+def _health(record: Any) -> Health:
+    if record.error_count and record.error_codes[0]:
+        return xid_health(record.error_codes[0], record.recovery_action)
+    if record.code == GPU_IS_LOST:
+        return Health(ok=False, code="GpuIsLost", message="GPU is lost", sticky=True)
+    return WELL
+
+
+def _details(record: Any) -> dict[str, Any]:
+    board = (record.domain << 16 | record.bus << 8 | record.device << 3) & 0xFFFFFFFF
+    return {"board": f"{board:x}", "serial": record.serial.decode()}
+
+
+VENDOR = Vendor(
+    title="NVIDIA",
+    hardware=NVIDIA,
+    provider=_provider,
+    grant=nvidia_grant,
+    nodes=gpu_nodes,
+    health=_health,
+    names=CardNames(VARIABLE, NODE),
+    probe_globs=("/dev/nvidia*",),
+    label=lambda facts: gpu_label(facts.name),
+    details=_details,
+    plugin_resource=words.NVIDIA_GPU,
+    visible="CUDA_VISIBLE_DEVICES",
+    visible_by_uuid=True,
+    oci_runtime="nvidia",
+    measured=True,
+)
