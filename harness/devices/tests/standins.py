@@ -52,17 +52,17 @@ class Standin:
 def nvml_object(root: Path, server: str = "dgx-h100") -> Iterator[Standin]:
     """NVML as a Python object."""
     machine = from_server(server, catalog())
-    write_tree(root, machine)
+    write_tree(root, machine, vendors=("nvidia",))
     table = DeviceTable.create(machine, NODE, room=FULL)
     library = InProcessNvml(table)
     yield Standin("nvidia", library, table, root, lambda: NvidiaProvider(library, root=root, source="fake-abi"))
 
 
-def _library(root: Path, server: str, stand: Stand) -> tuple[Path, DeviceTable]:
+def _library(root: Path, server: str, vendor: str, stand: Stand) -> tuple[Path, DeviceTable]:
     if compiler() is None:
         pytest.skip(NO_COMPILER)
     machine = from_server(server, catalog())
-    write_tree(root, machine)
+    write_tree(root, machine, vendors=(vendor,))
     folder = root / "lib"
     library = install(stand, folder)
     return library, DeviceTable.create(machine, NODE, room=FULL, path=folder / TABLE_FILE)
@@ -71,19 +71,19 @@ def _library(root: Path, server: str, stand: Stand) -> tuple[Path, DeviceTable]:
 @contextmanager
 def nvml_library(root: Path, server: str = "dgx-h100") -> Iterator[Standin]:
     """NVML as a shared library, in a directory of its own with its table."""
-    library, table = _library(root, server, NVML)
+    library, table = _library(root, server, "nvidia", NVML)
     yield Standin("nvidia", library, table, root, lambda: NvidiaProvider(library, root=root, source="fake-abi"))
 
 
 @contextmanager
 def dcmi_library(root: Path, server: str = "atlas-800t-a2") -> Iterator[Standin]:
-    library, table = _library(root, server, DCMI)
+    library, table = _library(root, server, "huawei", DCMI)
     yield Standin("huawei", library, table, root, lambda: AscendProvider(library, root=root, source="fake-abi"))
 
 
 @contextmanager
 def cndev_library(root: Path, server: str = "mlu370-x8-8") -> Iterator[Standin]:
-    library, table = _library(root, server, CNDEV)
+    library, table = _library(root, server, "cambricon", CNDEV)
     yield Standin("cambricon", library, table, root, lambda: CambriconProvider(library, root=root, source="fake-abi"))
 
 
@@ -91,7 +91,7 @@ def cndev_library(root: Path, server: str = "mlu370-x8-8") -> Iterator[Standin]:
 def rdma_tree(root: Path, server: str = "dgx-h100") -> Iterator[Standin]:
     """NICs as files alone."""
     machine = from_server(server, catalog())
-    write_tree(root, machine)
+    write_tree(root, machine, vendors=("mellanox",))
     table = DeviceTable.create(machine, NODE, room=FULL)
     write_rdma(root, table)
     yield Standin(
