@@ -4,7 +4,6 @@ Everything is made for one run of one server and worthless afterwards. Secrets a
 """
 
 import base64
-import os
 import secrets
 import ssl
 from collections.abc import Sequence
@@ -16,8 +15,7 @@ import yaml
 from harness.apiserver.authority import Authority, Pair
 from harness.apiserver.identity import ADMIN, Identity
 from harness.apiserver.rbac import MASTERS
-
-_PRIVATE = 0o600
+from harness.private_files import write_private
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +104,3 @@ def kubeconfig(credentials: Credentials, url: str) -> bytes:
         "contexts": [{"name": "seatrial", "context": {"cluster": "seatrial", "user": "seatrial-admin"}}],
     }
     return yaml.safe_dump(content, sort_keys=False).encode()
-
-
-def write_private(path: Path, data: bytes) -> None:
-    """Write a file that only its owner can read, in one step: whoever sees it sees it whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PRIVATE)
-    try:
-        with os.fdopen(descriptor, "wb") as sink:
-            sink.write(data)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

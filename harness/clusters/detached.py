@@ -11,8 +11,8 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from harness.apiserver.access import write_private
 from harness.errors import UsageError
+from harness.private_files import write_private
 from harness.processes import started_at
 
 STOP_WITHIN = 15.0

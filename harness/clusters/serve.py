@@ -12,7 +12,6 @@ import json
 import logging
 import signal
 import sys
-import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING
 import orjson
 import uvloop
 
-from harness.apiserver.access import identify, kubeconfig, make_credentials, server_context, write_private
+from harness.apiserver.access import identify, kubeconfig, make_credentials, server_context
 from harness.apiserver.assembly import build_server
 from harness.apiserver.identity import Identity
 from harness.apiserver.inprocess import InProcessTransport
@@ -31,6 +30,7 @@ from harness.clusters.local_node import LocalNode, local_agent
 from harness.errors import ClusterError, HarnessError
 from harness.nodes.agent import NodeAgents
 from harness.nodes.fleet import load_fleet, node_manifest
+from harness.private_files import private_folder, write_private
 from scheduler.api.clock import WallClock
 from scheduler.api.transport import Request
 
@@ -84,8 +84,8 @@ async def _serve(
         return known or (server.tokens.identify(token.strip()) if scheme.lower() == "bearer" else None)
 
     listener = HttpServer(server, who)
-    with tempfile.TemporaryDirectory(prefix="seatrial-") as folder:
-        tls = server_context(credentials, Path(folder))
+    with private_folder() as folder:
+        tls = server_context(credentials, folder)
     try:
         port = await listener.listen(serving.host, serving.port, tls)
     except OSError as error:

@@ -6,7 +6,6 @@ machine's own; other programs do too, once the folder comes first in `LD_LIBRARY
 anything about hardware.
 """
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from harness.devices.nvidia import NvidiaProvider
 from harness.devices.provider import DeviceProvider
 from harness.devices.rdma import RdmaProvider
 from harness.errors import UsageError
+from harness.private_files import private_folder
 
 NODE = "this-machine"
 COUNT = 8  # devices of a bare model, where nobody says how many
@@ -124,8 +124,8 @@ def stand_in(name: str) -> Iterator[StandIn]:
     wanted = [vendor for vendor in _LIBRARIES if any(slot.model.vendor == vendor for slot in machine.slots)]
     if compiler() is None and set(wanted) - {"nvidia"}:
         raise UsageError(f"--fake {name}: {NO_COMPILER}")
-    with tempfile.TemporaryDirectory(prefix="seatrial-") as scratch:
-        root, libraries = Path(scratch) / "root", Path(scratch) / "lib"
+    with private_folder() as scratch:
+        root, libraries = scratch / "root", scratch / "lib"
         write_tree(root, machine)
         libraries.mkdir()
         table = DeviceTable.create(machine, NODE, room=FULL, path=libraries / TABLE_FILE)

@@ -2,10 +2,9 @@
 
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -13,6 +12,7 @@ from typing import Self
 from harness.clusters.faulty import Link
 from harness.clusters.troubled import TroubledWay
 from harness.errors import SubjectError
+from harness.private_files import private_folder
 from harness.processes import die_with_parent, stop
 from harness.subject.protocol import OURS, Subject
 from harness.subject.services import PORT, ask, free_port
@@ -54,14 +54,13 @@ class ProcessSubject(Subject):
         self._command, self._ways = list(command), ways
         self._services, self._port = services, 0
         self._log_file = log_file
-        self._own_log: tempfile._TemporaryFileWrapper[bytes] | None = None
+        self._cleanup = ExitStack()
         self._process: subprocess.Popen[bytes] | None = None
         self._said_before = 0  # how much of the log is from before the last start
 
     def __enter__(self) -> Self:
         if self._log_file is None:
-            self._own_log = tempfile.NamedTemporaryFile(prefix="seatrial-subject-", suffix=".log")
-            self._log_file = Path(self._own_log.name)
+            self._log_file = self._cleanup.enter_context(private_folder()) / "log"
         self._start(self._log_file)
         return self
 
@@ -128,8 +127,7 @@ class ProcessSubject(Subject):
     ) -> None:
         if self._process is not None:
             stop(self._process)
-        if self._own_log is not None:
-            self._own_log.close()
+        self._cleanup.close()
 
     @property
     def pid(self) -> int:

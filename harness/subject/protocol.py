@@ -3,7 +3,6 @@
 Whatever it is, all that the harness knows of it is that pods get bound.
 """
 
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -14,6 +13,7 @@ import yaml
 from harness.clusters.faulty import Link
 from harness.clusters.protocol import Capability, Cluster
 from harness.errors import SubjectError, UsageError
+from harness.private_files import private_folder
 from harness.subject.foreign import completed, foreign_command
 from harness.subject.services import LOOPBACK, PORT, check_services
 from scheduler.api.transport import Response
@@ -107,12 +107,12 @@ def open_subject(
             )
         kubeconfig = cluster.endpoint.kubeconfig
         where = f"http://{LOOPBACK}:{PORT}" if name == OURS else services
-        with tempfile.TemporaryDirectory(prefix="seatrial-subject-") as folder:
+        with private_folder() as folder:
 
             def command(kubeconfig: Path) -> list[str]:
                 if name == OURS:
                     return [*our_command(kubeconfig, seed, config), "--port", PORT]
-                return foreign_command(name, kubeconfig, _for_this_run(config, kubeconfig, Path(folder)))
+                return foreign_command(name, kubeconfig, _for_this_run(config, kubeconfig, folder))
 
             with ProcessSubject(
                 name, command(kubeconfig), ways=(kubeconfig, command), log_file=log_file, services=where
