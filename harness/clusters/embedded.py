@@ -110,6 +110,6 @@ def start_process(
     said = json.loads(line) if line else {}
     if "url" not in said:
         stop(process)
-        why = said.get("error") or log.read_text(errors="replace").strip() or "it ended without a word"
+        why = said.get("error") or log.read_text(errors="replace").strip() or "the process ended without output"
         raise ClusterError(f"the embedded API server did not start: {why}")
     return process, str(said["url"])

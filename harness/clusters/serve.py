@@ -44,7 +44,7 @@ SELDOM = (200_000, 50, 1000)
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """How to serve."""
+    """Options of the server process."""
 
     kubeconfig: Path
     host: str = LOOPBACK
@@ -94,7 +94,7 @@ async def _serve(
     url = f"https://{host}:{port}"
     write_private(serving.kubeconfig, kubeconfig(credentials, url))
     gc.collect()
-    gc.freeze()  # what is here now stays: the collector need not look at it again
+    gc.freeze()  # objects made so far stay: the collector skips them
     gc.set_threshold(*SELDOM)
     try:
         with _nodes(serving, entries, transport, clock) as agents:
@@ -140,7 +140,7 @@ def _cannot_listen(serving: Serving, error: OSError) -> str:
 
 
 def main() -> int:
-    """`python -m harness.clusters.serve JSON`: for those who start us, not for people."""
+    """`python -m harness.clusters.serve JSON`: started by `harness.clusters.embedded`, not by users."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname).1s %(name)s %(message)s")
     given = json.loads(sys.argv[1])
     local = LocalNode(**given["local"]) if given.get("local") else None

@@ -1,4 +1,4 @@
-"""A scheduler as a process of its own: started, watched, ended with us whatever happens to us, its words kept."""
+"""The scheduler under test as a child process: start, check, stop, log. It ends when this process ends."""
 
 import subprocess
 import sys
@@ -18,10 +18,10 @@ from harness.subject.protocol import OURS, Subject
 from harness.subject.services import PORT, ask, free_port
 from scheduler.api.transport import Response
 
-READY_LINE = "shell synced"  # what ours logs when it has seen the cluster
+READY_LINE = "shell synced"  # logged by our scheduler when its informers have synced
 START_WITHIN = 60.0
 LAST_LINES = 30
-PORT_TAKEN = "cannot listen"  # what ours says when somebody was quicker
+PORT_TAKEN = "cannot listen"  # logged by our scheduler if another process took the port
 TRIES = 3
 
 
@@ -144,7 +144,7 @@ class ProcessSubject(Subject):
         code = self._process.poll()
         if code is not None:
             last = "\n".join(self.log().splitlines()[-LAST_LINES:])
-            raise SubjectError(f"subject {self.name!r} ended with status {code}; its last words:\n{last}")
+            raise SubjectError(f"subject {self.name!r} ended with status {code}; its last log lines:\n{last}")
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_WITHIN  # a real process: real time is the only one it has

@@ -29,7 +29,7 @@ class Subject(ABC):
 
     @abstractmethod
     def log(self) -> str:
-        """What it has said so far, for evidence; empty if it cannot be had."""
+        """Return its log so far, for evidence; empty if there is none."""
 
     @abstractmethod
     def ask(self, method: str, path: str, body: bytes = b"") -> Response | None:
@@ -37,7 +37,7 @@ class Subject(ABC):
 
     @abstractmethod
     def kill(self) -> None:
-        """End it from one moment to the next, as `kill -9` does; nothing is tidied up."""
+        """Stop it without cleanup, as `kill -9` does."""
 
     @abstractmethod
     def start_again(self) -> None:
@@ -53,10 +53,10 @@ class Subject(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Make sure that it still runs.
+        """Check that it still runs.
 
         Raises:
-            SubjectError: it does not; the message has its last words.
+            SubjectError: it does not; the message has its last log lines.
         """
 
 
