@@ -30,6 +30,7 @@ from scheduler.api.clock import Clock, WallClock
 
 FORMAT = "seatrial-run/1"
 RUN, FLEET, EVIDENCE, ALLURE = "run.json", "fleet.json", "evidence", "allure-results"
+PYTEST_TEMP = "pytest-tmp"  # folders of tests that failed
 CASES, MEASUREMENTS, TIMELINE = "cases", "measurements", "timeline"
 
 Verdict = Literal["passed", "failed", "broken", "skipped"]
@@ -402,7 +403,8 @@ def _refuse_strangers(folder: Path) -> None:
         if found == FORMAT:
             return
     elif all(
-        _LINES.fullmatch(name) or name in (FLEET, EVIDENCE, ALLURE) or name.startswith(f".{RUN}.") for name in names
+        _LINES.fullmatch(name) or name in (FLEET, EVIDENCE, ALLURE, PYTEST_TEMP) or name.startswith(f".{RUN}.")
+        for name in names
     ):
         return  # empty, or a run that has just begun
     raise ResultsError(
@@ -413,7 +415,7 @@ def _refuse_strangers(folder: Path) -> None:
 
 def _clear(folder: Path) -> None:
     for path in folder.iterdir():
-        if path.name in (EVIDENCE, ALLURE) and path.is_dir() and not path.is_symlink():
+        if path.name in (EVIDENCE, ALLURE, PYTEST_TEMP) and path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         elif path.name in (RUN, FLEET) or _LINES.fullmatch(path.name):
             path.unlink()

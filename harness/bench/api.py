@@ -8,7 +8,6 @@ spent on one request, which says more on a machine that is shared.
 
 import asyncio
 import os
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from harness.bench.usage import Meter, spent_in_kernel
 from harness.clusters.embedded import start_process
 from harness.clusters.kubeconfig import Access, load_access
 from harness.errors import ClusterError
+from harness.private_files import private_folder
 from harness.processes import stop
 from scheduler.api.transport import MERGE_PATCH
 
@@ -143,9 +143,9 @@ def _server(kubeconfig: Path | None) -> Iterator[Server]:
         finally:
             uvloop.run(_one(access, f"/api/v1/namespaces/{NAMESPACE}", b"", "DELETE"))
         return
-    with tempfile.TemporaryDirectory(prefix="seatrial-") as folder:
-        path = Path(folder) / "kubeconfig"
-        process, _ = start_process(path, fleet="", seed=0, port=0, log=Path(folder) / "log")
+    with private_folder() as folder:
+        path = folder / "kubeconfig"
+        process, _ = start_process(path, fleet="", seed=0, port=0, log=folder / "log")
         try:
             yield Server(load_access(path), process.pid)
         finally:

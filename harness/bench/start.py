@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from harness.bench.measure import rounded, spread
 from harness.clusters.embedded import start_process
 from harness.clusters.kubeconfig import load_access
 from harness.errors import ClusterError
+from harness.private_files import private_folder
 from harness.processes import stop
 
 NODES = 10
@@ -52,11 +52,11 @@ def bench_start(repeat: int, progress: Progress) -> dict[str, Any]:
 
 def _once(kubectl: str | None) -> tuple[float, float, float]:
     """Seconds until the server answers, its nodes are Ready, and kubectl has printed them (0: no kubectl)."""
-    with tempfile.TemporaryDirectory(prefix="seatrial-") as folder:
-        kubeconfig, fleet = Path(folder) / "kubeconfig", Path(folder) / "fleet.yaml"
+    with private_folder() as folder:
+        kubeconfig, fleet = folder / "kubeconfig", folder / "fleet.yaml"
         fleet.write_text(FLEET)
         begin = time.perf_counter()
-        process, url = start_process(kubeconfig, fleet=str(fleet), seed=0, port=0, log=Path(folder) / "log")
+        process, url = start_process(kubeconfig, fleet=str(fleet), seed=0, port=0, log=folder / "log")
         try:
             first = time.perf_counter() - begin
             told = _by_kubectl(kubectl, kubeconfig, begin) if kubectl else 0.0

@@ -8,11 +8,9 @@ independently at that rate, and what counts is latency. Each repetition has a fr
 import asyncio
 import gc
 import os
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -29,6 +27,7 @@ from harness.clusters.embedded import start_process
 from harness.clusters.kubeconfig import Access, load_access
 from harness.errors import ClusterError
 from harness.load.arrival import Arrivals
+from harness.private_files import private_folder
 from harness.processes import stop
 from harness.subject.foreign import foreign_command
 from harness.subject.process import ProcessSubject, our_command
@@ -157,15 +156,15 @@ def bench_http(
 
 
 def _trial(size: Size, mix: Mix, rate: float | None, subject: str) -> Trial:
-    with tempfile.TemporaryDirectory(prefix="seatrial-bench-") as folder:
-        kubeconfig = Path(folder) / "kubeconfig"
-        server, _ = start_process(kubeconfig, fleet="", seed=size.seed, port=0, log=Path(folder) / "server.log")
+    with private_folder() as folder:
+        kubeconfig = folder / "kubeconfig"
+        server, _ = start_process(kubeconfig, fleet="", seed=size.seed, port=0, log=folder / "server.log")
         try:
             access = load_access(kubeconfig)
             uvloop.run(_post_nodes(access, size.nodes))
             ours = subject == OURS
             command = our_command(kubeconfig, size.seed) if ours else foreign_command(subject, kubeconfig)
-            with ProcessSubject(subject, command, log_file=Path(folder) / "scheduler.log") as running:
+            with ProcessSubject(subject, command, log_file=folder / "scheduler.log") as running:
                 meter_of = {"API server": server.pid, "scheduler": running.pid, "client": os.getpid()}
                 trial = uvloop.run(_measure(access, size, mix, rate, meter_of))
                 running.check()

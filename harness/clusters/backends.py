@@ -1,4 +1,4 @@
-"""The table of backends: name → class, imported when it is asked for."""
+"""The table of backends: name → class. A class is imported when its backend is used."""
 
 import importlib
 from pathlib import Path

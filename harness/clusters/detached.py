@@ -1,4 +1,4 @@
-"""Clusters that outlive the command that started them: which there are, and how they are ended.
+"""Clusters that outlive the command that started them: list them and stop them.
 
 One small file for each, in the user's state folder; a file whose process is gone is cleared away by whoever finds it.
 """
@@ -11,8 +11,8 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from harness.apiserver.access.credentials import write_private
 from harness.errors import UsageError
+from harness.private_files import write_private
 from harness.processes import started_at
 
 STOP_WITHIN = 15.0
@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class Detached:
-    """A running cluster: its processes (server first), each with its start time, so that no stranger is hit."""
+    """A running cluster: its processes (server first), each with its start time, to detect reused ids."""
 
     name: str
     url: str
@@ -35,19 +35,19 @@ class Detached:
 
 
 def state_folder() -> Path:
-    """Where the files are: `$XDG_STATE_HOME/seatrial/clusters`."""
+    """Return the folder of the state files: `$XDG_STATE_HOME/seatrial/clusters`."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(base) / "seatrial" / "clusters"
 
 
 def log_file(name: str) -> Path:
-    """What a cluster's processes have to say."""
+    """Return the path of the log of a cluster's processes."""
     _check(name)
     return state_folder() / f"{name}.log"
 
 
 def find(name: str) -> Detached | None:
-    """The cluster of that name, if it runs.
+    """Return the cluster of that name, or None if it does not run.
 
     Raises:
         UsageError: such a name no cluster can have, or its file is not one of ours.
@@ -68,17 +68,17 @@ def find(name: str) -> Detached | None:
 
 
 def names() -> list[str]:
-    """All clusters that run."""
+    """Return the names of all running clusters."""
     return sorted(path.stem for path in state_folder().glob("*.json") if find(path.stem) is not None)
 
 
 def remember(cluster: Detached) -> None:
-    """Write the cluster's file, for the user's eyes only."""
+    """Write the cluster's state file with mode 0600."""
     write_private(state_folder() / f"{cluster.name}.json", json.dumps(asdict(cluster)).encode())
 
 
 def end(cluster: Detached) -> None:
-    """Stop its processes, the newest first, and clear its files away."""
+    """Stop the cluster's processes, the newest first, and remove its files."""
     for pid, start in reversed(cluster.processes):
         if started_at(pid) == start:
             os.kill(pid, signal.SIGTERM)
@@ -93,6 +93,6 @@ def end(cluster: Detached) -> None:
 
 
 def _check(name: str) -> None:
-    """A name becomes a file's name."""
+    """Check that the name can be a file name."""
     if not _NAME.fullmatch(name):
         raise UsageError(f"cluster {name!r}: expected a name of letters, digits, dots and dashes, 63 at most")

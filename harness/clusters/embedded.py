@@ -4,7 +4,6 @@ import json
 import select
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -16,6 +15,7 @@ from harness.clusters.protocol import Capability, ClusterBackend
 from harness.clusters.remote import RemoteCluster
 from harness.clusters.simulated import NODES, READY_WITHIN, SimulatedNodes, is_ready
 from harness.errors import ClusterError
+from harness.private_files import private_folder
 from harness.processes import die_with_parent, stop
 
 CAPABILITIES = frozenset({Capability.NODES, Capability.DEVICE_FAULTS})
@@ -57,10 +57,10 @@ class EmbeddedBackend(ClusterBackend):
         from harness.nodes.fleet import load_fleet
 
         entries = load_fleet(fleet) if fleet is not None else []
-        with tempfile.TemporaryDirectory(prefix="seatrial-") as folder:
-            kubeconfig = Path(folder) / "kubeconfig"
+        with private_folder() as folder:
+            kubeconfig = folder / "kubeconfig"
             process, _ = start_process(
-                kubeconfig, fleet=str(fleet or ""), seed=self._seed, port=self._port, log=Path(folder) / "log"
+                kubeconfig, fleet=str(fleet or ""), seed=self._seed, port=self._port, log=folder / "log"
             )
             try:
                 cluster = EmbeddedCluster(self.name, load_access(kubeconfig), kubeconfig)
@@ -110,6 +110,6 @@ def start_process(
     said = json.loads(line) if line else {}
     if "url" not in said:
         stop(process)
-        why = said.get("error") or log.read_text(errors="replace").strip() or "it ended without a word"
+        why = said.get("error") or log.read_text(errors="replace").strip() or "the process ended without output"
         raise ClusterError(f"the embedded API server did not start: {why}")
     return process, str(said["url"])

@@ -1,8 +1,8 @@
-"""A transport that can be made to fail: what one client sees when its API server, or the way there, is in trouble.
+"""A transport with fault injection: one client sees a failing API server or network.
 
-Nobody else is affected, and the server behind it is the real one: a request that is refused here never reached it, one
-whose answer is lost was carried out. What follows from a long silence, as a watch that is too old, the server says
-itself.
+Other clients are not affected, and the server behind the transport is the real one. A refused request does not reach
+the server. A request whose answer is lost is carried out. Late effects, such as a watch whose resource version is too
+old, come from the server.
 """
 
 from collections import Counter
@@ -21,17 +21,17 @@ Picks = Callable[[Request], bool]
 
 
 def every(request: Request) -> bool:  # noqa: ARG001
-    """All requests."""
+    """Match all requests."""
     return True
 
 
 def writes(request: Request) -> bool:
-    """Requests that would change something."""
+    """Match requests that may change an object."""
     return request.method != "GET"
 
 
 def bindings(request: Request) -> bool:
-    """Requests that bind a pod."""
+    """Match requests that bind a pod."""
     return request.method == "POST" and request.path.endswith("/binding")
 
 
@@ -39,24 +39,24 @@ PICKS: dict[str, Picks] = {one.__name__: one for one in (every, writes, bindings
 
 
 def refusal(code: int) -> Response:
-    """What an API server in trouble answers."""
+    """Return the Status response of a failing API server."""
     body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": _REASONS.get(code, ""),
             "message": f"the API server is in trouble ({code})"}  # fmt: skip
     return Response(code, orjson.dumps(body), {"retry-after": "1"} if code == 429 else {})
 
 
 class Link(Protocol):
-    """A way to the API server that can be made to fail: `FaultyTransport` in this process, `TroubledWay` in another.
+    """Fault injection between client and API server: `FaultyTransport` in this process, `TroubledWay` in another.
 
-    `delay`: how long each answer takes, in seconds. `refused`: requests that were refused on the way. `lost`: answers
-    that were lost on it, their requests having been carried out.
+    `delay` is the time each answer takes, in seconds. `refused` counts requests that did not reach the server. `lost`
+    counts answers that were dropped after the server carried out their requests.
     """
 
     delay: float
 
     @property
     def answers(self) -> Counter[int]:
-        """How often each status code has reached the client; 0: none came."""
+        """Number of answers by status code, as the client saw them; code 0 means no answer."""
 
     @property
     def refused(self) -> int: ...
@@ -65,10 +65,10 @@ class Link(Protocol):
     def lost(self) -> int: ...
 
     def refuse(self, code: int, picks: Picks = every) -> None:
-        """Answer requests that `picks` likes with this status code, until `heal`."""
+        """Answer requests for which `picks` is true with this status code, until `heal`."""
 
     def lose_answers(self, picks: Picks = every) -> None:
-        """Have requests that `picks` likes carried out, and tell the client that the connection broke."""
+        """Pass on requests for which `picks` is true, and report a broken connection to the client."""
 
     def cut(self) -> None:
         """Break every stream, and let nothing through until `heal`."""
@@ -77,14 +77,14 @@ class Link(Protocol):
         """Break every open stream as a lost connection does."""
 
     def hold_streams(self) -> None:
-        """Keep back what streams have to say, until `heal`; they stay open."""
+        """Buffer the lines of streams until `heal`; the streams stay open."""
 
     def heal(self) -> None:
-        """Everything goes through again."""
+        """End all faults and deliver buffered lines."""
 
 
 class FaultyTransport:
-    """Passes everything on until told otherwise; see `Link`. Times are seconds of the clock it is given."""
+    """A transport that passes requests on unless a fault is set; see `Link`. Times are seconds of `clock`."""
 
     def __init__(self, inner: Transport, clock: Clock) -> None:
         self._inner, self._clock = inner, clock

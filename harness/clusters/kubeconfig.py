@@ -1,6 +1,8 @@
 """Where a kubeconfig leads, and with which credentials; read by the official client's rules."""
 
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ import urllib3
 import yaml
 
 from harness.errors import UsageError
+from harness.private_files import private_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,21 +27,36 @@ class Access:
 
 
 def load_access(path: Path) -> Access:
-    """
+    """Read a kubeconfig by the official client's rules.
+
+    The official client writes the certificates and keys of a kubeconfig to files. These are in a private folder that is
+    removed before this function returns; the TLS context holds their content.
+
     Raises:
-        UsageError: no such file, or nothing in it that leads to a server.
+        UsageError: the file is missing, or does not describe a server and its credentials.
     """
+    content_of(path)
+    with private_folder() as folder, _no_files_kept(folder):
+        return _load(path, folder)
+
+
+def _load(path: Path, folder: Path) -> Access:
     from kubernetes import config  # a quarter of a second: only who connects pays it
     from kubernetes.client import Configuration
 
-    content_of(path)
     found = Configuration()
     try:
-        config.load_kube_config(config_file=str(path), client_configuration=found)
+        config.load_kube_config(config_file=str(path), client_configuration=found, temp_file_path=str(folder))
     except config.ConfigException as error:
         raise UsageError(f"kubeconfig {path}: {error}") from error
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:  # what the client says of a wrong shape
-        raise UsageError(f"kubeconfig {path}: cannot be made sense of: {error}") from error
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+    ) as error:  # raised for wrong shapes
+        raise UsageError(f"kubeconfig {path}: cannot be read as a kubeconfig: {error}") from error
     url: str = found.host.rstrip("/")
     tls = None
     if url.startswith("https:"):
@@ -55,6 +73,19 @@ def load_access(path: Path) -> Access:
         raise UsageError(f"kubeconfig {path}: server: expected http:// or https://, found {url!r}")
     authorization = found.get_api_key_with_prefix("authorization")
     return Access(url, tls, {"authorization": authorization} if authorization else {})
+
+
+@contextmanager
+def _no_files_kept(folder: Path) -> Iterator[None]:
+    """Make the official client forget its files in `folder`: it would reuse them for a kubeconfig of equal content."""
+    try:
+        yield
+    finally:
+        from kubernetes.config import kube_config
+
+        known = kube_config._temp_files  # noqa: SLF001 there is no public way to clear this cache
+        for content in [content for content, name in known.items() if Path(name).parent == folder]:
+            del known[content]
 
 
 def content_of(path: Path) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 Needs no Kubernetes, and no root: without it limits hold for each process alone where control groups cannot be made.
 """
 
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -22,6 +21,7 @@ from harness.devices.stand_in import machine_called
 from harness.errors import ClusterError, UsageError
 from harness.nodes.faults import FAULTS_ANNOTATION, parse_entry, resolve
 from harness.nodes.hardware import NodeHardware
+from harness.private_files import private_folder
 from harness.processes import stop
 from scheduler.api.builders import NodeBuilder
 from scheduler.api.transport import MERGE_PATCH, Request
@@ -114,8 +114,8 @@ class LocalBackend(ClusterBackend):
     def start(self, *, fleet: Path | str | None = None) -> Iterator[LocalCluster]:
         if fleet is not None:
             raise UsageError(f"fleet {fleet}: {_ONE_NODE}, and takes no fleet")
-        with tempfile.TemporaryDirectory(prefix="seatrial-") as folder:
-            kubeconfig, log = Path(folder) / "kubeconfig", Path(folder) / "log"
+        with private_folder() as folder:
+            kubeconfig, log = folder / "kubeconfig", folder / "log"
             local = LocalNode(self.runtime, self._fake)
             process, _ = start_process(kubeconfig, fleet="", seed=self._seed, port=0, log=log, local=local)
             try:

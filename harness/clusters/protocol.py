@@ -28,14 +28,14 @@ class Capability(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """How a foreign process reaches the cluster; absent where the cluster lives in this process alone."""
+    """Address and kubeconfig for other processes; absent for a cluster that is in this process."""
 
     url: str
     kubeconfig: Path
 
 
 class Cluster(ABC):
-    """A running cluster, as tests, load and subjects see it."""
+    """A running cluster: the interface for tests, load and subjects."""
 
     name: str
     clock: Clock
@@ -70,7 +70,7 @@ class Cluster(ABC):
 
     @abstractmethod
     def remove_node(self, name: str) -> None:
-        """Take a node away, its pods and its Device object with it."""
+        """Remove a node, its pods and its Device object."""
 
     @abstractmethod
     def inject(self, fault: Mapping[str, Any]) -> None:
@@ -90,7 +90,7 @@ class ClusterBackend(ABC):
 
     @abstractmethod
     def probe(self) -> str | None:
-        """Why this backend cannot be used here, in a sentence; None if it can."""
+        """Return the reason why this backend cannot be used here, one sentence; None if it can."""
 
     @abstractmethod
     def start(self, *, fleet: Path | None = None) -> AbstractContextManager[Cluster]:

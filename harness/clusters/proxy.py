@@ -8,9 +8,9 @@ standard input. Each of these is answered with what has passed so far. It ends w
 import asyncio
 import contextlib
 import json
+import signal
 import ssl
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -19,10 +19,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import httptools
 
-from harness.apiserver.access.credentials import identify, kubeconfig, make_credentials, server_context, write_private
+from harness.apiserver.access.credentials import identify, kubeconfig, make_credentials, server_context
 from harness.clusters.faulty import PICKS, Picks, refusal
 from harness.clusters.kubeconfig import Access, load_access
 from harness.errors import HarnessError
+from harness.private_files import private_folder, write_private
 from scheduler.api.clock import WallClock
 from scheduler.api.transport import Request, Response
 
@@ -278,14 +279,15 @@ async def _serve(upstream: Path, offered: Path) -> None:
         return identify(credentials, authorization, certificate) is not None
 
     proxy = Proxy(load_access(upstream), allowed=allowed)
-    with tempfile.TemporaryDirectory(prefix="seatrial-") as folder:
-        tls = server_context(credentials, Path(folder))
+    with private_folder() as folder:
+        tls = server_context(credentials, folder)
     listener = await asyncio.start_server(proxy.serve, LOOPBACK, 0, ssl=tls)
     port = listener.sockets[0].getsockname()[1]
     write_private(offered, kubeconfig(credentials, f"https://{LOOPBACK}:{port}"))
     orders = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
     print(json.dumps({"kubeconfig": str(offered)}), flush=True)  # noqa: T201 our answer to whoever started us
+    loop.add_signal_handler(signal.SIGTERM, orders.feed_eof)  # the end of the parent process is the end of the orders
     while line := await orders.readline():
         print(json.dumps(proxy.obey(json.loads(line))), flush=True)  # noqa: T201
     listener.close()
@@ -300,6 +302,9 @@ def main() -> int:
     except HarnessError as error:
         print(json.dumps({"error": str(error)}), flush=True)  # noqa: T201
         return 2
+    finally:
+        with contextlib.suppress(OSError):
+            Path(sys.argv[2]).unlink(missing_ok=True)
     return 0
 
 

@@ -12,7 +12,6 @@ import json
 import logging
 import signal
 import sys
-import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING
 import orjson
 import uvloop
 
-from harness.apiserver.access.credentials import identify, kubeconfig, make_credentials, server_context, write_private
+from harness.apiserver.access.credentials import identify, kubeconfig, make_credentials, server_context
 from harness.apiserver.access.identity import Identity
 from harness.apiserver.assembly import build_server
 from harness.apiserver.transport.inprocess import InProcessTransport
@@ -31,6 +30,7 @@ from harness.clusters.local_node import LocalNode, local_agent
 from harness.errors import ClusterError, HarnessError
 from harness.nodes.agent import NodeAgents
 from harness.nodes.fleet import load_fleet, node_manifest
+from harness.private_files import private_folder, write_private
 from scheduler.api.clock import WallClock
 from scheduler.api.transport import Request
 
@@ -44,7 +44,7 @@ SELDOM = (200_000, 50, 1000)
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """How to serve."""
+    """Options of the server process."""
 
     kubeconfig: Path
     host: str = LOOPBACK
@@ -84,8 +84,8 @@ async def _serve(
         return known or (server.tokens.identify(token.strip()) if scheme.lower() == "bearer" else None)
 
     listener = HttpServer(server, who)
-    with tempfile.TemporaryDirectory(prefix="seatrial-") as folder:
-        tls = server_context(credentials, Path(folder))
+    with private_folder() as folder:
+        tls = server_context(credentials, folder)
     try:
         port = await listener.listen(serving.host, serving.port, tls)
     except OSError as error:
@@ -94,7 +94,7 @@ async def _serve(
     url = f"https://{host}:{port}"
     write_private(serving.kubeconfig, kubeconfig(credentials, url))
     gc.collect()
-    gc.freeze()  # what is here now stays: the collector need not look at it again
+    gc.freeze()  # objects made so far stay: the collector skips them
     gc.set_threshold(*SELDOM)
     try:
         with _nodes(serving, entries, transport, clock) as agents:
@@ -140,7 +140,7 @@ def _cannot_listen(serving: Serving, error: OSError) -> str:
 
 
 def main() -> int:
-    """`python -m harness.clusters.serve JSON`: for those who start us, not for people."""
+    """`python -m harness.clusters.serve JSON`: started by `harness.clusters.embedded`, not by users."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname).1s %(name)s %(message)s")
     given = json.loads(sys.argv[1])
     local = LocalNode(**given["local"]) if given.get("local") else None

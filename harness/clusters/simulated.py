@@ -1,4 +1,4 @@
-"""Nodes that are added, removed and broken through the API alone, wherever node agents follow Node objects."""
+"""Add, remove and break simulated nodes through the API; node agents follow the Node objects."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -65,7 +65,7 @@ class SimulatedNodes(Cluster):
         self._annotate(name, orjson.dumps(script).decode())
 
     def heal(self, node: str) -> None:
-        """Take every fault of a node back."""
+        """Remove all faults of a node."""
         self._annotate(node, None)
 
     def _annotate(self, node: str, text: str | None) -> None:
@@ -94,6 +94,6 @@ def expect(response: Response, what: str) -> Response:
 
 
 def is_ready(node: Mapping[str, Any]) -> bool:
-    """Whether the Node object says so."""
+    """Return whether the Node object has condition Ready=True."""
     conditions = (node.get("status") or {}).get("conditions") or ()
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)

@@ -4,14 +4,15 @@ import json
 import select
 import subprocess
 import sys
-import tempfile
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from harness.clusters.faulty import Picks, every
 from harness.errors import ClusterError
+from harness.private_files import private_folder
 from harness.processes import die_with_parent, stop
 
 ANSWER_WITHIN = 30.0
@@ -22,8 +23,8 @@ class TroubledWay:
 
     def __init__(self, kubeconfig: Path) -> None:
         self._kubeconfig = kubeconfig
-        self._folder = tempfile.TemporaryDirectory(prefix="seatrial-")
-        self.offered = Path(self._folder.name) / "kubeconfig"
+        self._cleanup = ExitStack()
+        self.offered = self._cleanup.enter_context(private_folder()) / "kubeconfig"
         self._process: subprocess.Popen[bytes] | None = None
         self._delay = 0.0
 
@@ -48,7 +49,7 @@ class TroubledWay:
             assert self._process.stdin is not None  # noqa: S101
             self._process.stdin.close()
             stop(self._process)
-        self._folder.cleanup()
+        self._cleanup.close()
 
     # -- trouble, as in FaultyTransport -------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The embedded API, its nodes and their time in this process: minutes pass in milliseconds, and always alike."""
+"""The embedded API server and its nodes in this process, in virtual time: fast and deterministic."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -61,7 +61,7 @@ class VirtualCluster(SimulatedNodes):
 
 
 class VirtualBackend(ClusterBackend):
-    """Needs nothing but this process."""
+    """The backend; it has no requirements."""
 
     name = "virtual"
     capabilities = CAPABILITIES

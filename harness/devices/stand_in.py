@@ -5,8 +5,7 @@ machine's own. Other programs do too if the folder is first in `LD_LIBRARY_PATH`
 is measured here applies to hardware.
 """
 
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from fake_devices.table import FULL, DeviceTable
 from harness.devices.provider import DeviceProvider
 from harness.devices.vendors import VENDORS
 from harness.errors import UsageError
+from harness.private_files import private_folder
 
 NODE = "this-machine"
 DEFAULT_COUNT = 8  # devices of a model that is given without a count
@@ -115,8 +115,8 @@ def stand_in(name: str) -> Iterator[StandIn]:
     hardware = [VENDORS[vendor].hardware for vendor in machine.vendors]
     if compiler() is None and any(vendor.library is not None and not vendor.python_library for vendor in hardware):
         raise UsageError(f"--fake {name}: {NO_COMPILER}")
-    with tempfile.TemporaryDirectory(prefix="seatrial-") as scratch:
-        root, libraries = Path(scratch) / "root", Path(scratch) / "lib"
+    with private_folder() as scratch:
+        root, libraries = scratch / "root", scratch / "lib"
         write_tree(root, machine)
         libraries.mkdir()
         table = DeviceTable.create(machine, NODE, room=FULL, path=libraries / TABLE_FILE)

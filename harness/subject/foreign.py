@@ -1,4 +1,4 @@
-"""A scheduler of somebody else's: its command line, and its configuration with what only this run knows."""
+"""A scheduler binary that is not ours: its command line, and its configuration completed with the kubeconfig."""
 
 import os
 import shlex

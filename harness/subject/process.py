@@ -1,11 +1,10 @@
-"""A scheduler as a process of its own: started, watched, ended with us whatever happens to us, its words kept."""
+"""The scheduler under test as a child process: start, check, stop, log. It ends when this process ends."""
 
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -13,15 +12,16 @@ from typing import Self
 from harness.clusters.faulty import Link
 from harness.clusters.troubled import TroubledWay
 from harness.errors import SubjectError
+from harness.private_files import private_folder
 from harness.processes import die_with_parent, stop
 from harness.subject.protocol import OURS, Subject
 from harness.subject.services import PORT, ask, free_port
 from scheduler.api.transport import Response
 
-READY_LINE = "shell synced"  # what ours logs when it has seen the cluster
+READY_LINE = "shell synced"  # logged by our scheduler when its informers have synced
 START_WITHIN = 60.0
 LAST_LINES = 30
-PORT_TAKEN = "cannot listen"  # what ours says when somebody was quicker
+PORT_TAKEN = "cannot listen"  # logged by our scheduler if another process took the port
 TRIES = 3
 
 
@@ -54,14 +54,13 @@ class ProcessSubject(Subject):
         self._command, self._ways = list(command), ways
         self._services, self._port = services, 0
         self._log_file = log_file
-        self._own_log: tempfile._TemporaryFileWrapper[bytes] | None = None
+        self._cleanup = ExitStack()
         self._process: subprocess.Popen[bytes] | None = None
         self._said_before = 0  # how much of the log is from before the last start
 
     def __enter__(self) -> Self:
         if self._log_file is None:
-            self._own_log = tempfile.NamedTemporaryFile(prefix="seatrial-subject-", suffix=".log")
-            self._log_file = Path(self._own_log.name)
+            self._log_file = self._cleanup.enter_context(private_folder()) / "log"
         self._start(self._log_file)
         return self
 
@@ -128,8 +127,7 @@ class ProcessSubject(Subject):
     ) -> None:
         if self._process is not None:
             stop(self._process)
-        if self._own_log is not None:
-            self._own_log.close()
+        self._cleanup.close()
 
     @property
     def pid(self) -> int:
@@ -146,7 +144,7 @@ class ProcessSubject(Subject):
         code = self._process.poll()
         if code is not None:
             last = "\n".join(self.log().splitlines()[-LAST_LINES:])
-            raise SubjectError(f"subject {self.name!r} ended with status {code}; its last words:\n{last}")
+            raise SubjectError(f"subject {self.name!r} ended with status {code}; its last log lines:\n{last}")
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_WITHIN  # a real process: real time is the only one it has

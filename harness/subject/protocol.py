@@ -3,7 +3,6 @@
 Whatever it is, all that the harness knows of it is that pods get bound.
 """
 
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -14,6 +13,7 @@ import yaml
 from harness.clusters.faulty import Link
 from harness.clusters.protocol import Capability, Cluster
 from harness.errors import SubjectError, UsageError
+from harness.private_files import private_folder
 from harness.subject.foreign import completed, foreign_command
 from harness.subject.services import LOOPBACK, PORT, check_services
 from scheduler.api.transport import Response
@@ -29,7 +29,7 @@ class Subject(ABC):
 
     @abstractmethod
     def log(self) -> str:
-        """What it has said so far, for evidence; empty if it cannot be had."""
+        """Return its log so far, for evidence; empty if there is none."""
 
     @abstractmethod
     def ask(self, method: str, path: str, body: bytes = b"") -> Response | None:
@@ -37,7 +37,7 @@ class Subject(ABC):
 
     @abstractmethod
     def kill(self) -> None:
-        """End it from one moment to the next, as `kill -9` does; nothing is tidied up."""
+        """Stop it without cleanup, as `kill -9` does."""
 
     @abstractmethod
     def start_again(self) -> None:
@@ -53,10 +53,10 @@ class Subject(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Make sure that it still runs.
+        """Check that it still runs.
 
         Raises:
-            SubjectError: it does not; the message has its last words.
+            SubjectError: it does not; the message has its last log lines.
         """
 
 
@@ -107,12 +107,12 @@ def open_subject(
             )
         kubeconfig = cluster.endpoint.kubeconfig
         where = f"http://{LOOPBACK}:{PORT}" if name == OURS else services
-        with tempfile.TemporaryDirectory(prefix="seatrial-subject-") as folder:
+        with private_folder() as folder:
 
             def command(kubeconfig: Path) -> list[str]:
                 if name == OURS:
                     return [*our_command(kubeconfig, seed, config), "--port", PORT]
-                return foreign_command(name, kubeconfig, _for_this_run(config, kubeconfig, Path(folder)))
+                return foreign_command(name, kubeconfig, _for_this_run(config, kubeconfig, folder))
 
             with ProcessSubject(
                 name, command(kubeconfig), ways=(kubeconfig, command), log_file=log_file, services=where

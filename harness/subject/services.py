@@ -1,4 +1,4 @@
-"""The port on which a scheduler answers people and Prometheus: health, metrics, debug flags, what it holds of nodes."""
+"""Client of a scheduler's debug and services port: health, metrics, debug flags, node state."""
 
 import http.client
 import socket
@@ -30,7 +30,7 @@ def check_services(url: str, subject: str) -> None:
 
 
 def free_port() -> int:
-    """A port of the loopback address that nobody listens on just now."""
+    """Return a free TCP port of the loopback address."""
     with socket.socket() as one:
         one.bind((LOOPBACK, 0))
         port: int = one.getsockname()[1]

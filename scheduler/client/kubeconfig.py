@@ -1,6 +1,9 @@
 """Where the API server is and who we are there, by the official client's rules (files, exec plugins, in-cluster)."""
 
 import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -31,16 +34,19 @@ def load_server(path: Path | None) -> Server:
     """
     from kubernetes import config  # a quarter of a second: only who connects pays it
     from kubernetes.client import Configuration
+    from kubernetes.config import kube_config
 
     found = Configuration()
     try:
-        if path is not None:
-            if not path.is_file():
-                raise KubeconfigError(f"kubeconfig {path}: no such file")
-            config.load_kube_config(config_file=str(path), client_configuration=found)
-        else:
-            config.load_config(client_configuration=found)
-        return _server(found)
+        if path is not None and not path.is_file():
+            raise KubeconfigError(f"kubeconfig {path}: no such file")
+        with _no_files_kept() as folder:
+            given = str(path) if path is not None else kube_config.KUBE_CONFIG_DEFAULT_LOCATION
+            if path is not None or Path(given).expanduser().exists():
+                config.load_kube_config(config_file=given, client_configuration=found, temp_file_path=folder)
+            else:
+                config.load_incluster_config(client_configuration=found)
+            return _server(found)
     except KubeconfigError:
         raise
     except (config.ConfigException, YAMLError, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -49,6 +55,23 @@ def load_server(path: Path | None) -> Server:
             f"kubeconfig {path}" if path else "no kubeconfig given; $KUBECONFIG and the service account do not serve"
         )
         raise KubeconfigError(f"{where}: {error}") from error
+
+
+@contextmanager
+def _no_files_kept() -> Iterator[str]:
+    """A folder for the certificates and keys that the official client writes to files; it is removed on exit.
+
+    The client keeps a table of these files and would use them again for equal content, so it is made to forget them.
+    """
+    from kubernetes.config import kube_config
+
+    with tempfile.TemporaryDirectory(prefix="seatrial-") as folder:
+        try:
+            yield folder
+        finally:
+            known = kube_config._temp_files  # noqa: SLF001 there is no public way to clear this cache
+            for content in [content for content, name in known.items() if Path(name).parent == Path(folder)]:
+                del known[content]
 
 
 def _server(found: "object") -> Server:

@@ -15,6 +15,7 @@ from fixtures.promises import devices_of
 from fixtures.trial import Trial
 from harness.clusters.protocol import Capability
 from harness.errors import ApiRefused, ClusterError
+from harness.private_files import private_folder
 from harness.processes import die_with_parent, stop
 from scheduler.api.builders import node, pod
 from scheduler.api.core import Pod
@@ -34,11 +35,18 @@ STARTS_WITHIN = 60.0  # seconds
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 
 
+@pytest.fixture
+def certificates() -> Iterator[Path]:
+    """A folder for the webhook's private key. It is removed even if the test fails; `tmp_path` would be kept."""
+    with private_folder() as folder:
+        yield folder
+
+
 @pytest.fixture(autouse=True)
-def webhook(cluster: Trial, tmp_path: Path) -> Iterator[None]:
-    """The webhook as a process, asked about the pods of this trial alone."""
+def webhook(cluster: Trial, certificates: Path) -> Iterator[None]:
+    """The webhook as a process, called for the pods of this test only."""
     command = [
-        sys.executable, "-m", "scheduler.webhooks", "--port", "0", "--cert-dir", str(tmp_path),
+        sys.executable, "-m", "scheduler.webhooks", "--port", "0", "--cert-dir", str(certificates),
         "--namespace", cluster.name,
     ]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=die_with_parent)  # noqa: S603, PLW1509

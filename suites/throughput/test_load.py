@@ -28,12 +28,13 @@ pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.alone]
 @pytest.mark.feature("HIL-8")
 @pytest.mark.case("TP-001", severity="blocker")
 @pytest.mark.parametrize("row", [pytest.param(row, id=row["name"]) for row in WORKLOADS])
-def test_every_pod_is_bound_once(
+def test_every_pod_is_bound_once(  # noqa: PLR0917
     request: pytest.FixtureRequest,
     fleet: Cluster,
     results: ResultsWriter | None,
     seed: int,
     row: dict[str, Any],
+    tmp_path: Path,
 ) -> None:
     """Locust users create, watch and delete pods; none is lost, none is bound twice."""
     if fleet.endpoint is None:
@@ -41,7 +42,7 @@ def test_every_pod_is_bound_once(
     settings = LoadSettings(seed=seed, **{key: value for key, value in row.items() if key != "name"})
     begun = fleet.clock.now()
 
-    result = run_load(settings, fleet.endpoint.kubeconfig)
+    result = run_load(settings, fleet.endpoint.kubeconfig, samples=tmp_path / "samples.jsonl")
 
     if results is not None:
         record(results, row["name"], request.node.nodeid, begun, result.samples)

@@ -4,7 +4,6 @@ All credentials are generated for one run of a server and are invalid afterwards
 """
 
 import base64
-import os
 import secrets
 import ssl
 from collections.abc import Sequence
@@ -16,8 +15,9 @@ import yaml
 from harness.apiserver.access.authority import Authority, Pair
 from harness.apiserver.access.identity import ADMIN, Identity
 from harness.apiserver.access.rbac import MASTERS
+from harness.private_files import write_private
 
-_PRIVATE = 0o600
+
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +106,3 @@ def kubeconfig(credentials: Credentials, url: str) -> bytes:
         "contexts": [{"name": "seatrial", "context": {"cluster": "seatrial", "user": "seatrial-admin"}}],
     }
     return yaml.safe_dump(content, sort_keys=False).encode()
-
-
-def write_private(path: Path, data: bytes) -> None:
-    """Write a file with mode 0600 atomically: readers see either no file or the whole content."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PRIVATE)
-    try:
-        with os.fdopen(descriptor, "wb") as sink:
-            sink.write(data)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -51,17 +51,17 @@ class Boundary:
 def nvml_object(root: Path, server: str = "dgx-h100") -> Iterator[Boundary]:
     """NVML as a Python object."""
     machine = from_server(server, catalog())
-    write_tree(root, machine)
+    write_tree(root, machine, vendors=("nvidia",))
     table = DeviceTable.create(machine, NODE, room=FULL)
     library = InProcessNvml(table)
     yield Boundary("nvidia", library, table, root, lambda: NvidiaProvider(library, root=root, source="fake-abi"))
 
 
-def _library(root: Path, server: str, stand: StandInLibrary) -> tuple[Path, DeviceTable]:
+def _library(root: Path, server: str, vendor: str, stand: StandInLibrary) -> tuple[Path, DeviceTable]:
     if compiler() is None:
         pytest.skip(NO_COMPILER)
     machine = from_server(server, catalog())
-    write_tree(root, machine)
+    write_tree(root, machine, vendors=(vendor,))
     folder = root / "lib"
     library = install(stand, folder)
     return library, DeviceTable.create(machine, NODE, room=FULL, path=folder / TABLE_FILE)
@@ -71,7 +71,7 @@ def _library(root: Path, server: str, stand: StandInLibrary) -> tuple[Path, Devi
 def vendor_library(root: Path, vendor: Vendor, server: str) -> Iterator[Boundary]:
     """A vendor's shared library, in a directory of its own with its table."""
     assert vendor.hardware.library is not None
-    library, table = _library(root, server, vendor.hardware.library)
+    library, table = _library(root, server, vendor.name, vendor.hardware.library)
     make: Callable[..., DeviceProvider] = vendor.provider()
     yield Boundary(vendor.name, library, table, root, lambda: make(library, root=root, source="fake-abi"))
 
@@ -87,7 +87,7 @@ def _way(name: str, default: str) -> Way:
 def rdma_tree(root: Path, server: str = "dgx-h100") -> Iterator[Boundary]:
     """NICs as files alone."""
     machine = from_server(server, catalog())
-    write_tree(root, machine)
+    write_tree(root, machine, vendors=("mellanox",))
     table = DeviceTable.create(machine, NODE, room=FULL)
     write_rdma(root, table)
     yield Boundary(

@@ -134,7 +134,8 @@ def _write(volume: str, home: Path, path: str, content: bytes, mode: int | None)
         raise CannotMount(f"volume {volume!r}: expected a path inside it, found {path!r}")
     target = home / path
     target.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    target.unlink(missing_ok=True)  # a later source of a projected volume replaces an earlier one's file
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
-    target.chmod(mode if mode is not None else MODE)
+        os.fchmod(descriptor, mode if mode is not None else MODE)

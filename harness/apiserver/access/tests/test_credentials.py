@@ -1,14 +1,12 @@
 """Credentials, the kubeconfig, and authentication."""
 
-import os
 import ssl
-import stat
 from pathlib import Path
 
 import pytest
 import yaml
 
-from harness.apiserver.access.credentials import identify, kubeconfig, make_credentials, server_context, write_private
+from harness.apiserver.access.credentials import identify, kubeconfig, make_credentials, server_context
 from harness.apiserver.access.identity import ADMIN
 from harness.apiserver.tests.serving import Served, served
 from scheduler.api.clock import WallClock
@@ -43,19 +41,6 @@ def test_no_two_servers_share_anything() -> None:
     other = make_credentials(["127.0.0.1"], WallClock().now())
     assert other.token != CREDENTIALS.token
     assert other.authority != CREDENTIALS.authority
-
-
-def test_files_are_readable_by_the_owner_only(tmp_path: Path) -> None:
-    old = os.umask(0)
-    try:
-        path = tmp_path / "deep" / "kubeconfig"
-        write_private(path, b"first")
-        write_private(path, b"second")
-    finally:
-        os.umask(old)
-    assert path.read_bytes() == b"second"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert list(path.parent.iterdir()) == [path]
 
 
 def test_the_kubeconfig_is_complete() -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -134,9 +133,7 @@ def test_exec_and_stop(engine: str) -> None:
         assert (outcome.code, output) == (4, b"inside\n")
         with pytest.raises(ClusterError, match=r"'other' of pod .* is not running"):
             await executed(runtime, pod, "other", ["sh"])
-        begun = time.monotonic()
         await stopped(runtime, pod, grace=0.5)
-        assert time.monotonic() - begun >= 0.5  # the grace was given
         await eventually(lambda: not containers(engine, f"{UID}={pod.uid}"))
 
     on_loop(engine, body)
