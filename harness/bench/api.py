@@ -22,13 +22,13 @@ import urllib3
 import uvloop
 
 from harness.bench.core import Progress
-from harness.bench.measure import rounded, spread
 from harness.bench.raw_http import RawClient
 from harness.bench.usage import Meter, spent_in_kernel
 from harness.clusters.embedded import start_process
 from harness.clusters.kubeconfig import Access, load_access
 from harness.errors import ClusterError
 from harness.processes import stop
+from harness.sample_statistics import rounded, spread
 from scheduler.api.transport import MERGE_PATCH
 
 NAMESPACE = "seatrial-bench-api"

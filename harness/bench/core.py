@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from harness.bench.measure import percentiles, rounded, spread
 from harness.bench.mixes import NODE_CPU, Mix, device_manifest, names, node_manifest, pod_spec
+from harness.sample_statistics import percentiles, rounded, spread
 from harness.subject.inprocess import BareCore
 
 SELDOM = (200_000, 50, 1000)  # what `python -m scheduler` sets

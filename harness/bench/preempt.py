@@ -10,9 +10,9 @@ import time
 from typing import Any
 
 from harness.bench.core import Progress
-from harness.bench.measure import percentile, spread
 from harness.bench.mixes import NODE_GPUS, device_manifest, names, node_manifest, pod_spec
 from harness.errors import SubjectError, UsageError
+from harness.sample_statistics import percentile, spread
 from harness.subject.inprocess import BareCore
 from scheduler.api import device
 from scheduler.api.wire import ResourceList

@@ -10,11 +10,11 @@ from typing import Any
 import orjson
 
 from harness.bench.core import Progress
-from harness.bench.measure import rounded, spread
 from harness.clusters.embedded import start_process
 from harness.clusters.kubeconfig import load_access
 from harness.errors import ClusterError
 from harness.processes import stop
+from harness.sample_statistics import rounded, spread
 
 NODES = 10
 WITHIN = 30.0  # seconds

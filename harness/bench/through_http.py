@@ -21,7 +21,6 @@ import orjson
 import uvloop
 
 from harness.bench.core import Progress, Size
-from harness.bench.measure import percentile, percentiles, rounded, spread
 from harness.bench.mixes import Mix, device_manifest, names, node_manifest
 from harness.bench.raw_http import RawClient
 from harness.bench.usage import Meter, Usage
@@ -30,6 +29,7 @@ from harness.clusters.kubeconfig import Access, load_access
 from harness.errors import ClusterError
 from harness.load.arrival import Arrivals
 from harness.processes import stop
+from harness.sample_statistics import percentile, percentiles, rounded, spread
 from harness.subject.foreign import foreign_command
 from harness.subject.process import ProcessSubject, our_command
 from harness.subject.protocol import OURS

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from harness.bench.measure import percentile
 from harness.load.record import Part, Sample
 from harness.load.settings import LoadSettings
+from harness.sample_statistics import percentile
 
 LATE = 0.050  # seconds at p99 that a pod may be sent late, or the load was not the one asked for
 WATCH_LATE = 0.100  # seconds at p99 that the watch may be behind the answers
