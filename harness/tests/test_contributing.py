@@ -1,4 +1,4 @@
-"""The recipes of CONTRIBUTING.md work as they are written, and the files that they name exist."""
+"""The recipes of CONTRIBUTING.md work as they are written, and files that the documentation names exist."""
 
 import os
 import re
@@ -83,4 +83,12 @@ def test_a_recipe_works(title: str, tmp_path: Path) -> None:
 def test_a_recipe_names_files_that_exist(title: str) -> None:
     paths = recipes()[title].paths
     assert len(paths) >= 3
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/architecture.md"])
+def test_a_page_names_files_that_exist(page: str) -> None:
+    text = _BLOCK.sub("", (ROOT / page).read_text(encoding="utf-8"))
+    paths = [path for path in _CODE.findall(text) if path.startswith(_FOLDERS)]
+    assert len(paths) >= 5
     assert [path for path in paths if not (ROOT / path).exists()] == []
