@@ -38,15 +38,15 @@ def report(
     page = write_signoff(found, output or (folders[0] if folders else Path("seatrial-report")) / PAGE, title=title)
     allure = [build_html(run) for run in found.runs]
     if json_:
-        print(json.dumps(summary(found, page) | {"allure": [str(one) for one in allure]}, indent=2))
+        print(json.dumps(summary(found, page) | {"allure": [str(line) for line in allure]}, indent=2))
     else:
         print(f"{VERDICTS[found.verdict]}  {headline(found)}")
         print(f"requirements: {_states(found)}")
         for note in found.notes:
             print(f"note: {note}")
         print(f"page: {page}")
-        for one in dict.fromkeys(str(one) for one in allure):
-            print(f"allure: {one}" if not one.startswith("no ") else one)
+        for line in dict.fromkeys(map(str, allure)):
+            print(f"allure: {line}" if not line.startswith("no ") else line)
     return 0 if found.verdict == "passed" else 1
 
 
@@ -74,7 +74,7 @@ def summary(found: Collection, page: Path) -> dict[str, Any]:
     return {
         "verdict": found.verdict,
         "cases": {verdict: found.count(verdict) for verdict in ("passed", "failed", "broken", "skipped")},
-        "requirements": {one.feature.id: one.state for one in found.requirements},
+        "requirements": {requirement.feature.id: requirement.state for requirement in found.requirements},
         "runs": [{"id": run.info.id, "verdict": run.verdict, "sha256": fingerprint(run)} for run in found.runs],
         "notes": list(found.notes),
         "page": str(page),

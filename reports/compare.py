@@ -54,14 +54,14 @@ class Comparison:
     @property
     def lost(self) -> int:
         """How many cases are no longer verified."""
-        return sum(one.change == "lost" for one in self.cases)
+        return sum(case.change == "lost" for case in self.cases)
 
     @property
     def regressed(self) -> bool:
         return (
             self.incomplete
-            or any(one.change == "regressed" for one in self.cases)
-            or any(one.regressed for one in self.figures)
+            or any(case.change == "regressed" for case in self.cases)
+            or any(figure.regressed for figure in self.figures)
         )
 
 
@@ -151,7 +151,9 @@ def _series(side: Collection, *, alone: bool) -> dict[tuple[str, ...], Series]:
 
     Within one name `series_of` gives the runs in the order they started.
     """
-    return {(_on(side, one.run, alone=alone), one.name, one.unit, one.what): one for one in series_of(side.runs)}
+    return {
+        (_on(side, entry.run, alone=alone), entry.name, entry.unit, entry.what): entry for entry in series_of(side.runs)
+    }
 
 
 def _figure(base: Series, new: Series, tolerance: float) -> FigureChange:

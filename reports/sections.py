@@ -147,7 +147,7 @@ def _performance(collection: Collection) -> Values | None:
 
 def _latency_plots(series: Sequence[Series], runs: Sequence[Run]) -> list[Plot]:
     plots = []
-    latencies = [one for one in series if one.is_latency]
+    latencies = [entry for entry in series if entry.is_latency]
     for (name, unit), group in groupby(latencies, key=lambda one: (one.name, one.unit)):
         own = list(group)
         for first in range(0, len(own), svg.COLOURS):  # as many curves as there are colours

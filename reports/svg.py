@@ -26,8 +26,8 @@ def latency(series: Sequence[Series], names: Sequence[str]) -> Markup:
 
     The series share one unit.
     """
-    high = max(1e-9, *(one.samples[-1] for one in series))  # a logarithmic axis begins above 0
-    ticks = decades(max(high * 1e-6, min(one.samples[0] for one in series)), high)
+    high = max(1e-9, *(entry.samples[-1] for entry in series))  # a logarithmic axis begins above 0
+    ticks = decades(max(high * 1e-6, min(entry.samples[0] for entry in series)), high)
     parts = [_frame(_logarithmic_ticks(ticks), [(f"{p}", _y(p / 100)) for p in (0, 25, 50, 75, 90, 100)])]
     parts += [_axis_names(f"{series[0].unit}, logarithmic", "% of pods within")]
     for number, (one, name) in enumerate(zip(series, names, strict=True)):

@@ -112,10 +112,10 @@ def _figures(
 ) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     for name, samples in found.items():
-        figures[f"{name}_per_second"] = rounded(spread([one.per_second for one in samples]))
-    known = {name: [one.server_us for one in samples if one.server_us] for name, samples in found.items()}
+        figures[f"{name}_per_second"] = rounded(spread([sample.per_second for sample in samples]))
+    known = {name: [sample.server_us for sample in samples if sample.server_us] for name, samples in found.items()}
     figures["server_us"] = {name: rounded(spread(samples), 1) for name, samples in known.items() if samples}
-    kernel = {name: median([one.kernel_us for one in samples]) for name, samples in found.items()}
+    kernel = {name: median([sample.kernel_us for sample in samples]) for name, samples in found.items()}
     figures["server_us_in_kernel"] = rounded({name: us for name, us in kernel.items() if known.get(name)}, 1)
     figures["fanout_cost_ratio"] = rounded(spread(ratios), 2)
     figures["fanout_by"] = "processor time of the server" if known["creates"] else "wall time"
@@ -124,8 +124,8 @@ def _figures(
         figures["resident_mib"] = round(resident)
     figures |= {"pods": size.pods, "nodes": size.nodes, "watchers": size.watchers, "repeat": size.repeat}
     figures["list_of"] = LIST_OF
-    limited = [name for name, samples in found.items() if any(one.client > BUSY for one in samples)]
-    shared = [name for name, samples in found.items() if any(one.others > OTHERS for one in samples)]
+    limited = [name for name, samples in found.items() if any(sample.client > BUSY for sample in samples)]
+    shared = [name for name, samples in found.items() if any(sample.others > OTHERS for sample in samples)]
     figures["client_was_the_limit_of"] = limited
     figures["machine_was_shared_during"] = shared
     return figures

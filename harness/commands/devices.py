@@ -21,7 +21,7 @@ def devices(*, fake: str | None = None, json_: Annotated[bool, Parameter(name="-
     found, missing = survey(fake)
     found = sorted(found, key=lambda one: (one.kind, one.minor))  # libraries list them in an order of their own
     if json_:
-        rows = [_row(one) for one in found]
+        rows = [_row(device) for device in found]
         print(json.dumps({"devices": rows, "missing": missing}, indent=2))
         return 0
     for one in found:

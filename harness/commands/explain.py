@@ -125,16 +125,16 @@ def lines_for(found: dict[str, Any], top: int) -> list[str]:
     feasible, rejected = found["feasible"], found["rejected"]
     lines = [f"{key}: {state}; {len(feasible)} of {len(feasible) + len(rejected)} nodes would take it now"]
     if feasible:
-        plugins = sorted({plugin for one in feasible for plugin in one["byPlugin"]})
+        plugins = sorted({plugin for node in feasible for plugin in node["byPlugin"]})
         rows = [["node", "score", *plugins]]
         rows += [
-            [one["node"], str(one["score"]), *(str(one["byPlugin"].get(plugin, 0)) for plugin in plugins)]
-            for one in feasible[:top]
+            [node["node"], str(node["score"]), *(str(node["byPlugin"].get(plugin, 0)) for plugin in plugins)]
+            for node in feasible[:top]
         ]
         lines += ["", *_table(rows)]
     if rejected:
         reasons = Counter(
-            (one["plugin"], reason, one["preemptionMightHelp"]) for one in rejected for reason in one["reasons"]
+            (node["plugin"], reason, node["preemptionMightHelp"]) for node in rejected for reason in node["reasons"]
         )
         rows = [["nodes", "plugin", "reason", "preemption"]]
         ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))

@@ -51,21 +51,21 @@ def record_of(kubeconfig: Path, namespace: str, name: str) -> Record:
         "node": pod["spec"].get("nodeName", ""),
         "nominated": status.get("nominatedNodeName", ""),
         "scheduler": pod["spec"].get("schedulerName", ""),
-        "gates": [one["name"] for one in pod["spec"].get("schedulingGates") or ()],
+        "gates": [gate["name"] for gate in pod["spec"].get("schedulingGates") or ()],
         "conditions": [
-            {field: one.get(field, "") for field in ("type", "status", "reason", "message")}
-            for one in status.get("conditions") or ()
-            if one["type"] in {"PodScheduled", "DisruptionTarget"}
+            {field: condition.get(field, "") for field in ("type", "status", "reason", "message")}
+            for condition in status.get("conditions") or ()
+            if condition["type"] in {"PodScheduled", "DisruptionTarget"}
         ],
         "events": [
-            {"reason": one.get("reason", ""), "message": one.get("message", ""), "count": _count(one)}
-            for one in events
-            if one.get("reason") in TOLD
+            {"reason": event.get("reason", ""), "message": event.get("message", ""), "count": _count(event)}
+            for event in events
+            if event.get("reason") in TOLD
         ],
         "explanations": [
-            one["status"]
-            for one in explanations
-            if (one.get("spec") or {}).get("questionObjectKey") == key and one.get("status")
+            explanation["status"]
+            for explanation in explanations
+            if (explanation.get("spec") or {}).get("questionObjectKey") == key and explanation.get("status")
         ],
     }
 
@@ -86,16 +86,17 @@ def lines_of(record: Record) -> list[str]:
         if record["nominated"]:
             lines.append(f"  nominated for node {record['nominated']}, where others have to go first")
     lines += [
-        f"  {one['type']}={one['status']} {one['reason']}: {one['message']}".rstrip(": ")
-        for one in record["conditions"]
-        if one["reason"] or one["message"]
+        f"  {condition['type']}={condition['status']} {condition['reason']}: {condition['message']}".rstrip(": ")
+        for condition in record["conditions"]
+        if condition["reason"] or condition["message"]
     ]
-    for one in record["events"]:
-        often = f" (said {one['count']} times)" if one["count"] > 1 else ""
-        lines += [f"  event {one['reason']}: {one['message']}{often}"]
+    for event in record["events"]:
+        often = f" (said {event['count']} times)" if event["count"] > 1 else ""
+        lines += [f"  event {event['reason']}: {event['message']}{often}"]
     lines += [
-        f"  explanation: {one.get('failedMessage') or ('schedulable' if one.get('schedulable') else 'none yet')}"
-        for one in record["explanations"]
+        "  explanation: "
+        + (explanation.get("failedMessage") or ("schedulable" if explanation.get("schedulable") else "none yet"))
+        for explanation in record["explanations"]
     ]
     if len(lines) == 1 or (not record["node"] and not record["conditions"] and not record["events"]):
         lines.append("  nobody has said anything about its scheduling; does such a scheduler run?")

@@ -101,9 +101,9 @@ def _print(every: list[Series], comparisons: list[Comparison], *, curve: bool) -
         for each in every:
             for row in each.curve():
                 print(f"{each.policy:14}" + "".join(f"{row.get(column, ''):>24}" for column in columns[:3]))
-    for one in comparisons:
-        verdict = "ok" if one.ok else "OFF"
+    for comparison in comparisons:
+        verdict = "ok" if comparison.ok else "OFF"
         print(
-            f"{verdict:4}{one.policy:14} at {one.arrived_percent} %: measured {one.measured:.2f}, "
-            f"target {one.target:.2f}, difference {one.off:+.2f}"
+            f"{verdict:4}{comparison.policy:14} at {comparison.arrived_percent} %: measured {comparison.measured:.2f}, "
+            f"target {comparison.target:.2f}, difference {comparison.off:+.2f}"
         )

@@ -188,7 +188,7 @@ def _detached(asked: Asked, name: str) -> int:
         command = asked.scheduler()
         if command is not None:
             processes.append(_spawn(command, log))
-        known = tuple((one.pid, started_at(one.pid)) for one in processes)
+        known = tuple((process.pid, started_at(process.pid)) for process in processes)
         detached.remember(detached.Detached(name, url, str(asked.kubeconfig), known))
     except BaseException:
         for one in reversed(processes):

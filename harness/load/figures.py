@@ -83,8 +83,10 @@ def summarise(
     settings: LoadSettings, parts: Sequence[Part], *, crowding: Mapping[str, float], samples: Path
 ) -> LoadResult:
     """The figures of all processes together."""
-    lives = sorted((one for part in parts for one in part.samples if one.answered is not None), key=lambda s: s.sent)
-    latencies = [one.latency for one in lives if one.latency is not None]
+    lives = sorted(
+        (sample for part in parts for sample in part.samples if sample.answered is not None), key=lambda s: s.sent
+    )
+    latencies = [sample.latency for sample in lives if sample.latency is not None]
     validity = _validity(parts, lives, crowding)
     because = tuple(_because(validity))
     bound = len(latencies)
@@ -92,9 +94,9 @@ def summarise(
         settings=msgspec.to_builtins(settings),
         created=len(lives),
         bound=bound,
-        deleted=sum(one.deleted is not None for one in lives),
+        deleted=sum(sample.deleted is not None for sample in lives),
         unbound=len(lives) - bound,
-        rebound=sum(one.nodes_seen > 1 for one in lives),
+        rebound=sum(sample.nodes_seen > 1 for sample in lives),
         latency_ms=_milliseconds(latencies),
         throughput=_throughput(lives),
         per_second=_by_second(lives),
@@ -114,7 +116,7 @@ def _milliseconds(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def _throughput(lives: Sequence[Sample]) -> Throughput | None:
-    times = sorted(one.bound for one in lives if one.bound is not None)
+    times = sorted(sample.bound for sample in lives if sample.bound is not None)
     if len(times) < 2 or times[-1] == times[0]:
         return None
     rate = (len(times) - 1) / (times[-1] - times[0])  # between n bindings lie n - 1 gaps
@@ -123,7 +125,7 @@ def _throughput(lives: Sequence[Sample]) -> Throughput | None:
 
 def _by_second(lives: Sequence[Sample]) -> tuple[Second, ...]:
     created, bound, deleted = (
-        Counter(int(when) for one in lives if (when := getattr(one, field)) is not None)
+        Counter(int(when) for sample in lives if (when := getattr(sample, field)) is not None)
         for field in ("answered", "bound", "deleted")
     )
     last = max([*created, *bound, *deleted], default=-1)
@@ -135,11 +137,15 @@ def _validity(parts: Sequence[Part], lives: Sequence[Sample], crowding: Mapping[
     for part in parts:
         errors.update(part.errors)
     return Validity(
-        generator_lag_ms=_milliseconds([one.sent - one.due for one in lives]),
+        generator_lag_ms=_milliseconds([sample.sent - sample.due for sample in lives]),
         client_cpu_share=round(max((part.cpu_seconds / max(part.wall_seconds, 1e-9) for part in parts), default=0), 3),
         throttled=sum(part.throttled for part in parts),
         watch_lag_ms=_milliseconds(
-            [max(0.0, one.seen - one.answered) for one in lives if one.seen is not None and one.answered is not None]
+            [
+                max(0.0, sample.seen - sample.answered)
+                for sample in lives
+                if sample.seen is not None and sample.answered is not None
+            ]
         ),
         watch_restarts=sum(part.watch_restarts for part in parts),
         watch_gaps=sum(part.watch_gaps for part in parts),

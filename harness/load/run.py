@@ -131,8 +131,8 @@ def _expect(answer: Response, what: str, code: int) -> Response:
 
 def _write_samples(path: Path, parts: list[Part]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    lives = sorted((one for part in parts for one in part.samples), key=lambda one: one.sent)
-    path.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in lives))
+    lives = sorted((sample for part in parts for sample in part.samples), key=lambda one: one.sent)
+    path.write_bytes(b"".join(msgspec.json.encode(sample) + b"\n" for sample in lives))
 
 
 # -- the load's processes ---------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def _run(errands: list[Errand], folder: Path, progress: Say) -> list[Part]:
             Raises:
                 ClusterError: one has ended without.
             """
-            missing = [one for one in range(len(errands)) if not (folder / f"{what}-{one}").exists()]
+            missing = [number for number in range(len(errands)) if not (folder / f"{what}-{number}").exists()]
             for one in missing:
                 code = processes[one].poll()
                 if code is not None and not (folder / f"{what}-{one}").exists():
@@ -174,7 +174,7 @@ def _run(errands: list[Errand], folder: Path, progress: Say) -> list[Part]:
                 raise
             for process in processes:
                 stop(process)
-    return [msgspec.json.decode((folder / f"part-{one}").read_bytes(), type=Part) for one in range(len(errands))]
+    return [msgspec.json.decode((folder / f"part-{number}").read_bytes(), type=Part) for number in range(len(errands))]
 
 
 def _wait(until: Callable[[], bool], within: float, what: str, meanwhile: Callable[[], None]) -> None:

@@ -224,7 +224,7 @@ def schemes() -> dict[str, dict[str, str]]:
     blocks = re.findall(r":root \{(.*?)\}", css, re.DOTALL)
     pairs = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]+)", block)) for block in blocks]
     whole = [
-        {name: c if len(c) == 7 else "#" + "".join(2 * x for x in c[1:]) for name, c in one.items()} for one in pairs
+        {name: c if len(c) == 7 else "#" + "".join(2 * x for x in c[1:]) for name, c in pod.items()} for pod in pairs
     ]
     return dict(zip(("light", "dark", "print"), whole, strict=True))
 

@@ -29,8 +29,8 @@ MACHINE = "cpu-64"
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 
-def bound(one: PodBuilder, cpu: int | str, qos: str = "LSR") -> PodBuilder:
-    return one.qos(qos).request(cpu=cpu, memory="1Gi")
+def bound(pod: PodBuilder, cpu: int | str, qos: str = "LSR") -> PodBuilder:
+    return pod.qos(qos).request(cpu=cpu, memory="1Gi")
 
 
 @pytest.mark.feature("CPU-1")
@@ -115,8 +115,8 @@ def test_exclusive_pods_keep_apart(cluster: Trial, expect: Expect, exclusive: st
     """Two exclusive pods share no core, or no NUMA node, as long as there is another one."""
     assert callable(apart)
     cluster.add(node("n1").server(MACHINE).label(NUMA_ALLOCATE_STRATEGY_LABEL, "MostAllocated"))
-    for one in pods("a", 2):
-        cluster.submit(bound(one, 2).bind_cpus(SPREAD_BY_PCPUS, exclusive=exclusive))
+    for builder in pods("a", 2):
+        cluster.submit(bound(builder, 2).bind_cpus(SPREAD_BY_PCPUS, exclusive=exclusive))
     first, second = expect.running("a-0", "a-1")
 
     assert not set(apart(cluster, first)) & set(apart(cluster, second))
@@ -128,7 +128,7 @@ def test_exclusive_pods_keep_apart(cluster: Trial, expect: Expect, exclusive: st
 def test_exclusive_is_a_preference(cluster: Trial, expect: Expect) -> None:
     """A third pod that wants a NUMA node to itself still runs where there are two."""
     cluster.add(node("n1").server(MACHINE))
-    cluster.submit(*(bound(one, 2).bind_cpus(exclusive=NUMA_NODE_LEVEL) for one in pods("a", 3)))
+    cluster.submit(*(bound(pod, 2).bind_cpus(exclusive=NUMA_NODE_LEVEL) for pod in pods("a", 3)))
 
     found = expect.running("a-0", "a-1", "a-2")
     assert len(frozenset[int]().union(*map(cpus, found))) == 6
@@ -171,9 +171,9 @@ def test_which_numa_node_cpus_come_from(cluster: Trial, expect: Expect, strategy
     """The node's label says whether NUMA nodes are filled one by one."""
     machine = node("n1").server(MACHINE)
     cluster.add(machine.label(NUMA_ALLOCATE_STRATEGY_LABEL, strategy) if strategy else machine)
-    for one in pods("a", 2):
-        cluster.submit(bound(one, 4))
-        expect.running(one.name)
+    for builder in pods("a", 2):
+        cluster.submit(bound(builder, 4))
+        expect.running(builder.name)
 
     assert len({numa for found in cluster.pods() for numa in cpu_numa_nodes(cluster, found)}) == numa_nodes
 

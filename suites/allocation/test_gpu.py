@@ -16,12 +16,12 @@ pytestmark = [pytest.mark.feature("DEV-1", "DEV-3"), pytest.mark.needs(Capabilit
 A10_MEMORY = 23028 << 20  # bytes that an A10 reports, as the catalogue has it
 
 
-def minors(one: Pod) -> list[int]:
-    return sorted(part.minor for part in devices_of(one))
+def minors(pod: Pod) -> list[int]:
+    return sorted(part.minor for part in devices_of(pod))
 
 
-def given(one: Pod, resource: str) -> list[int]:
-    return [units(part.resources[resource]) for part in devices_of(one)]
+def given(pod: Pod, resource: str) -> list[int]:
+    return [units(part.resources[resource]) for part in devices_of(pod)]
 
 
 @pytest.mark.case("DS-001", severity="blocker")
@@ -151,7 +151,7 @@ def test_a_full_node_takes_nothing_more(cluster: Trial, expect: Expect) -> None:
     names = [f"p{number}" for number in range(8)]
     cluster.submit(*(pod(name).gpus(1) for name in names))
     bound = expect.bound(names[0], names[1], *names[2:])
-    assert sorted(minor for one in bound for minor in minors(one)) == list(range(8))
+    assert sorted(minor for pod in bound for minor in minors(pod)) == list(range(8))
 
     cluster.submit(pod("ninth").gpus(1))
 
@@ -168,14 +168,14 @@ def test_an_unhealthy_card_is_not_given_out(cluster: Trial, expect: Expect) -> N
 
     def sick() -> bool:
         devices = cluster.device("n1")["spec"]["devices"]
-        return any(one["type"] == "gpu" and one["minor"] == 0 and not one.get("health") for one in devices)
+        return any(device["type"] == "gpu" and device["minor"] == 0 and not device.get("health") for device in devices)
 
     assert cluster.cluster.wait(sick, within=30), "the Device object never said that GPU 0 is unhealthy"
     cluster.submit(pod("a").gpus(1), pod("b").gpus(1))
 
-    assert cluster.cluster.wait(lambda: len([one for one in cluster.pods() if one.spec.node_name]) == 1, within=30)
+    assert cluster.cluster.wait(lambda: len([pod for pod in cluster.pods() if pod.spec.node_name]) == 1, within=30)
     expect.stable(seconds=2)
-    assert [minors(one) for one in cluster.pods() if one.spec.node_name] == [[1]]
+    assert [minors(pod) for pod in cluster.pods() if pod.spec.node_name] == [[1]]
 
 
 @pytest.mark.case("DS-012", severity="normal")

@@ -28,8 +28,8 @@ def joint(name: str, gpus: int, rdma: int = 100, *, same: bool = False, virtual:
     return one.hint("rdma", vfSelector={}) if virtual else one
 
 
-def together(cluster: Trial, one: Pod) -> bool:
-    return switches(cluster, one, "gpu") == switches(cluster, one, "rdma")
+def together(cluster: Trial, pod: Pod) -> bool:
+    return switches(cluster, pod, "gpu") == switches(cluster, pod, "rdma")
 
 
 @pytest.mark.case("DS-050", severity="blocker")
@@ -82,13 +82,13 @@ def test_functions_of_a_nic_one_by_one(cluster: Trial, expect: Expect) -> None:
     """Tenants of one NIC get functions of their own until there are no more; one given back is given out again."""
     cluster.add(node("n1").devices("a10", 1).nics("connectx-7", 1))
     tenants = [
-        one.gpu_share(10).rdma(1).jointly("gpu", "rdma").hint("rdma", vfSelector={})
-        for one in pods("tenant", FUNCTIONS + 1)
+        pod.gpu_share(10).rdma(1).jointly("gpu", "rdma").hint("rdma", vfSelector={})
+        for pod in pods("tenant", FUNCTIONS + 1)
     ]
     cluster.submit(*tenants[:FUNCTIONS])
-    names = [one.name for one in tenants]
+    names = [pod.name for pod in tenants]
     bound = expect.running(names[0], names[1], *names[2:FUNCTIONS])
-    given = [function for one in bound for function in functions(one)]
+    given = [function for pod in bound for function in functions(pod)]
     assert len(set(given)) == FUNCTIONS
     nodes = [one for pod in bound for one in check_arrival(cluster, pod).devices if "uverbs" in one]
     assert len(set(nodes)) == FUNCTIONS
@@ -142,10 +142,10 @@ def test_when_the_near_nic_is_taken(cluster: Trial, expect: Expect, same: bool) 
     pilot = expect.running("pilot")
     near = minors(pilot, "rdma")
     cluster.delete("pilot")  # what a first pod got is what the next one would get
-    holders = [one.rdma(100) for one in pods("holder", 8)]
+    holders = [pod.rdma(100) for pod in pods("holder", 8)]
     cluster.submit(*holders)
-    names = [one.name for one in holders]
-    by_nic = {first_of(one, "rdma"): one.metadata.name for one in expect.running(names[0], names[1], *names[2:])}
+    names = [pod.name for pod in holders]
+    by_nic = {first_of(pod, "rdma"): pod.metadata.name for pod in expect.running(names[0], names[1], *names[2:])}
     kept = by_nic.pop(near[0])
     cluster.delete(*by_nic.values())
 
@@ -219,8 +219,8 @@ def test_churn_never_splits_a_joint_request(cluster: Trial, seed: int) -> None:
             cluster.submit(asking.label("same", str(same)))
             alive.append(asking.name)
         cluster.cluster.wait(lambda: False, within=0.1)
-        bound = [one for one in cluster.pods() if one.spec.node_name and not one.terminated]
-        judged += sum(check_joint(cluster, one) for one in bound)
+        bound = [pod for pod in cluster.pods() if pod.spec.node_name and not pod.terminated]
+        judged += sum(check_joint(cluster, pod) for pod in bound)
         check_nothing_twice(bound)
     assert judged >= 40, "the churn bound too little to prove anything"
     for one in cluster.pods():
@@ -228,22 +228,22 @@ def test_churn_never_splits_a_joint_request(cluster: Trial, seed: int) -> None:
             check_arrival(cluster, one)
 
 
-def check_joint(cluster: Trial, one: Pod) -> bool:
+def check_joint(cluster: Trial, pod: Pod) -> bool:
     """Whether the pod had something to be judged by."""
-    gpu, rdma = minors(one), minors(one, "rdma")
-    assert gpu, f"{one.metadata.name} has no GPU"
-    assert rdma, f"{one.metadata.name} has no NIC"
-    if one.metadata.labels["same"] == "True":
-        assert together(cluster, one), f"{one.metadata.name}: GPUs {gpu} and NICs {rdma} are on different switches"
+    gpu, rdma = minors(pod), minors(pod, "rdma")
+    assert gpu, f"{pod.metadata.name} has no GPU"
+    assert rdma, f"{pod.metadata.name} has no NIC"
+    if pod.metadata.labels["same"] == "True":
+        assert together(cluster, pod), f"{pod.metadata.name}: GPUs {gpu} and NICs {rdma} are on different switches"
         return True
     return False
 
 
 def check_nothing_twice(bound: list[Pod]) -> None:
     """No GPU, no function has two owners; no NIC has more given out than it has."""
-    gpus = [(one.spec.node_name, minor) for one in bound for minor in minors(one)]
+    gpus = [(pod.spec.node_name, minor) for pod in bound for minor in minors(pod)]
     assert len(set(gpus)) == len(gpus), f"a GPU has two owners: {sorted(gpus)}"
-    given = [(one.spec.node_name, function) for one in bound for function in functions(one)]
+    given = [(pod.spec.node_name, function) for pod in bound for function in functions(pod)]
     assert len(set(given)) == len(given), f"a function has two owners: {sorted(given)}"
     used: dict[tuple[str, int], int] = {}
     for one in bound:

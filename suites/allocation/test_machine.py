@@ -25,13 +25,13 @@ def devices(cluster: Trial) -> list[dict[str, Any]]:
     (node,) = orjson.loads(cluster.call("GET", "/api/v1/nodes").body)["items"]
     if GPU_VENDOR_LABEL not in node["metadata"]["labels"]:
         pytest.skip("needs accelerators; this machine has none, and --fake stands in for none")
-    return [one for one in cluster.device(node["metadata"]["name"])["spec"]["devices"] if one["health"]]
+    return [device for device in cluster.device(node["metadata"]["name"])["spec"]["devices"] if device["health"]]
 
 
 @pytest.fixture
 def cards(devices: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Its healthy NVIDIA cards."""
-    found = [one for one in devices if one["type"] == "gpu" and one["id"].startswith("GPU-")]
+    found = [device for device in devices if device["type"] == "gpu" and device["id"].startswith("GPU-")]
     if not found:
         pytest.skip("needs NVIDIA cards; this machine's accelerators are another vendor's")
     return found
@@ -42,7 +42,7 @@ def cards(devices: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_all_cards_at_once(cluster: Trial, expect: Expect, cards: list[dict[str, Any]]) -> None:
     """One pod asks for every card and gets each once; the next one waits, and runs when the first is gone."""
     cluster.submit(pod("all").gpus(len(cards)))
-    assert sorted(minors(expect.running("all"))) == sorted(one["minor"] for one in cards)
+    assert sorted(minors(expect.running("all"))) == sorted(device["minor"] for device in cards)
     cluster.submit(pod("late").gpus(1))
     expect.pending("late", saying="Insufficient")
     cluster.delete("all")
@@ -60,7 +60,7 @@ def test_halves_fill_the_machine(cluster: Trial, expect: Expect, cards: list[dic
         one = expect.running(name)
         (minor,), (core,) = minors(one), amounts(one, GPU_CORE)
         held[minor] = held.get(minor, 0) + core
-    assert held == {one["minor"]: 100 for one in cards}
+    assert held == {device["minor"]: 100 for device in cards}
     cluster.submit(pod("late").gpu_share(50))
     expect.pending("late", saying="Insufficient")
 
@@ -69,7 +69,7 @@ def test_halves_fill_the_machine(cluster: Trial, expect: Expect, cards: list[dic
 @pytest.mark.case("DS-082", severity="normal")
 def test_bytes_of_a_card(cluster: Trial, expect: Expect, cards: list[dict[str, Any]]) -> None:
     """A share by memory is promised to the byte, and more than the largest card is refused."""
-    size = max(units(one["resources"][GPU_MEMORY]) for one in cards)
+    size = max(units(device["resources"][GPU_MEMORY]) for device in cards)
     cluster.submit(pod("part").gpu_memory("1Gi", core=10))
     assert amounts(expect.running("part"), GPU_MEMORY) == [1 << 30]
     cluster.submit(pod("more").gpu_memory(str(size + (1 << 30)), core=10))
@@ -80,7 +80,7 @@ def test_bytes_of_a_card(cluster: Trial, expect: Expect, cards: list[dict[str, A
 @pytest.mark.case("DS-083", severity="normal")
 def test_a_nic_of_this_machine(cluster: Trial, expect: Expect, devices: list[dict[str, Any]]) -> None:
     """A whole NIC is one that the machine has, and as many pods as there are NICs each get another."""
-    nics = [one["minor"] for one in devices if one["type"] == "rdma"]
+    nics = [device["minor"] for device in devices if device["type"] == "rdma"]
     if not nics:
         pytest.skip("needs an RDMA NIC; this machine has none, and --fake stands in for none")
     names = [f"n{minor}" for minor in nics]

@@ -101,11 +101,11 @@ def test_dynamic_slices(cluster: Trial, expect: Expect, core: int, memory: int, 
 def test_the_node_is_unlocked_for_the_next_slice(cluster: Trial, expect: Expect) -> None:
     """The plugin serves one pod at a time under a lock on the node; one after the other, all get their slices."""
     cluster.add(node("n1").gpus(CARD, 1))
-    cluster.submit(*(slice_of(one.name, 20, 8 << 30).scheduler(PLUGINS) for one in pods("slice", 5)))
+    cluster.submit(*(slice_of(pod.name, 20, 8 << 30).scheduler(PLUGINS) for pod in pods("slice", 5)))
 
     bound = expect.running("slice-0", "slice-1", "slice-2", "slice-3", "slice-4", within=120)
 
-    profiles = [one.metadata.annotations[PROFILE] for one in bound]
+    profiles = [pod.metadata.annotations[PROFILE] for pod in bound]
     assert profiles == ["0_20_32"] * 5
     for one in bound:
         check_arrival(cluster, one)
@@ -123,9 +123,9 @@ def test_whole_cards_need_no_lock(cluster: Trial, expect: Expect) -> None:
     cluster.add(node("n1").gpus(CARD, 2))
     cluster.submit(whole("first", 1).scheduler(PLUGINS), whole("second", 1).scheduler(PLUGINS))
 
-    for one in expect.running("first", "second"):
-        assert PROFILE not in one.metadata.annotations
-        check_arrival(cluster, one)
+    for running in expect.running("first", "second"):
+        assert PROFILE not in running.metadata.annotations
+        check_arrival(cluster, running)
     assert LOCK not in cluster.node("n1")["metadata"].get("annotations", {})
 
 
@@ -138,7 +138,7 @@ def test_slices_that_the_plugin_cannot_cut(cluster: Trial) -> None:
     cluster.submit(tiny.scheduler(PLUGINS))
 
     def refused() -> bool:
-        return any("must not be less than" in one.message for one in cluster.events("tiny"))
+        return any("must not be less than" in event.message for event in cluster.events("tiny"))
 
     assert cluster.cluster.wait(refused, within=30), cluster.timeline()
     assert not cluster.pod("tiny").spec.node_name
@@ -163,12 +163,12 @@ def test_churn_never_gives_out_more_than_a_card(cluster: Trial, seed: int) -> No
         cluster.cluster.wait(lambda: False, within=0.2)
         cores: dict[int, int] = {}
         memory: dict[int, int] = {}
-        for one in cluster.pods():
-            if one.spec.node_name and not one.terminated:
-                assert len(devices_of(one)) == 1
-                card = first_of(one)
-                cores[card] = cores.get(card, 0) + amounts(one, GPU_CORE)[0]
-                memory[card] = memory.get(card, 0) + amounts(one, GPU_MEMORY)[0]
+        for placed in cluster.pods():
+            if placed.spec.node_name and not placed.terminated:
+                assert len(devices_of(placed)) == 1
+                card = first_of(placed)
+                cores[card] = cores.get(card, 0) + amounts(placed, GPU_CORE)[0]
+                memory[card] = memory.get(card, 0) + amounts(placed, GPU_MEMORY)[0]
                 judged += 1
         assert max(cores.values(), default=0) <= 100, cores
         assert max(memory.values(), default=0) <= CARD_MEMORY, memory

@@ -110,7 +110,7 @@ def test_four_npus_are_a_ring(cluster: Trial, expect: Expect) -> None:
     cluster.add(node("n1").server(SERVER))
     cluster.submit(whole("single", 1))
     single = expect.running("single")
-    ring = next(one for one in RINGS if first_of(single) in one)
+    ring = next(ring for ring in RINGS if first_of(single) in ring)
     other = next(one for one in RINGS if one != ring)
 
     cluster.submit(whole("first", 4).partition("Restricted"))
@@ -152,9 +152,9 @@ def test_virtual_npus(
 ) -> None:
     """A slice has the size of a template, which is named for the runtime; a card holds so many, and then no more."""
     templates.add(node("n1").gpus(CARD, 1))
-    asked = [virtual(one.name, *size) for one in pods("slice", fit + 1)]
+    asked = [virtual(pod.name, *size) for pod in pods("slice", fit + 1)]
     templates.submit(*asked[:fit])
-    names = [one.name for one in asked]
+    names = [pod.name for pod in asked]
 
     bound = expect.running(names[0], names[1], *names[2:fit])
 
@@ -208,10 +208,10 @@ def test_what_huaweis_plugin_reads(templates: Trial, expect: Expect) -> None:
 
     assert two.metadata.annotations["huawei.com/npu-core"] == ",".join(map(str, minors(two)))
     assert part.metadata.annotations["huawei.com/npu-core"] == f"{first_of(part)}-vir05_1c_16g"
-    for one in (two, part):
-        assert int(one.metadata.annotations["predicate-time"]) > 0
-        assert one.metadata.annotations["scheduling.koordinator.sh/gpu-minors"] == ",".join(map(str, minors(one)))
-        check_arrival(templates, one)
+    for placed in (two, part):
+        assert int(placed.metadata.annotations["predicate-time"]) > 0
+        assert placed.metadata.annotations["scheduling.koordinator.sh/gpu-minors"] == ",".join(map(str, minors(placed)))
+        check_arrival(templates, placed)
 
 
 @pytest.mark.feature("DEV-2")
@@ -223,14 +223,14 @@ def test_a_sick_npu_breaks_its_ring(cluster: Trial, expect: Expect) -> None:
     cluster.inject({"node": "n1", "verb": "critical", "device": 0, "code": 0x80E01801})
 
     def sick() -> list[int]:
-        return [one["minor"] for one in cluster.device("n1")["spec"]["devices"] if not one.get("health")]
+        return [device["minor"] for device in cluster.device("n1")["spec"]["devices"] if not device.get("health")]
 
     assert cluster.cluster.wait(lambda: len(sick()) == 1, within=30), "the Device object never said that an NPU is sick"
     (minor,) = sick()
-    well = next(one for one in RINGS if minor not in one)
+    well = next(ring for ring in RINGS if minor not in ring)
     for name in ("first", "second"):
         cluster.submit(whole(name, 4).partition("Restricted"))
-    assert cluster.cluster.wait(lambda: any(one.spec.node_name for one in cluster.pods()), within=30)
+    assert cluster.cluster.wait(lambda: any(pod.spec.node_name for pod in cluster.pods()), within=30)
     expect.stable(seconds=2)
 
-    assert [minors(one) for one in cluster.pods() if one.spec.node_name] == [well]
+    assert [minors(pod) for pod in cluster.pods() if pod.spec.node_name] == [well]

@@ -190,7 +190,7 @@ def test_cards_cpus_and_memory_together(cluster: Trial, expect: Expect, policy: 
         assert shares(one, "memory") == {numa: 500 * GIB}
         assert len(cpus(one)) == (64 if qos else 0)
         assert cpu_numa_nodes(cluster, one) <= {numa}
-    assert {len(numa_nodes(cluster, one)) for one in found} == {1}
+    assert {len(numa_nodes(cluster, pod)) for pod in found} == {1}
     assert shares(found[0]).keys() != shares(found[1]).keys()
 
 
@@ -201,17 +201,17 @@ def test_cards_follow_the_cpus(cluster: Trial, expect: Expect) -> None:
     cluster.add(labelled(SINGLE_NUMA_NODE, CARDS))
     cluster.submit(plain("busy", 100))
     (taken,) = shares(expect.running("busy"))
-    cluster.submit(*(one.request(cpu=20, memory="16Gi").gpus(1) for one in pods("a", 5)))
+    cluster.submit(*(pod.request(cpu=20, memory="16Gi").gpus(1) for pod in pods("a", 5)))
 
     names = [f"a-{number}" for number in range(5)]
-    assert cluster.cluster.wait(lambda: sum(bool(one.spec.node_name) for one in cluster.pods()) == 5, within=30)
+    assert cluster.cluster.wait(lambda: sum(bool(pod.spec.node_name) for pod in cluster.pods()) == 5, within=30)
     expect.stable(seconds=2)
-    placed = [one for one in cluster.pods() if one.spec.node_name and one.metadata.name in names]
-    assert {numa for one in placed for numa in numa_nodes(cluster, one)} == {1 - taken}
-    assert sorted(minor for one in placed for minor in minors(one)) == sorted(
-        {minor for one in placed for minor in minors(one)}
+    placed = [pod for pod in cluster.pods() if pod.spec.node_name and pod.metadata.name in names]
+    assert {numa for pod in placed for numa in numa_nodes(cluster, pod)} == {1 - taken}
+    assert sorted(minor for pod in placed for minor in minors(pod)) == sorted(
+        {minor for pod in placed for minor in minors(pod)}
     )
-    waiting = next(name for name in names if name not in {one.metadata.name for one in placed})
+    waiting = next(name for name in names if name not in {pod.metadata.name for pod in placed})
     expect.pending(waiting, saying="Unaligned NUMA Hint cause")
 
 
@@ -232,8 +232,8 @@ def test_more_cpus_than_one_numa_node_and_one_card(cluster: Trial, expect: Expec
 def test_a_nic_as_well(cluster: Trial, expect: Expect) -> None:
     """CPUs, memory, a card and a NIC of one pod, all from one NUMA node."""
     cluster.add(labelled(SINGLE_NUMA_NODE, CARDS))
-    for one in pods("a", 4):
-        cluster.submit(one.request(cpu=16, memory="64Gi").gpus(1).rdma(100).jointly("gpu", "rdma"))
+    for builder in pods("a", 4):
+        cluster.submit(builder.request(cpu=16, memory="64Gi").gpus(1).rdma(100).jointly("gpu", "rdma"))
 
     for found in expect.running("a-0", "a-1", "a-2", "a-3"):
         (numa,) = shares(found)
@@ -246,9 +246,9 @@ def test_a_nic_as_well(cluster: Trial, expect: Expect) -> None:
 def test_numa_nodes_are_not_overbooked(cluster: Trial, expect: Expect) -> None:
     """Pods that come by the dozen share the NUMA nodes without taking more than there is."""
     cluster.add(labelled(SINGLE_NUMA_NODE))
-    cluster.submit(*(one.request(cpu=6, memory="8Gi") for one in pods("a", 12)))
+    cluster.submit(*(pod.request(cpu=6, memory="8Gi") for pod in pods("a", 12)))
 
-    assert cluster.cluster.wait(lambda: sum(bool(one.spec.node_name) for one in cluster.pods()) == 10, within=30)
+    assert cluster.cluster.wait(lambda: sum(bool(pod.spec.node_name) for pod in cluster.pods()) == 10, within=30)
     expect.stable(seconds=2)
     used = {0: 0, 1: 0}
     for found in cluster.pods():

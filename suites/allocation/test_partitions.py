@@ -64,10 +64,10 @@ def partitioned(cluster: Trial, table: dict[str, Any], policy: str) -> None:
 
 def take(cluster: Trial, expect: Expect, cards: set[int]) -> None:
     """Pods of one card each on just these cards of a node that was empty."""
-    holders = [one.gpus(1) for one in pods("holder", 8)]
+    holders = [pod.gpus(1) for pod in pods("holder", 8)]
     cluster.submit(*holders)
-    names = [one.name for one in holders]
-    held = {first_of(one): one.metadata.name for one in expect.running(names[0], names[1], *names[2:])}
+    names = [pod.name for pod in holders]
+    held = {first_of(pod): pod.metadata.name for pod in expect.running(names[0], names[1], *names[2:])}
     cluster.delete(*(name for minor, name in held.items() if minor not in cards))
 
 
@@ -202,11 +202,11 @@ def test_well_known_machines_need_no_table(cluster: Trial, expect: Expect) -> No
     cluster.submit(pod("three").gpus(3))
     expect.pending("three", saying="Unsupported number of GPU requests")
 
-    cluster.submit(*(one.gpus(2) for one in pods("pair", 2)), pod("four").gpus(4))
+    cluster.submit(*(pod.gpus(2) for pod in pods("pair", 2)), pod("four").gpus(4))
 
     four, *pairs = expect.running("four", "pair-0", "pair-1")
     assert minors(four) in BLOCKS[4]
-    assert all(minors(one) in BLOCKS[2] for one in pairs)
+    assert all(minors(pod) in BLOCKS[2] for pod in pairs)
 
 
 @pytest.mark.case("DS-049", severity="critical")
@@ -223,8 +223,8 @@ def test_churn_never_leaves_the_table(cluster: Trial, seed: int) -> None:
             cluster.submit(pod(f"p{step}").gpus(draw.choice([1, 1, 2, 2, 3, 4])))
             alive.append(f"p{step}")
         cluster.cluster.wait(lambda: False, within=0.1)
-        bound = [one for one in cluster.pods() if one.spec.node_name and not one.terminated]
-        held = [minor for one in bound for minor in minors(one)]
+        bound = [pod for pod in cluster.pods() if pod.spec.node_name and not pod.terminated]
+        held = [minor for pod in bound for minor in minors(pod)]
         assert len(set(held)) == len(held), f"a card has two owners: {sorted(held)}"
         for one in bound:
             judged += len(minors(one)) > 1

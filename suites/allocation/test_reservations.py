@@ -112,7 +112,7 @@ def test_no_room_for_a_reservation(cluster: Trial, expect: Expect) -> None:
     assert conditions(refused) == [("Scheduled", "False", "Unschedulable")]
     assert "Insufficient cpu" in refused.status.conditions[0].message
     assert not refused.status.node_name
-    assert "FailedScheduling" in [one.reason for one in cluster.events("large", namespace="default")]
+    assert "FailedScheduling" in [event.reason for event in cluster.events("large", namespace="default")]
     cluster.delete("there")
     expect.available("large")
 
@@ -200,7 +200,7 @@ def test_affinity(cluster: Trial, expect: Expect) -> None:
     expect.pending("no-such-name", saying="2 Reservation(s) didn't match the requested reservation name")
     expect.pending("no-such-label", saying="2 Reservation(s) didn't match affinity rules")
     expect.pending("not-an-owner", saying="node(s) no reservations match reservation affinity")
-    said = [one.message for one in cluster.events("no-such-name") if one.reason == "FailedScheduling-Reservation"]
+    said = [event.message for event in cluster.events("no-such-name") if event.reason == "FailedScheduling-Reservation"]
     assert said == ["0/2 reservations are available: 2 Reservation(s) didn't match the requested reservation name."]
 
 
@@ -213,8 +213,8 @@ def test_closed_and_tainted(cluster: Trial, expect: Expect) -> None:
         reservation(name).like(pod("x").request(cpu=3)).for_labels(app=name).many() for name in ("closed", "tainted")
     ]
     cluster.reserve(held[0].closed(), held[1].taint("t", "v"))
-    for one in held:
-        expect.available(one.name)
+    for share in held:
+        expect.available(share.name)
 
     cluster.submit(
         pod("in-vain").label("app", "closed").request(cpu=3),
@@ -354,14 +354,14 @@ def test_cards_go_back_to_the_reservation(cluster: Trial, expect: Expect) -> Non
 def test_virtual_functions_are_held(cluster: Trial, expect: Expect) -> None:
     """A Restricted reservation of a NIC's virtual function lends this very one, and no second one."""
     cluster.add(node("n1").server("dgx-h100"))
-    first = [function_of(one) for one in pods("first", NICS)]
+    first = [function_of(pod) for pod in pods("first", NICS)]
     cluster.submit(*first)
-    taken = [virtual_functions(one) for one in expect.bound(*(one.name for one in first))]
+    taken = [virtual_functions(one) for one in expect.bound(*(pod.name for pod in first))]
     held = reservation("held").like(function_of(pod("x"))).for_labels(app="owner").many().policy("Restricted")
     cluster.reserve(held)
     reserved = virtual_functions(Pod(expect.available("held").metadata))
     assert reserved not in taken
-    cluster.delete(*(one.name for one in first))  # so that a function before the reserved one is free
+    cluster.delete(*(pod.name for pod in first))  # so that a function before the reserved one is free
 
     cluster.submit(function_of(owner("a")).into_reservation())
     assert virtual_functions(expect.bound("a")) == reserved
@@ -374,8 +374,8 @@ def function_of(asking: PodBuilder) -> PodBuilder:
     return asking.rdma(1).hint("rdma", vfSelector={})
 
 
-def virtual_functions(one: Pod) -> list[str]:
-    found = (nic.extension for nic in device_allocations(one).get("rdma", ()))
+def virtual_functions(pod: Pod) -> list[str]:
+    found = (nic.extension for nic in device_allocations(pod).get("rdma", ()))
     return [function.bus_id for extension in found if extension is not None for function in extension.vfs]
 
 
@@ -445,8 +445,8 @@ def test_its_own_place_is_not_in_the_way(cluster: Trial, expect: Expect) -> None
     assert reservation_of(expect.bound("a")) == "held"
 
 
-def away_from(one: PodBuilder, app: str) -> PodBuilder:
+def away_from(pod: PodBuilder, app: str) -> PodBuilder:
     """Not on a node that has a pod of that app."""
     term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "kubernetes.io/hostname"}
-    one.manifest["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    return one
+    pod.manifest["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return pod

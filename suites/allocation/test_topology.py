@@ -23,16 +23,16 @@ Where = Callable[[Trial, Pod], Collection[object]]
 pytestmark = [pytest.mark.feature("DEV-5"), pytest.mark.needs(Capability.NODES)]
 
 
-def scoped(one: PodBuilder, scope: str) -> PodBuilder:
-    return one.hint("gpu", requiredTopologyScope=scope)
+def scoped(pod: PodBuilder, scope: str) -> PodBuilder:
+    return pod.hint("gpu", requiredTopologyScope=scope)
 
 
 def fill(cluster: Trial, expect: Expect) -> list[Pod]:
     """Eight pods of one card each, on all cards of the only node."""
-    cluster.submit(*(one.gpus(1) for one in pods("single", 8)))
+    cluster.submit(*(pod.gpus(1) for pod in pods("single", 8)))
     names = [f"single-{number}" for number in range(8)]
     found = expect.running(names[0], names[1], *names[2:])
-    assert sorted(minor for one in found for minor in minors(one)) == list(range(8))
+    assert sorted(minor for pod in found for minor in minors(pod)) == list(range(8))
     return list(found)
 
 
@@ -67,9 +67,9 @@ def test_small_pods_share_a_switch(cluster: Trial, expect: Expect) -> None:
         cluster.submit(one.gpus(1))
         expect.running(one.name)
 
-    assert max(Counter(at for one in cluster.pods() for at in switches(cluster, one)).values(), default=0) == 2
-    assert len({at for one in cluster.pods() for at in switches(cluster, one)}) == 2
-    assert len({at for one in cluster.pods() for at in numa_nodes(cluster, one)}) == 1
+    assert max(Counter(at for pod in cluster.pods() for at in switches(cluster, pod)).values(), default=0) == 2
+    assert len({at for pod in cluster.pods() for at in switches(cluster, pod)}) == 2
+    assert len({at for pod in cluster.pods() for at in numa_nodes(cluster, pod)}) == 1
 
 
 @pytest.mark.case("DS-032", severity="blocker")
@@ -115,13 +115,13 @@ def test_the_same_cards_do_for_a_pod_that_does_not_mind(cluster: Trial, expect: 
 def test_the_scope_chooses_the_node(cluster: Trial, expect: Expect) -> None:
     """Where one machine has pairs of cards on a switch and the other has not, pairs go to the first, all of them."""
     cluster.add(node("singles").server(SINGLES), node("pairs").server(PAIRS))
-    cluster.submit(*(scoped(one.gpus(2), "PCIe") for one in pods("near", 5)))
+    cluster.submit(*(scoped(pod.gpus(2), "PCIe") for pod in pods("near", 5)))
 
-    assert cluster.cluster.wait(lambda: sum(bool(one.spec.node_name) for one in cluster.pods()) == 4, within=30)
+    assert cluster.cluster.wait(lambda: sum(bool(pod.spec.node_name) for pod in cluster.pods()) == 4, within=30)
     expect.stable(seconds=2)
-    bound = [one for one in cluster.pods() if one.spec.node_name]
-    assert {one.spec.node_name for one in bound} == {"pairs"}
-    assert all(len(switches(cluster, one)) == 1 for one in bound)
+    bound = [pod for pod in cluster.pods() if pod.spec.node_name]
+    assert {pod.spec.node_name for pod in bound} == {"pairs"}
+    assert all(len(switches(cluster, pod)) == 1 for pod in bound)
 
 
 @pytest.mark.case("DS-035", severity="normal")
@@ -179,8 +179,8 @@ def test_churn_never_breaks_a_required_scope(cluster: Trial, seed: int) -> None:
             cluster.submit(scoped(asking, scope).label("scope", scope) if scope else asking)
             alive.append(asking.name)
         cluster.cluster.wait(lambda: False, within=0.1)
-        bound = [one for one in cluster.pods() if one.spec.node_name and not one.terminated]
-        held = [(one.spec.node_name, minor) for one in bound for minor in minors(one)]
+        bound = [pod for pod in cluster.pods() if pod.spec.node_name and not pod.terminated]
+        held = [(pod.spec.node_name, minor) for pod in bound for minor in minors(pod)]
         assert len(set(held)) == len(held), f"a card has two owners: {sorted(held)}"
         for one in bound:
             where = asked.get(one.metadata.labels.get("scope", ""))

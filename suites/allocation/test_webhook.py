@@ -47,10 +47,10 @@ def webhook(cluster: Trial, tmp_path: Path) -> Iterator[None]:
         assert process.stdout is not None
         if not select.select([process.stdout], [], [], STARTS_WITHIN)[0]:
             raise ClusterError(f"the webhook did not listen within {STARTS_WITHIN:.0f} s")
-        for one in yaml.safe_load_all(process.stdout.read()):
-            one["metadata"]["name"] = cluster.name
-            path = f"{GROUP}/{one['kind'].lower()}s"
-            cluster.accept(one, path)
+        for manifest in yaml.safe_load_all(process.stdout.read()):
+            manifest["metadata"]["name"] = cluster.name
+            path = f"{GROUP}/{manifest['kind'].lower()}s"
+            cluster.accept(manifest, path)
             registered.append(f"{path}/{cluster.name}")
         yield
     finally:
@@ -59,9 +59,9 @@ def webhook(cluster: Trial, tmp_path: Path) -> Iterator[None]:
         stop(process)
 
 
-def asked(one: Pod) -> dict[str, int]:
+def asked(pod: Pod) -> dict[str, int]:
     """What the stored pod asks for, CPU and the like aside."""
-    requests: dict[str, Any] = dict(one.spec.containers[0].resources.requests)
+    requests: dict[str, Any] = dict(pod.spec.containers[0].resources.requests)
     return {name: units(amount) for name, amount in requests.items() if "/" in name}
 
 

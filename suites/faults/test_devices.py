@@ -44,7 +44,7 @@ HARMLESS = [
 def entry(cluster: Trial, name: str, minor: int, kind: str = "gpu") -> dict[str, Any] | None:
     """One device of a node's Device object; None if it is not listed."""
     devices = cluster.device(name)["spec"]["devices"]
-    return next((one for one in devices if one["type"] == kind and one["minor"] == minor), None)
+    return next((device for device in devices if device["type"] == kind and device["minor"] == minor), None)
 
 
 def becomes(cluster: Trial, name: str, minor: int, *, well: bool, kind: str = "gpu") -> dict[str, Any]:
@@ -177,7 +177,7 @@ def test_neighbours_of_a_share_stay_and_no_one_joins(cluster: Trial, expect: Exp
     cluster.submit(pod("c").gpu_share(30).isolated())
     expect.pending("c")
     expect.stable(seconds=1.0)
-    assert {one.metadata.name for one in cluster.pods() if one.status.phase == "Running"} == {"a", "b"}
+    assert {pod.metadata.name for pod in cluster.pods() if pod.status.phase == "Running"} == {"a", "b"}
 
     heal(cluster, "n1")
     expect.running("c")
@@ -241,8 +241,8 @@ def test_a_card_that_is_pulled_out_is_not_listed(cluster: Trial, expect: Expect)
     assert cluster.cluster.wait(lambda: entry(cluster, "n1", 0) is None, within=SOON)
 
     cluster.submit(pod("a").gpus(1), pod("b").gpus(1))
-    assert cluster.cluster.wait(lambda: sum(bool(one.spec.node_name) for one in cluster.pods()) == 1, within=SOON)
-    bound = next(one.metadata.name for one in cluster.pods() if one.spec.node_name)
+    assert cluster.cluster.wait(lambda: sum(bool(pod.spec.node_name) for pod in cluster.pods()) == 1, within=SOON)
+    bound = next(pod.metadata.name for pod in cluster.pods() if pod.spec.node_name)
     waits = {"a", "b"} - {bound}
     expect.running(bound)
     assert minors(cluster, bound) == {1}

@@ -51,8 +51,8 @@ def machine(cluster: Trial) -> Iterator[str]:
     name: str = only["metadata"]["name"]
     yield name
     heal(cluster, name)
-    for one in devices(cluster, name):
-        becomes(cluster, name, one["minor"], well=True, kind=one["type"])
+    for device in devices(cluster, name):
+        becomes(cluster, name, device["minor"], well=True, kind=device["type"])
 
 
 def heal(cluster: Trial, name: str) -> None:
@@ -63,7 +63,7 @@ def heal(cluster: Trial, name: str) -> None:
 
 def devices(cluster: Trial, name: str, kind: str = "") -> list[dict[str, Any]]:
     """The node's devices, or those of one type."""
-    return [one for one in cluster.device(name)["spec"]["devices"] if kind in {"", one["type"]}]
+    return [device for device in cluster.device(name)["spec"]["devices"] if kind in {"", device["type"]}]
 
 
 def vendor(cluster: Trial, name: str) -> str:
@@ -76,7 +76,7 @@ def becomes(cluster: Trial, name: str, minor: int, *, well: bool, kind: str = "g
     """Wait until the Device object says so of a device; gives its entry."""
 
     def entry() -> dict[str, Any]:
-        return next(one for one in devices(cluster, name, kind) if one["minor"] == minor)
+        return next(device for device in devices(cluster, name, kind) if device["minor"] == minor)
 
     assert cluster.cluster.wait(lambda: entry()["health"] is well, within=SOON), entry()
     return entry()
@@ -85,7 +85,7 @@ def becomes(cluster: Trial, name: str, minor: int, *, well: bool, kind: str = "g
 def holders(cluster: Trial, name: str) -> list[PodBuilder]:
     """A pod for each card of the node."""
     ask = ASKS[vendor(cluster, name)]
-    return [pod(f"a{one['minor']}").resources(dict(ask)) for one in devices(cluster, name, "gpu")]
+    return [pod(f"a{device['minor']}").resources(dict(ask)) for device in devices(cluster, name, "gpu")]
 
 
 @pytest.mark.feature("HIL-3", "HIL-4", "DEV-2")
@@ -107,10 +107,10 @@ def test_a_card_that_fails_leaves_the_pool_and_comes_back(  # noqa: PLR0917
 
     pods = holders(cluster, machine)
     cluster.submit(*pods)
-    names = [one.manifest["metadata"]["name"] for one in pods]
+    names = [pod.manifest["metadata"]["name"] for pod in pods]
 
     def bound() -> list[str]:
-        return [one.metadata.name for one in cluster.pods() if one.spec.node_name]
+        return [pod.metadata.name for pod in cluster.pods() if pod.spec.node_name]
 
     assert cluster.cluster.wait(lambda: len(bound()) == len(names) - 1, within=30.0), cluster.timeline()
     given = {part.minor for name in bound() for part in devices_of(cluster.pod(name))}
@@ -162,7 +162,7 @@ def test_a_node_that_is_not_ready_takes_no_pod(cluster: Trial, expect: Expect, m
 
     def ready() -> bool:
         conditions = cluster.node(machine)["status"]["conditions"]
-        return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+        return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
     assert cluster.cluster.wait(lambda: not ready(), within=SOON)
     heal(cluster, machine)

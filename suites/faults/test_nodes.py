@@ -18,7 +18,7 @@ NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unr
 def ready(cluster: Trial, name: str) -> str:
     """Status of the node's Ready condition."""
     conditions = cluster.node(name)["status"]["conditions"]
-    return next(str(one["status"]) for one in conditions if one["type"] == "Ready")
+    return next(str(condition["status"]) for condition in conditions if condition["type"] == "Ready")
 
 
 def taints(cluster: Trial, name: str) -> set[tuple[str, str]]:

@@ -59,7 +59,7 @@ def add(cluster: Trial, expect: Expect, *nodes: NodeBuilder) -> None:
 def cards(cluster: Trial) -> list[tuple[str, int]]:
     """Node and number of every card that was given to a pod."""
     return [
-        (one.spec.node_name, share.minor) for one in cluster.pods() if one.spec.node_name for share in devices_of(one)
+        (pod.spec.node_name, share.minor) for pod in cluster.pods() if pod.spec.node_name for share in devices_of(pod)
     ]
 
 
@@ -79,7 +79,7 @@ def check(cluster: Trial, expect: Expect, names: list[str]) -> None:
 
 
 def some_bound(cluster: Trial) -> bool:
-    return any(one.spec.node_name for one in cluster.pods())
+    return any(pod.spec.node_name for pod in cluster.pods())
 
 
 @pytest.mark.case("FT-030", severity="blocker")
@@ -128,10 +128,10 @@ def test_killed_with_cards_reserved(cluster: Trial, expect: Expect, running: Sub
     cluster.submit(*(pod(name).gpus(1) for name in ("first", "second")))
     cluster.submit(*(pod(name).label("app", "owner").gpus(1) for name in ("a", "b", "c")))
     a, b = expect.bound("a", "b")
-    given = {minor for one in (before, a, b) for minor in minors(one)}
+    given = {minor for pod in (before, a, b) for minor in minors(pod)}
     assert len(given) == 3
-    assert [reservation_of(one) for one in (before, a, b)] == ["held"] * 3
-    placed = [one for one in cluster.pods() if one.metadata.name in {"first", "second", "c"} and one.spec.node_name]
+    assert [reservation_of(pod) for pod in (before, a, b)] == ["held"] * 3
+    placed = [pod for pod in cluster.pods() if pod.metadata.name in {"first", "second", "c"} and pod.spec.node_name]
     assert len(placed) == 1
     assert not given & {*minors(placed[0])}
 
@@ -201,7 +201,7 @@ def test_a_watch_that_fell_too_far_behind(cluster: Trial, expect: Expect, link: 
     expect.bound(*first)
     expired = link.answers[410]
     link.cut()
-    gone = [one.metadata.name for one in cluster.pods() if one.spec.node_name == "n1"]
+    gone = [pod.metadata.name for pod in cluster.pods() if pod.spec.node_name == "n1"]
     cluster.delete(*gone)
     names = [name for name in first if name not in gone] + submit(cluster, 8, 11)
     busy = f"/api/v1/namespaces/{cluster.name}/pods/busy"

@@ -20,9 +20,9 @@ MLUS = {GPU_CORE: 200, GPU_MEMORY_RATIO: 200}
 LIBRARY = "/usr/local/vgpu/libvgpu.so"
 
 
-def promised(one: Pod) -> set[str]:
+def promised(pod: Pod) -> set[str]:
     """Device nodes of the cards that the pod was promised."""
-    return {f"/dev/nvidia{part.minor}" for part in device_allocations(one).get("gpu", [])}
+    return {f"/dev/nvidia{part.minor}" for part in device_allocations(pod).get("gpu", [])}
 
 
 @pytest.mark.feature("DEV-1", "DEV-3")
@@ -95,11 +95,11 @@ def test_limits_of_neighbours_add_up_to_the_card(cluster: Trial, expect: Expect)
 
     pods = expect.running("p0", "p1", "p2", "p3")
 
-    inside = [cluster.container(one.metadata.name) for one in pods]
+    inside = [cluster.container(pod.metadata.name) for pod in pods]
     card = cluster.device("n1")["spec"]["devices"][0]["resources"]
-    assert sum(units(one.env["CUDA_DEVICE_MEMORY_LIMIT"]) for one in inside) <= units(card[GPU_MEMORY])
-    assert sum(units(one.env["CUDA_DEVICE_SM_LIMIT"]) for one in inside) <= 100
-    assert all(set(one.cards()) == {"/dev/nvidia0"} for one in inside)
+    assert sum(units(container.env["CUDA_DEVICE_MEMORY_LIMIT"]) for container in inside) <= units(card[GPU_MEMORY])
+    assert sum(units(container.env["CUDA_DEVICE_SM_LIMIT"]) for container in inside) <= 100
+    assert all(set(container.cards()) == {"/dev/nvidia0"} for container in inside)
 
 
 @pytest.mark.feature("DEV-1")
@@ -167,21 +167,21 @@ def test_churn_never_gives_one_card_to_two(cluster: Trial, seed: int) -> None:
             alive.append(name)
         cluster.cluster.wait(lambda: False, within=0.1)
         check_no_overlap(cluster)
-    assert sum(bool(one.spec.node_name) for one in cluster.pods()) >= 4, "the churn bound too little to prove anything"
+    assert sum(bool(pod.spec.node_name) for pod in cluster.pods()) >= 4, "the churn bound too little to prove anything"
 
 
 def check_no_overlap(cluster: Trial) -> None:
     """Whole cards have one tenant; shares of a card add up to no more than the card."""
     cores: dict[tuple[str, int], list[tuple[str, int, int]]] = {}
-    for one in cluster.pods():
-        if not one.spec.node_name or one.terminated:
+    for placed in cluster.pods():
+        if not placed.spec.node_name or placed.terminated:
             continue
-        for part in device_allocations(one).get("gpu", []):
-            row = (one.metadata.name, units(part.resources.get(GPU_CORE, 0)), units(part.resources[GPU_MEMORY]))
-            cores.setdefault((one.spec.node_name, part.minor), []).append(row)
+        for part in device_allocations(placed).get("gpu", []):
+            row = (placed.metadata.name, units(part.resources.get(GPU_CORE, 0)), units(part.resources[GPU_MEMORY]))
+            cores.setdefault((placed.spec.node_name, part.minor), []).append(row)
     for (name, minor), rows in cores.items():
         devices = cluster.device(name)["spec"]["devices"]
-        card = next(one for one in devices if one["type"] == "gpu" and one["minor"] == minor)["resources"]
+        card = next(device for device in devices if device["type"] == "gpu" and device["minor"] == minor)["resources"]
         assert sum(core for _, core, _ in rows) <= 100, f"GPU {minor} of {name} is over-committed: {rows}"
         assert sum(memory for _, _, memory in rows) <= units(card[GPU_MEMORY]), f"GPU {minor} of {name}: {rows}"
         if any(core == 100 for _, core, _ in rows):

@@ -145,15 +145,15 @@ def test_the_chart_is_taken(cluster: Trial) -> None:
     """Every object of the chart hami-daemon is accepted; its DaemonSets select the nodes that isolated shares go to."""
     made = []
     try:
-        for one in manifests(cluster.name):
-            path = _COLLECTIONS[one["kind"]].format(ns=cluster.name)
-            made.append((cluster.accept(one, path), path))
+        for manifest in manifests(cluster.name):
+            path = _COLLECTIONS[manifest["kind"]].format(ns=cluster.name)
+            made.append((cluster.accept(manifest, path), path))
     finally:
         for found, path in made:
             cluster.call("DELETE", f"{path}/{found['metadata']['name']}")
     daemons = [found for found, _ in made if found["kind"] == "DaemonSet"]
-    assert {one["metadata"]["name"] for one in daemons} == {"hami-daemon", "hami-vgpu-monitor"}
-    assert all(selects(one, node("any").isolation().manifest["labels"]) for one in daemons)
+    assert {daemon["metadata"]["name"] for daemon in daemons} == {"hami-daemon", "hami-vgpu-monitor"}
+    assert all(selects(daemon, node("any").isolation().manifest["labels"]) for daemon in daemons)
 
 
 def selects(daemon: Manifest, labels: dict[str, str]) -> bool:
@@ -165,13 +165,13 @@ def selects(daemon: Manifest, labels: dict[str, str]) -> bool:
 # -- the monitor ------------------------------------------------------------------------------------------------------
 
 
-def books(host: Path, one: Pod, inside: Container, *, used: int, core: int) -> None:
+def books(host: Path, pod: Pod, inside: Container, *, used: int, core: int) -> None:
     """Write what the library would have written for a container: its limits, and one process's use."""
     cache = Path(inside.env[CACHE])
     assert str(cache.parent) == FOLDER
     assert FOLDER in inside.mounts, "the container's folder on the host is mounted over the library's"
     limits = CardLimits(
-        uuid_of(one),
+        uuid_of(pod),
         memory=int(inside.env["CUDA_DEVICE_MEMORY_LIMIT"]),
         cores=int(inside.env["CUDA_DEVICE_SM_LIMIT"]),
     )
@@ -180,9 +180,9 @@ def books(host: Path, one: Pod, inside: Container, *, used: int, core: int) -> N
     write_region(host / cache.stem / cache.name, region)
 
 
-def uuid_of(one: Pod) -> str:
+def uuid_of(pod: Pod) -> str:
     """A UUID of NVML's form for the card that the pod was promised; the monitor only passes it on."""
-    return f"GPU-00000000-0000-0000-0000-{first_of(one):012}"
+    return f"GPU-00000000-0000-0000-0000-{first_of(pod):012}"
 
 
 @contextmanager
@@ -238,8 +238,8 @@ def test_a_pod_that_is_gone_is_not_shown(cluster: Trial, expect: Expect, tmp_pat
     """Books outlive their pod on the host; the monitor shows pods that are there."""
     cluster.add(node("n1").gpus("a10", 1).isolation())
     cluster.submit(watched("a", 40), watched("b", 40))
-    for one in expect.running("a", "b"):
-        books(tmp_path, one, cluster.container(one.metadata.name), used=1, core=1)
+    for running in expect.running("a", "b"):
+        books(tmp_path, running, cluster.container(running.metadata.name), used=1, core=1)
 
     with metrics_of(cluster, tmp_path) as url:
         assert {name for _, name in scrape(url)} == {"a", "b"}

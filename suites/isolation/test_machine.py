@@ -42,9 +42,9 @@ def comes_to(cluster: Trial, name: str, *, restarts: int = 0, within: float = 30
     return status(cluster, name)
 
 
-def promised(one: Pod) -> set[int]:
+def promised(pod: Pod) -> set[int]:
     """The minors of the cards that the pod was promised."""
-    return {part.minor for part in device_allocations(one).get("gpu", [])}
+    return {part.minor for part in device_allocations(pod).get("gpu", [])}
 
 
 @pytest.mark.feature("HIL-1")
@@ -110,8 +110,10 @@ def test_cards_of_this_machine_are_given_once(cluster: Trial, expect: Expect) ->
     (node,) = orjson.loads(cluster.call("GET", "/api/v1/nodes").body)["items"]
     if node["metadata"]["labels"].get(GPU_VENDOR_LABEL) != "nvidia":
         pytest.skip("needs NVIDIA cards; this machine has none, and --fake stands in for none")
-    cards = [one for one in cluster.device(node["metadata"]["name"])["spec"]["devices"] if one["type"] == "gpu"]
-    uuids = {one["minor"]: one["id"] for one in cards if one["health"]}
+    cards = [
+        device for device in cluster.device(node["metadata"]["name"])["spec"]["devices"] if device["type"] == "gpu"
+    ]
+    uuids = {device["minor"]: device["id"] for device in cards if device["health"]}
     names = [f"a{minor}" for minor in uuids]
     cluster.submit(*(pod(name).gpus(1) for name in names))
 
@@ -130,7 +132,7 @@ def test_cards_of_this_machine_are_given_once(cluster: Trial, expect: Expect) ->
 @pytest.mark.needs(Capability.REAL_DEVICES)
 def test_real_cards_are_given_once(cluster: Trial, expect: Expect) -> None:
     """As many pods as there are cards each find another one; one pod more waits."""
-    cards = [one for one in survey()[0] if one.vendor == "nvidia" and one.health.ok]
+    cards = [device for device in survey()[0] if device.vendor == "nvidia" and device.health.ok]
     if not cards:
         pytest.skip("needs healthy NVIDIA cards; this machine has none")
     names = [f"a{number}" for number in range(len(cards))]
@@ -143,6 +145,6 @@ def test_real_cards_are_given_once(cluster: Trial, expect: Expect) -> None:
         listed = cluster.container(name).env["NVIDIA_VISIBLE_DEVICES"].split(",")
         assert {int(minor) for minor in listed} == promised(one)
         seen += listed
-    assert sorted(map(int, seen)) == sorted(one.minor for one in cards)
+    assert sorted(map(int, seen)) == sorted(device.minor for device in cards)
     cluster.submit(pod("late").gpus(1))
     expect.pending("late", saying="Insufficient")

@@ -48,12 +48,12 @@ def next_report(cluster: Trial, name: str) -> dict[str, Any]:
 def rows(usage: dict[str, Any]) -> dict[int, tuple[int, int, int]]:
     """Cores, bytes and ratio by the card's minor."""
     return {
-        one["minor"]: (
-            units(one["resources"][GPU_CORE]),
-            units(one["resources"][GPU_MEMORY]),
-            units(one["resources"][GPU_MEMORY_RATIO]),
+        device["minor"]: (
+            units(device["resources"][GPU_CORE]),
+            units(device["resources"][GPU_MEMORY]),
+            units(device["resources"][GPU_MEMORY_RATIO]),
         )
-        for one in usage["devices"]
+        for device in usage["devices"]
     }
 
 
@@ -80,7 +80,7 @@ def test_use_is_reported_by_node_and_pod(cluster: Trial, expect: Expect) -> None
         busy("b", 30, "4Gi").gpu_share(50).isolated(),
         pod("plain").request(cpu=1),
     )
-    pods = {one.metadata.name: one for one in expect.running("a", "b", "c", "plain")}
+    pods = {pod.metadata.name: pod for pod in expect.running("a", "b", "c", "plain")}
     minor = {name: first_of(pods[name]) for name in "abc"}
     assert minor["a"] == minor["b"] != minor["c"]
     card = units(cluster.device("n1")["spec"]["devices"][0]["resources"][GPU_MEMORY])
@@ -88,14 +88,14 @@ def test_use_is_reported_by_node_and_pod(cluster: Trial, expect: Expect) -> None
     found = next_report(cluster, "n1")
 
     use = {"a": (20, 2 * GIB), "b": (30, 4 * GIB), "c": (70, 6 * GIB)}
-    ours = {one["name"]: one for one in found["podsMetric"] if one["namespace"] == cluster.name}
+    ours = {row["name"]: row for row in found["podsMetric"] if row["namespace"] == cluster.name}
     assert set(ours) == {"a", "b", "c"}, "a pod without a card has no use of one"
     for name, (core, memory) in use.items():
         assert rows(ours[name]["podUsage"]) == {minor[name]: (core, memory, memory * 100 // card)}
     for number, row in rows(found["nodeMetric"]["nodeUsage"]).items():
         held = [use[name] for name in use if minor[name] == number]
-        memory = sum(one[1] for one in held)
-        assert row == (sum(one[0] for one in held), memory, memory * 100 // card)
+        memory = sum(share[1] for share in held)
+        assert row == (sum(share[0] for share in held), memory, memory * 100 // card)
 
 
 @on_simulated_nodes
@@ -151,5 +151,5 @@ def test_use_of_this_machine_s_stand_in(cluster: Trial, expect: Expect) -> None:
         found = next_report(cluster, name)  # the sample was from before the pod ran
 
     assert rows(found["nodeMetric"]["nodeUsage"])[part.minor][:2] == (70, 6 * GIB)
-    (own,) = (one for one in found["podsMetric"] if one["namespace"] == cluster.name)
+    (own,) = (row for row in found["podsMetric"] if row["namespace"] == cluster.name)
     assert rows(own["podUsage"])[part.minor][:2] == (70, 6 * GIB)

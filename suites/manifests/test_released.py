@@ -114,7 +114,9 @@ def check(cluster: Trial, name: str, fate: str) -> None:
         pod = found(cluster, name)
         if pod is None:
             return False
-        refused = any(one.type == "PodScheduled" and one.status == "False" for one in pod.status.conditions)
+        refused = any(
+            condition.type == "PodScheduled" and condition.status == "False" for condition in pod.status.conditions
+        )
         if fate == "running":
             return pod.status.phase == "Running"
         return bool(pod.spec.node_name) if fate == "bound" else refused and not pod.spec.node_name

@@ -54,7 +54,7 @@ def test_no_more_victims_than_needed(classes: Trial, expect: Expect) -> None:
 
     expect.running("high")
     expect.stable(seconds=2)
-    left = [one.metadata.name for one in classes.pods() if one.metadata.name.startswith("low") and not one.deleting]
+    left = [pod.metadata.name for pod in classes.pods() if pod.metadata.name.startswith("low") and not pod.deleting]
     assert len(left) == 3, f"expected three of four lower pods to stay, found {left}"
 
 
@@ -155,7 +155,7 @@ def test_shares_are_preempted_too(classes: Trial, expect: Expect) -> None:
 
     expect.running("whole")
     expect.stable(seconds=2)
-    assert sum(1 for one in classes.pods() if one.metadata.name.startswith("s") and not one.deleting) == 2
+    assert sum(1 for pod in classes.pods() if pod.metadata.name.startswith("s") and not pod.deleting) == 2
 
 
 @pytest.mark.case("PR-010", severity="normal")

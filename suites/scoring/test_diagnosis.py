@@ -220,7 +220,7 @@ def test_latencies_of_every_extension_point(cluster: Trial, expect: Expect, serv
     expect.bound(asked[0].name, asked[1].name, *(one.name for one in asked[2:]))
     refused = [one.request(cpu=f"{100_000 + number}m") for number, one in enumerate(pods("large", MANY))]
     cluster.submit(*refused)
-    expect.pending(*(one.name for one in refused))
+    expect.pending(*(pod.name for pod in refused))
 
     for point in ("PreFilter", "Filter", "PreScore", "Score", "Reserve", "PreBind", "Bind", "PostFilter"):
         observed(cluster, services, before, POINTS, extension_point=point, profile="default-scheduler")
@@ -245,7 +245,7 @@ def test_latencies_of_transformers(cluster: Trial, expect: Expect, services: Ask
     cluster.reserve(reservation("held").like(pod("x").request(cpu=32, memory="1Gi")).for_labels(app="owner").many())
     expect.available("held")
     before = figures(services)
-    asked = [one.label("app", "owner").request(cpu="100m") for one in pods("p", MANY)]
+    asked = [pod.label("app", "owner").request(cpu="100m") for pod in pods("p", MANY)]
     cluster.submit(*asked)
     expect.bound(asked[0].name, asked[1].name, *(one.name for one in asked[2:]))
 

@@ -15,9 +15,9 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 def one_by_one(cluster: Trial, expect: Expect, asked: list[PodBuilder], profile: str) -> list[str]:
     """Their nodes; each pod is placed before the next one comes."""
     found = []
-    for one in asked:
-        cluster.submit(one.scheduler(profile))
-        found.append(expect.bound(one.name).spec.node_name)
+    for builder in asked:
+        cluster.submit(builder.scheduler(profile))
+        found.append(expect.bound(builder.name).spec.node_name)
     return found
 
 
@@ -27,7 +27,7 @@ def one_by_one(cluster: Trial, expect: Expect, asked: list[PodBuilder], profile:
 def test_cards_are_packed(cluster: Trial, expect: Expect) -> None:
     """Pods that ask for cards alone gather on one node until it is full."""
     cluster.add(node("n1").gpus("a10", 4), node("n2").gpus("a10", 4))
-    where = one_by_one(cluster, expect, [one.gpus(1) for one in pods("a", 5)], FIT_PLUS)
+    where = one_by_one(cluster, expect, [pod.gpus(1) for pod in pods("a", 5)], FIT_PLUS)
     assert len(set(where[:4])) == 1
     assert where[4] != where[0]
 
@@ -38,7 +38,7 @@ def test_cards_are_packed(cluster: Trial, expect: Expect) -> None:
 def test_processors_are_spread_by_the_same_profile(cluster: Trial, expect: Expect) -> None:
     """Pods that ask for processors alone go to the emptier node, by turns."""
     cluster.add(node("n1").gpus("a10", 4).cpu(32), node("n2").gpus("a10", 4).cpu(32))
-    where = one_by_one(cluster, expect, [one.request(cpu=4) for one in pods("a", 4)], FIT_PLUS)
+    where = one_by_one(cluster, expect, [pod.request(cpu=4) for pod in pods("a", 4)], FIT_PLUS)
     assert where.count("n1") == where.count("n2") == 2
     assert where[0] != where[1]
 
@@ -70,7 +70,7 @@ def test_weights_decide_where_resources_disagree(cluster: Trial, expect: Expect,
 def test_pods_without_cards_stay_off_nodes_with_cards(cluster: Trial, expect: Expect) -> None:
     """They fill the node without cards first, and only what does not fit there goes to the cards."""
     cluster.add(node("cards").gpus("a10", 4).cpu(64), node("plain").cpu(16))
-    where = one_by_one(cluster, expect, [one.request(cpu=4) for one in pods("a", 5)], SCARCE)
+    where = one_by_one(cluster, expect, [pod.request(cpu=4) for pod in pods("a", 5)], SCARCE)
     assert where[:3] == ["plain"] * 3
     assert where[-1] == "cards"
 
@@ -81,5 +81,5 @@ def test_pods_without_cards_stay_off_nodes_with_cards(cluster: Trial, expect: Ex
 def test_pods_with_cards_use_them(cluster: Trial, expect: Expect) -> None:
     """What is scarce is not kept from those who ask for it."""
     cluster.add(node("cards").gpus("a10", 2).cpu(64), node("plain").cpu(16))
-    where = one_by_one(cluster, expect, [one.gpus(1) for one in pods("a", 2)], SCARCE)
+    where = one_by_one(cluster, expect, [pod.gpus(1) for pod in pods("a", 2)], SCARCE)
     assert where == ["cards", "cards"]

@@ -14,7 +14,9 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 def refusal(cluster: Trial, name: str) -> str:
     """What the pod's condition says."""
-    return next(one.message for one in cluster.pod(name).status.conditions if one.type == "PodScheduled")
+    return next(
+        condition.message for condition in cluster.pod(name).status.conditions if condition.type == "PodScheduled"
+    )
 
 
 @pytest.mark.feature("SHELL-1")
@@ -60,7 +62,7 @@ def test_why_a_pod_is_where_it_is_or_nowhere(cluster: Trial, expect: Expect) -> 
     said = refusal(cluster, "refused")
     assert "Insufficient" in said
     assert "1 node(s) had untolerated taint" in said
-    events = {(one.reason, one.message) for one in cluster.events("refused")}
+    events = {(event.reason, event.message) for event in cluster.events("refused")}
     assert ("FailedScheduling", said) in events
-    (bound,) = [one.message for one in cluster.events("placed") if one.reason == "Scheduled"]
+    (bound,) = [event.message for event in cluster.events("placed") if event.reason == "Scheduled"]
     assert bound == f"Successfully assigned {cluster.name}/placed to n1"

@@ -15,11 +15,11 @@ HOST = "kubernetes.io/hostname"
 OWN = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": HOST}
 
 
-def of_app(one: PodBuilder, **spec: Any) -> PodBuilder:
+def of_app(pod: PodBuilder, **spec: Any) -> PodBuilder:
     """A pod of app `a` whose spec says so much more."""
-    one.label("app", "a")
-    one.manifest["spec"].update(spec)
-    return one
+    pod.label("app", "a")
+    pod.manifest["spec"].update(spec)
+    return pod
 
 
 @pytest.mark.case("SC-020", severity="critical")
@@ -41,10 +41,10 @@ def test_pods_that_keep_apart(cluster: Trial, expect: Expect) -> None:
     """Required anti-affinity: one pod a node, and the third of two nodes waits until one has gone."""
     cluster.add(node("n1"), node("n2"))
     apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [OWN]}}
-    first, second, third = (of_app(one, affinity=apart) for one in pods("a", 3))
+    first, second, third = (of_app(pod, affinity=apart) for pod in pods("a", 3))
     cluster.submit(first, second)
     both = expect.bound(first.name, second.name)
-    assert {one.spec.node_name for one in both} == {"n1", "n2"}
+    assert {pod.spec.node_name for pod in both} == {"n1", "n2"}
     cluster.submit(third)
     expect.pending(third.name, saying="2 node(s) didn't match pod anti-affinity rules")
     cluster.delete(first.name)
@@ -56,10 +56,10 @@ def test_pods_that_want_company(cluster: Trial, expect: Expect) -> None:
     """Required affinity: the first may go anywhere, all others go where it is."""
     cluster.add(node("n1"), node("n2"), node("n3"))
     together = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [OWN]}}
-    asked = [of_app(one, affinity=together) for one in pods("a", 5)]
+    asked = [of_app(pod, affinity=together) for pod in pods("a", 5)]
     cluster.submit(*asked)
     found = expect.bound(asked[0].name, asked[1].name, *(one.name for one in asked[2:]))
-    assert len({one.spec.node_name for one in found}) == 1
+    assert len({pod.spec.node_name for pod in found}) == 1
 
 
 @pytest.mark.case("SC-023", severity="critical")
@@ -68,10 +68,10 @@ def test_an_even_spread(cluster: Trial, expect: Expect) -> None:
     cluster.add(node("n1"), node("n2"), node("n3"))
     spread = {"topologyKey": HOST, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule",
               "labelSelector": {"matchLabels": {"app": "a"}}}  # fmt: skip
-    asked = [of_app(one, topologySpreadConstraints=[spread]) for one in pods("a", 9)]
+    asked = [of_app(pod, topologySpreadConstraints=[spread]) for pod in pods("a", 9)]
     cluster.submit(*asked)
     found = expect.bound(asked[0].name, asked[1].name, *(one.name for one in asked[2:]))
-    where = [one.spec.node_name for one in found]
+    where = [pod.spec.node_name for pod in found]
     assert sorted(where.count(name) for name in ("n1", "n2", "n3")) == [3, 3, 3]
 
 
@@ -84,7 +84,7 @@ def test_a_port_of_the_node_is_given_once(cluster: Trial, expect: Expect) -> Non
         one.manifest["spec"]["containers"][0]["ports"] = [{"containerPort": 8080, "hostPort": 8080}]
     cluster.submit(asked[0], asked[1])
     both = expect.bound(asked[0].name, asked[1].name)
-    assert {one.spec.node_name for one in both} == {"n1", "n2"}
+    assert {pod.spec.node_name for pod in both} == {"n1", "n2"}
     cluster.submit(asked[2])
     expect.pending(asked[2].name, saying="2 node(s) didn't have free ports for the requested pod ports")
 
@@ -95,6 +95,6 @@ def test_the_emptier_node_is_preferred(cluster: Trial, expect: Expect) -> None:
     cluster.add(node("n1").cpu(32), node("n2").cpu(32))
     cluster.submit(pod("large").request(cpu=20))
     where = expect.bound("large").spec.node_name
-    cluster.submit(*(one.request(cpu=2) for one in pods("a", 4)))
-    found = expect.bound(*(one.name for one in pods("a", 4)))
-    assert all(one.spec.node_name != where for one in found)
+    cluster.submit(*(pod.request(cpu=2) for pod in pods("a", 4)))
+    found = expect.bound(*(pod.name for pod in pods("a", 4)))
+    assert all(pod.spec.node_name != where for pod in found)

@@ -39,10 +39,10 @@ def explain(cluster: EmbeddedCluster, *more: str) -> None:
     cli.app(["explain", *more, "--kubeconfig", str(kubeconfig_of(cluster))], exit_on_error=False)
 
 
-def submit(cluster: EmbeddedCluster, one: PodBuilder, saying: str) -> None:
+def submit(cluster: EmbeddedCluster, pod: PodBuilder, saying: str) -> None:
     """Create a pod and wait until an event says so much of it."""
-    expect(cluster.call(Request("POST", PODS, orjson.dumps(one.manifest))), f"create {one.name}")
-    path = f"/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3D{one.name}"
+    expect(cluster.call(Request("POST", PODS, orjson.dumps(pod.manifest))), f"create {pod.name}")
+    path = f"/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3D{pod.name}"
     assert cluster.wait(lambda: saying in cluster.call(Request("GET", path)).body.decode(), within=20)
 
 
