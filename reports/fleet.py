@@ -9,7 +9,7 @@ from markupsafe import Markup, escape
 from harness.results import DeviceState, NodeState
 from reports.figures import short
 
-MOST_NODES = 600  # a page with more cells opens slowly and shows nothing to the eye
+MAX_NODES = 600  # a page with more cells opens slowly and shows nothing to the eye
 ROOMY = 32  # up to so many nodes each gets a tall row with figures in its cells
 WIDTH = 1060
 STEPS = (("o0", "free"), ("o1", "to 25 %"), ("o2", "to 50 %"), ("o3", "to 75 %"), ("o4", "under 100 %"), ("o5", "full"))
@@ -39,8 +39,8 @@ def step_of(percent: float) -> str:
 
 
 def fleet(nodes: Sequence[NodeState]) -> Fleet:
-    """Draw the nodes, in their order; the first `MOST_NODES` if there are more."""
-    drawn = tuple(nodes[:MOST_NODES])
+    """Draw the nodes, in their order; the first `MAX_NODES` if there are more."""
+    drawn = tuple(nodes[:MAX_NODES])
     roomy = len(drawn) <= ROOMY
     picture = _roomy(drawn) if roomy else _dense(drawn)
     return Fleet(picture, summary_of(nodes), drawn, len(nodes) - len(drawn))

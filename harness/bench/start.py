@@ -1,4 +1,4 @@
-"""`bench start`: from nothing to a cluster with ten Ready nodes that answers kubectl."""
+"""`bench start`: time from starting the process to a cluster with ten Ready nodes that answers kubectl."""
 
 import shutil
 import subprocess
@@ -23,10 +23,10 @@ FLEET = 'nodes:\n- {name: "node-[0-9]", server: dgx-h100}\n'
 
 
 def bench_start(repeat: int, progress: Progress) -> dict[str, Any]:
-    """The documented fields of `bench start`.
+    """Run the benchmark and return the documented fields of `bench start`.
 
     Raises:
-        ClusterError: the cluster did not come up.
+        ClusterError: the cluster did not start.
     """
     kubectl = shutil.which("kubectl")
     ready: list[float] = []
@@ -85,7 +85,7 @@ def _by_requests(kubeconfig: Path, url: str, begin: float) -> float:
     with access.pool(connections=1) as pool:
         while time.perf_counter() - begin < WITHIN:
             answer = pool.request("GET", f"{url}/api/v1/nodes", headers=access.headers)
-            ready = sum(_is_ready(one) for one in orjson.loads(answer.data)["items"])
+            ready = sum(_is_ready(node) for node in orjson.loads(answer.data)["items"])
             if ready == NODES:
                 return time.perf_counter() - begin
             time.sleep(0.005)

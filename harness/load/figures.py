@@ -1,4 +1,4 @@
-"""From samples to figures: counts, latency, throughput, a series by second, and whether the figures mean anything."""
+"""Figures of a load, computed from samples: counts, latency, throughput, a series by second, and their validity."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,15 +12,15 @@ from harness.load.record import Part, Sample
 from harness.load.settings import LoadSettings
 from harness.sample_statistics import percentile
 
-LATE = 0.050  # seconds at p99 that a pod may be sent late, or the load was not the one asked for
-WATCH_LATE = 0.100  # seconds at p99 that the watch may be behind the answers
-BUSY = 0.85  # of one core: beyond it the client is the limit
-CROWDED = 0.8  # of what the fleet offers: beyond it pods wait for room, not for the scheduler
+MAX_LAG = 0.050  # seconds, p99 of the delay of create requests; above it the load was not the requested one
+MAX_WATCH_LAG = 0.100  # seconds, p99 of the delay of the watch after the answers
+CLIENT_BUSY_THRESHOLD = 0.85  # share of one core; above it the client is the limit
+CROWDED_THRESHOLD = 0.8  # part of the fleet's resources; above it pods wait for room, not for the scheduler
 
 
 @dataclass(frozen=True, slots=True)
 class Second:
-    """What happened in one second of the load; `second` 0 is the first."""
+    """Counts of one second of the load; `second` 0 is the first."""
 
     second: int
     created: int
@@ -30,7 +30,7 @@ class Second:
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """Bindings per second from the first to the last, and that interval in seconds of the load."""
+    """Bindings per second from the first binding to the last, and the times of both in seconds of the load."""
 
     pods_per_second: float
     first_bind: float
@@ -39,7 +39,7 @@ class Throughput:
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """What the load generator says of itself. Milliseconds at the percentile named; shares of one core."""
+    """Measurements of the load generator itself. Milliseconds by percentile; shares of one core."""
 
     generator_lag_ms: dict[str, float]
     client_cpu_share: float  # of the busiest load process
@@ -53,13 +53,13 @@ class Validity:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """What came out of a load. Latencies are from the create request to the watch showing the node, in milliseconds."""
+    """The result of a load. Latencies are from the create request to the watch event with the node, in milliseconds."""
 
     settings: dict[str, Any]
     created: int
     bound: int
     deleted: int
-    unbound: int  # created, never bound, however long was waited
+    unbound: int  # created, and not bound before the end of the drain time
     rebound: int  # shown on more than one node
     latency_ms: dict[str, float]  # p50, p90, p99, max; empty if nothing was bound
     throughput: Throughput | None  # None: fewer than two bindings
@@ -67,7 +67,7 @@ class LoadResult:
     validity: Validity
     valid: bool
     invalid_because: tuple[str, ...]
-    samples: Path  # a JSON object on each line, one line for each pod; see harness.load.record.Sample
+    samples: Path  # JSON Lines, one `harness.load.record.Sample` for each pod
 
     @property
     def bound_once(self) -> bool:
@@ -82,13 +82,13 @@ class LoadResult:
 def summarise(
     settings: LoadSettings, parts: Sequence[Part], *, crowding: Mapping[str, float], samples: Path
 ) -> LoadResult:
-    """The figures of all processes together."""
+    """The figures of all load processes together."""
     lives = sorted(
         (sample for part in parts for sample in part.samples if sample.answered is not None), key=lambda s: s.sent
     )
     latencies = [sample.latency for sample in lives if sample.latency is not None]
     validity = _validity(parts, lives, crowding)
-    because = tuple(_because(validity))
+    because = tuple(_invalid_reasons(validity))
     bound = len(latencies)
     return LoadResult(
         settings=msgspec.to_builtins(settings),
@@ -119,7 +119,7 @@ def _throughput(lives: Sequence[Sample]) -> Throughput | None:
     times = sorted(sample.bound for sample in lives if sample.bound is not None)
     if len(times) < 2 or times[-1] == times[0]:
         return None
-    rate = (len(times) - 1) / (times[-1] - times[0])  # between n bindings lie n - 1 gaps
+    rate = (len(times) - 1) / (times[-1] - times[0])  # n bindings have n - 1 intervals
     return Throughput(round(rate, 1), round(times[0], 3), round(times[-1], 3))
 
 
@@ -154,29 +154,27 @@ def _validity(parts: Sequence[Part], lives: Sequence[Sample], crowding: Mapping[
     )
 
 
-def _because(validity: Validity) -> list[str]:
+def _invalid_reasons(validity: Validity) -> list[str]:
     found: list[str] = []
     lag, watch_lag = validity.generator_lag_ms.get("p99", 0.0), validity.watch_lag_ms.get("p99", 0.0)
-    if lag > LATE * 1000:
-        found.append(f"generator lag: pods were sent {lag:.0f} ms late at p99, allowed are {LATE * 1000:.0f}")
-    if validity.client_cpu_share > BUSY:
+    if lag > MAX_LAG * 1000:
+        found.append(f"generator lag: pods were sent {lag:.0f} ms late at p99; the limit is {MAX_LAG * 1000:.0f}")
+    if validity.client_cpu_share > CLIENT_BUSY_THRESHOLD:
         found.append(
-            f"the client was the limit: it used {validity.client_cpu_share:.0%} of a core, allowed are {BUSY:.0%};"
-            " use more --processes"
+            f"the client was the limit: it used {validity.client_cpu_share:.0%} of a core;"
+            f" the limit is {CLIENT_BUSY_THRESHOLD:.0%}; use more --processes"
         )
     if validity.throttled:
         found.append(f"throttling: the API server answered {validity.throttled} requests with 429")
-    if watch_lag > WATCH_LATE * 1000:
-        found.append(f"watch lag: {watch_lag:.0f} ms at p99, allowed are {WATCH_LATE * 1000:.0f}")
+    if watch_lag > MAX_WATCH_LAG * 1000:
+        found.append(f"watch lag: {watch_lag:.0f} ms at p99; the limit is {MAX_WATCH_LAG * 1000:.0f}")
     if validity.watch_gaps:
-        found.append(f"the watch lost its place {validity.watch_gaps} times and had to list anew")
+        found.append(f"the watch expired {validity.watch_gaps} times and was replaced by a new list")
     if validity.errors:
         found.append(f"{sum(validity.errors.values())} requests failed: {'; '.join(validity.errors)}")
     for name, part in validity.crowding.items():
         if part == float("inf"):
-            found.append(f"no node offers {name}, which the mix asks for")
-        elif part > CROWDED:
-            found.append(
-                f"the load asks for {part:.0%} of the fleet's {name} on average: what waits is waiting for room"
-            )
+            found.append(f"no node offers {name}, which the mix requests")
+        elif part > CROWDED_THRESHOLD:
+            found.append(f"the load requests {part:.0%} of the fleet's {name} on average: pods wait for room")
     return found

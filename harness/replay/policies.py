@@ -18,7 +18,7 @@ from harness.replay.cluster import Cluster, Floats, Ints
 from harness.replay.fragmentation import Fragments
 from harness.replay.openb import CARD
 
-MOST_CPU, MOST_GPU = 128_000, 8 * CARD
+MAX_CPU, MAX_GPU = 128_000, 8 * CARD
 INFEASIBLE = -np.inf
 
 
@@ -68,8 +68,8 @@ class DotProd(Policy):
 
     def scores(self, nodes: Ints) -> Floats:
         cluster, shapes = self.cluster, self.cluster.shapes
-        cpu = (cluster.cpu[nodes] / MOST_CPU)[:, None] * (shapes.cpu / MOST_CPU)
-        gpu = (cluster.cards[nodes].sum(axis=1) / MOST_GPU)[:, None] * (shapes.request / MOST_GPU)
+        cpu = (cluster.cpu[nodes] / MAX_CPU)[:, None] * (shapes.cpu / MAX_CPU)
+        gpu = (cluster.cards[nodes].sum(axis=1) / MAX_GPU)[:, None] * (shapes.request / MAX_GPU)
         return np.trunc(100 * (1 - (cpu + gpu) / 2))
 
 
@@ -83,7 +83,7 @@ class GpuClustering(Policy):
         kind = np.where(shapes.part > 0, 1, np.left_shift(1, shapes.whole))
         runs = cluster.kinds[nodes][:, None]
         level = np.where(runs == kind, 75, np.where(runs & kind, 50, np.where(runs == 0, 25, 0)))
-        full = 25 * (MOST_GPU - cluster.cards[nodes].sum(axis=1)) // MOST_GPU
+        full = 25 * (MAX_GPU - cluster.cards[nodes].sum(axis=1)) // MAX_GPU
         return np.where(shapes.gpus > 0, level + full[:, None], 0).astype(np.float64)
 
 
@@ -112,8 +112,8 @@ class BestFit(Policy):
 
     def scores(self, nodes: Ints) -> Floats:
         cluster, shapes = self.cluster, self.cluster.shapes
-        cpu = (cluster.cpu[nodes, None] - shapes.cpu) / MOST_CPU
-        gpu = (cluster.cards[nodes].sum(axis=1)[:, None] - shapes.request) / MOST_GPU
+        cpu = (cluster.cpu[nodes, None] - shapes.cpu) / MAX_CPU
+        gpu = (cluster.cards[nodes].sum(axis=1)[:, None] - shapes.request) / MAX_GPU
         return np.trunc(100 * (1 - (cpu + gpu) / 2))
 
 
@@ -190,7 +190,7 @@ class Balanced(Fgd):
         idle = cards.sum(axis=1)
         cpu_left, gpu_left = cpu[:, None] - shapes.cpu, idle[:, None] - shapes.request
         stranded = np.maximum(gpu_left - cpu_left * rate, 0) - np.maximum(idle - cpu * rate, 0)[:, None]
-        return self.gains(nodes) - stranded - self.BEST_FIT * (cpu_left / MOST_CPU + gpu_left / MOST_GPU)
+        return self.gains(nodes) - stranded - self.BEST_FIT * (cpu_left / MAX_CPU + gpu_left / MAX_GPU)
 
     def card(self, node: int, shape: int) -> int:
         return int(self.card_gains(node, shape).argmax())

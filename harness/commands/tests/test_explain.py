@@ -77,7 +77,7 @@ def explain() -> Iterator[Callable[..., None]]:
 def test_a_pending_pod_is_explained_by_reason(explain: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
     explain("team/p")
     assert capsys.readouterr().out.splitlines() == [
-        "team/p: pending, in the queue's place 'unschedulable'; 0 of 3 nodes would take it now",
+        "team/p: pending, in queue 'unschedulable'; 0 of 3 nodes fit now",
         "",
         "nodes  plugin            reason                preemption",
         "2      NodeResourcesFit  Insufficient cpu      might help",
@@ -101,7 +101,7 @@ def test_thousands_of_nodes_are_a_page(explain: Callable[..., None], capsys: pyt
 def test_the_best_nodes_are_listed(explain: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
     explain("p", "--top", "1")
     assert capsys.readouterr().out.splitlines() == [
-        "default/p: on node b; 2 of 2 nodes would take it now",
+        "default/p: on node b; 2 of 2 nodes fit now",
         "",
         "node  score  NodeResourcesFit  TaintToleration",
         "b     392    92                300",

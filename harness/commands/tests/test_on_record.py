@@ -50,7 +50,7 @@ def test_a_pod_that_is_somewhere(cluster: EmbeddedCluster, capsys: pytest.Captur
     submit(cluster, pod("here").gpus(1), "Scheduled")
     explain(cluster, "here")
     said = capsys.readouterr().out
-    assert said.startswith("default/here: on node n1, as the API has it\n")
+    assert said.startswith("default/here: on node n1, by the API server\n")
     assert "event Scheduled: Successfully assigned default/here to n1" in said
 
 
@@ -93,7 +93,7 @@ def test_a_pod_of_a_scheduler_that_does_not_run(cluster: EmbeddedCluster, capsys
     explain(cluster, "unheard")
     said = capsys.readouterr().out
     assert "for scheduler nobody" in said
-    assert "nobody has said anything about its scheduling" in said
+    assert "no conditions and no events about scheduling" in said
 
 
 def test_a_pod_that_is_not_there(cluster: EmbeddedCluster) -> None:
