@@ -39,7 +39,7 @@ def up(
         backend: embedded: the embedded API server with simulated nodes. local: the same server with this machine as the
             only node, its pods as processes; local-docker: as Docker containers.
         fleet: A fleet file, or the name of a shipped one; `none` starts without nodes.
-        kubeconfig: File for the kubeconfig (mode 0600), by default ./seatrial.kubeconfig; removed when the cluster ends.
+        kubeconfig: File for the kubeconfig (mode 0600), by default ./seatrial.kubeconfig; removed with the cluster.
             An existing file that seatrial did not write is refused.
         subject: The scheduler: seatrial (ours), none, or the path of a binary.
         detach: Return once the cluster answers; `seatrial down` ends it.

@@ -1,6 +1,6 @@
-"""Cambricon MLUs: whole cards, and dynamic sMLU slices, asked for in Koordinator's words beside the plugin's own.
+"""Cambricon MLUs: whole cards and dynamic sMLU slices, requested with Koordinator's and the plugin's resource names.
 
-The plugin's own names (cambricon.com/*) are what makes kubelet call it; which card it is, is settled by Koordinator's.
+The plugin's names (cambricon.com/*) make kubelet call the plugin; Koordinator's names decide the card.
 """
 
 import random
@@ -30,7 +30,7 @@ def whole(name: str, cards: int) -> PodBuilder:
 
 
 def slice_of(name: str, core: int, memory: int) -> PodBuilder:
-    """A dynamic sMLU of so many percent and bytes, in both spellings."""
+    """A dynamic sMLU slice of the given percent and bytes, with both resource names."""
     return pod(name).resources(
         {GPU_SHARED: 1, GPU_CORE: core, GPU_MEMORY: memory, VCORE: core, VMEMORY: memory // UNIT}
     )
@@ -39,7 +39,7 @@ def slice_of(name: str, core: int, memory: int) -> PodBuilder:
 @pytest.mark.case("DS-070", severity="blocker")
 @pytest.mark.parametrize("cards", [1, 2, 4, 8])
 def test_full_cards(cluster: Trial, expect: Expect, cards: int) -> None:
-    """Whole MLUs, on one NUMA node as long as it has so many, with their control nodes in the container."""
+    """Whole MLUs come from one NUMA node if it has enough, and the container gets their control nodes."""
     cluster.add(node("n1").server(SERVER))
     cluster.submit(whole("a", cards))
 
@@ -55,7 +55,7 @@ def test_full_cards(cluster: Trial, expect: Expect, cards: int) -> None:
 
 @pytest.mark.case("DS-071", severity="critical")
 def test_a_full_node_takes_nothing_more(cluster: Trial, expect: Expect) -> None:
-    """Cards that are taken are taken, in either spelling; one that comes free is given out again."""
+    """Allocated cards are not allocated again under either resource name; a released card is."""
     cluster.add(node("n1").gpus(CARD, 2))
     cluster.submit(whole("first", 1), whole("second", 1))
     first, second = expect.running("first", "second")
@@ -78,7 +78,7 @@ def test_a_full_node_takes_nothing_more(cluster: Trial, expect: Expect) -> None:
     ],
 )
 def test_dynamic_slices(cluster: Trial, expect: Expect, core: int, memory: int, profile: str) -> None:
-    """A slice is promised in percent and bytes; the plugin is told its card and size, and answers on the pod."""
+    """A slice is allocated in percent and bytes; the plugin gets card and size, and answers on the pod."""
     cluster.add(node("n1").server(SERVER))
     cluster.submit(slice_of("a", core, memory).scheduler(PLUGINS))
 
@@ -99,7 +99,7 @@ def test_dynamic_slices(cluster: Trial, expect: Expect, core: int, memory: int, 
 @pytest.mark.profile(PLUGINS)
 @pytest.mark.case("DS-073", severity="critical")
 def test_the_node_is_unlocked_for_the_next_slice(cluster: Trial, expect: Expect) -> None:
-    """The plugin serves one pod at a time under a lock on the node; one after the other, all get their slices."""
+    """The plugin serves one pod at a time under a lock on the node; one after the other, all pods get their slices."""
     cluster.add(node("n1").gpus(CARD, 1))
     cluster.submit(*(slice_of(pod.name, 20, 8 << 30).scheduler(PLUGINS) for pod in pods("slice", 5)))
 
@@ -119,7 +119,7 @@ def test_the_node_is_unlocked_for_the_next_slice(cluster: Trial, expect: Expect)
 @pytest.mark.profile(PLUGINS)
 @pytest.mark.case("DS-074", severity="normal")
 def test_whole_cards_need_no_lock(cluster: Trial, expect: Expect) -> None:
-    """Whole cards are not the slice plugin's: no profile, and no lock that nobody would take away."""
+    """Whole cards do not involve the slice plugin: no profile on the pod and no lock on the node."""
     cluster.add(node("n1").gpus(CARD, 2))
     cluster.submit(whole("first", 1).scheduler(PLUGINS), whole("second", 1).scheduler(PLUGINS))
 
@@ -132,7 +132,7 @@ def test_whole_cards_need_no_lock(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.profile(PLUGINS)
 @pytest.mark.case("DS-075", severity="normal")
 def test_slices_that_the_plugin_cannot_cut(cluster: Trial) -> None:
-    """Less memory than the plugin's unit is refused before anything is bound."""
+    """Less memory than the plugin's unit is refused before binding."""
     cluster.add(node("n1").gpus(CARD, 1))
     tiny = pod("tiny").resources({GPU_SHARED: 1, GPU_CORE: 5, GPU_MEMORY: UNIT // 2, VCORE: 5, VMEMORY: 1})
     cluster.submit(tiny.scheduler(PLUGINS))
@@ -147,7 +147,7 @@ def test_slices_that_the_plugin_cannot_cut(cluster: Trial) -> None:
 @pytest.mark.profile(PLUGINS)
 @pytest.mark.case("DS-076", severity="critical")
 def test_churn_never_gives_out_more_than_a_card(cluster: Trial, seed: int) -> None:
-    """Slices and whole cards come and go; no card is ever promised beyond what it has, in percent or in bytes."""
+    """Slices and whole cards come and go: no card is allocated beyond its capacity, in percent or in bytes."""
     cluster.add(node("n1").gpus(CARD, 2))
     draw = random.Random(seed)  # noqa: S311 a churn that can be repeated
     alive: list[str] = []

@@ -1,4 +1,4 @@
-"""Devices are packed or spread, between nodes and between the cards of one node, as the pod's profile says."""
+"""Devices are packed or spread, between nodes and between the cards of a node, by the pod's profile."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def under(profile: str, asked: list[PodBuilder]) -> list[PodBuilder]:
 
 
 def one_by_one(cluster: Trial, expect: Expect, asked: list[PodBuilder]) -> list[str]:
-    """Their nodes; each pod is placed before the next one comes."""
+    """The nodes of pods that are submitted one after the other, each after the previous one was placed."""
     found = []
     for pod in asked:
         cluster.submit(pod)
@@ -74,7 +74,7 @@ def test_shares_between_cards(cluster: Trial, expect: Expect, profile: str, card
 
 @pytest.mark.case("DS-022", severity="minor")
 def test_the_fullest_card_that_suffices(cluster: Trial, expect: Expect) -> None:
-    """Packing prefers, among the cards in use, the one with the least left that is enough; Koordinator the first."""
+    """Packing prefers, among used cards, the one with the least left that is enough; Koordinator takes the first."""
     cluster.add(node("n1").server("mlu370-x8-8"))  # of MLUs no switch is known: those of a NUMA node are all alike
     sizes = (20, 60, 70)
     holders = [one.gpu_share(size) for one, size in zip(pods("holder", 3), sizes, strict=True)]
@@ -97,7 +97,7 @@ def test_the_fullest_card_that_suffices(cluster: Trial, expect: Expect) -> None:
     ],
 )
 def test_nodes_of_two_sizes(cluster: Trial, expect: Expect, profile: str, expected: str) -> None:
-    """Two cards taken are half of a small node and a quarter of a large one."""
+    """Two used cards are half of a small node and a quarter of a large one; strategies compare the parts."""
     cluster.add(
         node("small").gpus("a10", 4).label("size", "small"), node("large").gpus("a10", 8).label("size", "large")
     )
@@ -112,7 +112,7 @@ def test_nodes_of_two_sizes(cluster: Trial, expect: Expect, profile: str, expect
 
 @pytest.mark.case("DS-024", severity="critical")
 def test_packing_leaves_room_for_a_large_pod(cluster: Trial, expect: Expect) -> None:
-    """What packing is for: after small pods on half of the cards, a pod of a whole node still finds one."""
+    """With packing, a pod of a whole node fits after small pods have taken half of the cards."""
     cluster.add(*(node(f"n{number}").gpus("a10", 4) for number in range(2)))
     one_by_one(cluster, expect, under(PACKING, [pod.gpus(1) for pod in pods("small", 4)]))
 
@@ -124,7 +124,7 @@ def test_packing_leaves_room_for_a_large_pod(cluster: Trial, expect: Expect) -> 
 
 @pytest.mark.case("DS-025", severity="normal")
 def test_spreading_keeps_loads_apart(cluster: Trial, expect: Expect) -> None:
-    """What spreading is for: as long as there are enough nodes, no two pods share one; a pod of a whole node waits."""
+    """With spreading, pods do not share nodes while there are enough; a pod of a whole node waits."""
     cluster.add(*(node(f"n{number}").gpus("a10", 4) for number in range(4)))
     small = under(SPREADING, [pod.gpus(1) for pod in pods("small", 4)])
 
@@ -137,7 +137,7 @@ def test_spreading_keeps_loads_apart(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.case("DS-026", severity="normal")
 def test_two_profiles_side_by_side(cluster: Trial, expect: Expect) -> None:
-    """Pods of both profiles meet on the same nodes, and neither forgets what the other has taken."""
+    """Pods of two profiles on the same nodes: each profile accounts for the other's allocations."""
     cluster.add(node("n1").gpus("a10", 2), node("n2").gpus("a10", 2))
     packed = under(PACKING, [pod.gpus(1) for pod in pods("packed", 1)])
     spread = under(SPREADING, [pod.gpus(1) for pod in pods("spread", 1)])

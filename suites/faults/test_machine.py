@@ -1,7 +1,7 @@
-"""Devices of the node that this machine is: one that fails leaves the pool within a second, and comes back.
+"""Devices of this machine as a node: a device that fails leaves the pool within a second, and returns.
 
-The same faults as on simulated nodes (test_devices.py), here on the whole way: the stand-in's library or files tell,
-the real provider asks, the node agent publishes, the scheduler obeys, a process runs.
+The same faults as on simulated nodes (test_devices.py), through all parts: the stand-in's library or files report, the
+real provider reads, the node agent publishes, the scheduler decides, a process runs.
 """
 
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ HARMLESS = [
 
 @pytest.fixture
 def machine(cluster: Trial) -> Iterator[str]:
-    """The name of this machine's node; its faults are taken back afterwards."""
+    """The name of this machine's node; its faults are removed afterwards."""
     (only,) = orjson.loads(cluster.call("GET", "/api/v1/nodes").body)["items"]
     name: str = only["metadata"]["name"]
     yield name
@@ -56,7 +56,7 @@ def machine(cluster: Trial) -> Iterator[str]:
 
 
 def heal(cluster: Trial, name: str) -> None:
-    """Take all faults back, as somebody does who resets the card."""
+    """Remove all faults, as an administrator does who resets the card."""
     body = {"metadata": {"annotations": {FAULTS_ANNOTATION: None}}}
     assert cluster.call("PATCH", f"/api/v1/nodes/{name}", body).ok
 
@@ -67,13 +67,13 @@ def devices(cluster: Trial, name: str, kind: str = "") -> list[dict[str, Any]]:
 
 
 def vendor(cluster: Trial, name: str) -> str:
-    """Whose cards the node has, by the label that it carries."""
+    """The vendor of the node's cards, by the node's label."""
     labels: dict[str, str] = cluster.node(name)["metadata"]["labels"]
     return labels.get(GPU_VENDOR_LABEL, "")
 
 
 def becomes(cluster: Trial, name: str, minor: int, *, well: bool, kind: str = "gpu") -> dict[str, Any]:
-    """Wait until the Device object says so of a device; gives its entry."""
+    """Wait until the Device object reports the health of a device; returns its entry."""
 
     def entry() -> dict[str, Any]:
         return next(device for device in devices(cluster, name, kind) if device["minor"] == minor)
@@ -94,7 +94,7 @@ def holders(cluster: Trial, name: str) -> list[PodBuilder]:
 def test_a_card_that_fails_leaves_the_pool_and_comes_back(  # noqa: PLR0917
     cluster: Trial, expect: Expect, machine: str, whose: str, fault: dict[str, Any], reason: str
 ) -> None:
-    """The card is unhealthy with the reason and the pods get the others; healed, it is given out again."""
+    """The card is unhealthy with the reason and pods get the others; after recovery it is allocated again."""
     if vendor(cluster, machine) != whose:
         pytest.skip(f"needs cards of {whose}; this machine's are of {vendor(cluster, machine) or 'nobody'}")
     broken = devices(cluster, machine, "gpu")[0]["minor"]
@@ -128,7 +128,7 @@ def test_a_card_that_fails_leaves_the_pool_and_comes_back(  # noqa: PLR0917
 @pytest.mark.case("FT-041", severity="critical")
 @pytest.mark.parametrize("fault", HARMLESS)
 def test_what_is_no_fault_of_the_card_changes_nothing(cluster: Trial, machine: str, fault: dict[str, Any]) -> None:
-    """Heat, corrected errors and the application's own errors leave the card in the pool."""
+    """Heat, corrected errors and errors of the application leave the card in the pool."""
     if vendor(cluster, machine) != "nvidia":
         pytest.skip("needs cards of nvidia")
     before = cluster.device(machine)["spec"]
@@ -141,7 +141,7 @@ def test_what_is_no_fault_of_the_card_changes_nothing(cluster: Trial, machine: s
 @pytest.mark.case("FT-042", severity="critical")
 @pytest.mark.parametrize("verb", ["link", "lost"])
 def test_a_nic_whose_link_is_down_leaves_the_pool_and_comes_back(cluster: Trial, machine: str, verb: str) -> None:
-    """Ports of NICs are read from files, which follow the fault both ways."""
+    """The ports of NICs are read from files, which follow the fault in both directions."""
     nics = devices(cluster, machine, "rdma")
     if not nics:
         pytest.skip("needs an RDMA NIC; this machine has none")
@@ -157,7 +157,7 @@ def test_a_nic_whose_link_is_down_leaves_the_pool_and_comes_back(cluster: Trial,
 @pytest.mark.feature("HIL-4")
 @pytest.mark.case("FT-043", severity="critical")
 def test_a_node_that_is_not_ready_takes_no_pod(cluster: Trial, expect: Expect, machine: str) -> None:
-    """NotReady for as long as the fault lasts; the pod that waited runs then."""
+    """The node is NotReady while the fault lasts; the waiting pod runs afterwards."""
     cluster.inject({"node": machine, "verb": "not_ready"})
 
     def ready() -> bool:

@@ -1,6 +1,6 @@
-"""A profile that counts fragments leaves more of the cluster usable than one that spreads.
+"""A profile that scores fragmentation leaves more of the cluster usable than one that spreads.
 
-Judged by what becomes of the cluster, not by scores: how many large pods find a place once small ones have come.
+The cases count how many large pods fit after small ones were placed; they do not compare scores.
 """
 
 import random
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.profile(FEWER), p
 
 
 def place(cluster: Trial, expect: Expect, asked: list[PodBuilder], profile: str) -> list[str]:
-    """Their nodes; each pod is placed before the next one comes."""
+    """The nodes of pods that are submitted one after the other, each after the previous one was placed."""
     found = []
     for builder in asked:
         cluster.submit(builder.scheduler(profile))
@@ -29,7 +29,7 @@ def place(cluster: Trial, expect: Expect, asked: list[PodBuilder], profile: str)
 
 
 def fitting(cluster: Trial, large: list[PodBuilder], profile: str) -> int:
-    """How many of the large pods find a place."""
+    """How many of the large pods are placed."""
     cluster.submit(*(pod.scheduler(profile) for pod in large))
 
     def settled() -> bool:
@@ -46,7 +46,7 @@ def fitting(cluster: Trial, large: list[PodBuilder], profile: str) -> int:
     [pytest.param(FEWER, 3, id="fewer-fragments"), pytest.param(DEFAULT_SCHEDULER, 0, id="spreading")],
 )
 def test_halves_leave_whole_machines(cluster: Trial, expect: Expect, profile: str, whole_machines: int) -> None:
-    """Four halves fit on two cards; whoever spreads them leaves no machine with all its cards."""
+    """Four halves fit on two cards; a spreading profile leaves no machine with all cards free."""
     cluster.add(*(node(f"n{number}").gpus("a10", 4) for number in range(4)))
     place(cluster, expect, [pod.gpu_share(50).request(cpu=4) for pod in pods("half", 4)], profile)
 
@@ -61,7 +61,7 @@ def test_halves_leave_whole_machines(cluster: Trial, expect: Expect, profile: st
 def test_pods_without_cards_leave_the_cards_their_cpus(
     cluster: Trial, expect: Expect, profile: str, whole_machines: int
 ) -> None:
-    """Idle cards without a CPU beside them serve nobody: pods without cards go where no card is."""
+    """Pods without cards are placed on nodes without cards, because idle cards need CPUs on their node."""
     cluster.add(node("a").gpus("a10", 4).cpu(40), node("b").gpus("a10", 4).cpu(40), node("plain").cpu(48))
     where = Counter(place(cluster, expect, [pod.request(cpu=12) for pod in pods("cpu", 4)], profile))
 
@@ -71,7 +71,7 @@ def test_pods_without_cards_leave_the_cards_their_cpus(
 
 @pytest.mark.case("SC-022", severity="normal")
 def test_a_mixture_leaves_no_less_than_spreading_does(cluster: Trial, expect: Expect, seed: int) -> None:
-    """Halves, whole cards and pods without cards in a random order: afterwards at least as many large pods fit."""
+    """Halves, whole cards and pods without cards in random order: afterwards at least as many large pods fit."""
     shapes = {"half": (50, 4), "one": (100, 8), "cpu": (0, 8)}
     fits = {}
     for profile in (FEWER, DEFAULT_SCHEDULER):

@@ -1,4 +1,4 @@
-"""What upstream's default plugins promise, beside devices: selectors, taints, spread, affinity, ports, balance."""
+"""Upstream's default plugins: selectors, taints, spreading, affinity, ports, balance."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ OWN = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": HOST}
 
 
 def of_app(pod: PodBuilder, **spec: Any) -> PodBuilder:
-    """A pod of app `a` whose spec says so much more."""
+    """A pod of app `a` with further fields of its spec."""
     pod.label("app", "a")
     pod.manifest["spec"].update(spec)
     return pod
@@ -24,7 +24,7 @@ def of_app(pod: PodBuilder, **spec: Any) -> PodBuilder:
 
 @pytest.mark.case("SC-020", severity="critical")
 def test_selectors_and_taints(cluster: Trial, expect: Expect) -> None:
-    """A pod goes where its selector and its tolerations let it, and nowhere else."""
+    """A pod is placed on nodes that its selector and tolerations allow, and on no others."""
     cluster.add(node("plain"), node("fast").label("disk", "fast"), node("closed").taint("team"))
     cluster.submit(
         pod("choosy").select({"disk": "fast"}),
@@ -38,7 +38,7 @@ def test_selectors_and_taints(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.case("SC-021", severity="critical")
 def test_pods_that_keep_apart(cluster: Trial, expect: Expect) -> None:
-    """Required anti-affinity: one pod a node, and the third of two nodes waits until one has gone."""
+    """Required anti-affinity: one pod on each of two nodes; the third waits until one is deleted."""
     cluster.add(node("n1"), node("n2"))
     apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [OWN]}}
     first, second, third = (of_app(pod, affinity=apart) for pod in pods("a", 3))
@@ -53,7 +53,7 @@ def test_pods_that_keep_apart(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.case("SC-022", severity="critical")
 def test_pods_that_want_company(cluster: Trial, expect: Expect) -> None:
-    """Required affinity: the first may go anywhere, all others go where it is."""
+    """Required affinity: the first pod may be placed anywhere, all others follow it."""
     cluster.add(node("n1"), node("n2"), node("n3"))
     together = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [OWN]}}
     asked = [of_app(pod, affinity=together) for pod in pods("a", 5)]
@@ -91,7 +91,7 @@ def test_a_port_of_the_node_is_given_once(cluster: Trial, expect: Expect) -> Non
 
 @pytest.mark.case("SC-025", severity="normal")
 def test_the_emptier_node_is_preferred(cluster: Trial, expect: Expect) -> None:
-    """Least allocated, upstream's default: a large pod's neighbours go elsewhere."""
+    """Least allocated, upstream's default: pods are placed away from a large pod."""
     cluster.add(node("n1").cpu(32), node("n2").cpu(32))
     cluster.submit(pod("large").request(cpu=20))
     where = expect.bound("large").spec.node_name

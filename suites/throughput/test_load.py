@@ -1,4 +1,4 @@
-"""Under load every pod is bound, once, and how long that takes is measured from outside."""
+"""Under load every pod is bound once; latencies are measured from outside of the scheduler."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_every_pod_is_bound_once(
 
 
 def record(results: ResultsWriter, workload: str, case: str, begun: float, samples: Path) -> None:
-    """Each pod's life for the timeline, and the latencies as samples of one measurement."""
+    """Record each pod's events for the timeline, and the latencies as samples of one measurement."""
     latencies = []
     for sample in lives(samples):
         results.event("created", sample["pod"], case=case, at=begun + sample["sent"])
@@ -74,7 +74,7 @@ def lives(samples: Path) -> Iterable[dict[str, Any]]:
 @pytest.mark.feature("DEV-1", "DEV-4")
 @pytest.mark.case("TP-002", severity="critical")
 def test_a_fleet_fills_up(fleet: Cluster, cluster: Trial, expect: Expect, results: ResultsWriter | None) -> None:
-    """Whole cards and shares are placed until nothing more fits, and no card is left idle beside a waiting pod."""
+    """Whole cards and shares are placed until nothing fits; no card is idle while a pod waits for one."""
     cards = sum(1 for node in occupancy(fleet) for device in node.devices if device.type == "gpu")
     for number in range(0, cards * 2, 3):
         cluster.submit(
@@ -112,6 +112,6 @@ def test_a_fleet_fills_up(fleet: Cluster, cluster: Trial, expect: Expect, result
 
 
 def nvidia_nodes(fleet: Cluster) -> set[str]:
-    """Nodes that take pods in NVIDIA's spelling."""
+    """Number of nodes that offer nvidia.com/gpu."""
     rows = orjson.loads(fleet.call(Request("GET", "/api/v1/nodes")).body)["items"]
     return {row["metadata"]["name"] for row in rows if NVIDIA_GPU in row["status"].get("allocatable", {})}

@@ -65,7 +65,7 @@ def test_nothing_bound_gives_no_figures_rather_than_zeros() -> None:
         pytest.param(_part([_life(0, seen=0.5)]), {}, "watch lag: 498 ms", id="slow-watch"),
         pytest.param(_part([_life(0)], watch_gaps=1), {}, "the watch expired", id="watch-gap"),
         pytest.param(_part([_life(0)], errors={"create: 500": 2}), {}, "2 requests failed: create: 500", id="errors"),
-        pytest.param(_part([_life(0)]), {"cards": 1.5}, "asks for 150% of the fleet's cards", id="crowded"),
+        pytest.param(_part([_life(0)]), {"cards": 1.5}, "requests 150% of the fleet's cards", id="crowded"),
         pytest.param(_part([_life(0)]), {"x.io/y": float("inf")}, "no node offers x.io/y", id="not-offered"),
     ],
 )
