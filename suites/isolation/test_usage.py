@@ -20,7 +20,7 @@ GIB = 1 << 30
 
 
 def ask(cluster: Trial, name: str) -> None:
-    """Create the NodeMetric objects, as Koordinator's manager does for each node."""
+    """Create the NodeMetric of a node, as Koordinator's manager does."""
     cluster.apply(
         {
             "apiVersion": "slo.koordinator.sh/v1alpha1",

@@ -201,7 +201,7 @@ def figures(services: Ask) -> Figures:
 
 
 def observed(cluster: Trial, services: Ask, before: Figures, name: str, **labels: str) -> None:
-    """Whether the histogram gets more values with these labels within a while."""
+    """Wait until the histogram has more values with these labels than before."""
 
     def more() -> bool:
         return figures(services).sum(f"{name}_count", **labels) > before.sum(f"{name}_count", **labels)

@@ -112,6 +112,6 @@ def test_a_fleet_fills_up(fleet: Cluster, cluster: Trial, expect: Expect, result
 
 
 def nvidia_nodes(fleet: Cluster) -> set[str]:
-    """Number of nodes that offer nvidia.com/gpu."""
+    """The names of the nodes that offer nvidia.com/gpu."""
     rows = orjson.loads(fleet.call(Request("GET", "/api/v1/nodes")).body)["items"]
     return {row["metadata"]["name"] for row in rows if NVIDIA_GPU in row["status"].get("allocatable", {})}

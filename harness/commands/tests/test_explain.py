@@ -94,7 +94,7 @@ def test_thousands_of_nodes_are_a_page(explain: Callable[..., None], capsys: pyt
         ["167", "P", "r00"],
         ["167", "P", "r01"],
     ]
-    assert lines[-1] == "and 11 more reasons, each of fewer nodes or as many; see --json"
+    assert lines[-1] == "and 11 more reasons for at most as many nodes each; see --json"
     assert len(lines) == 24
 
 

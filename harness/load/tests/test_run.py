@@ -126,7 +126,9 @@ contexts: [{name: here, context: {cluster: here, user: me}}]
         pytest.param(
             "--kubeconfig nowhere --fleet default", "--fleet applies to a cluster that this command starts", id="fleet"
         ),
-        pytest.param("--kubeconfig nowhere --subject seatrial", "--subject seatrial is for a cluster", id="subject"),
+        pytest.param(
+            "--kubeconfig nowhere --subject seatrial", "--subject seatrial applies to a cluster", id="subject"
+        ),
     ],
 )
 def test_bad_flags_end_with_two_and_a_sentence(tmp_path: Path, flags: str, message: str) -> None:
