@@ -23,15 +23,15 @@ Percent = Annotated[float, Parameter(validator=validators.Number(gte=0))]
 def report(
     *folders: Path, output: Path | None = None, features: Path | None = None, title: str = "", json_: Json = False
 ) -> int:
-    """Make the sign-off page from what runs left on disk, and Allure's HTML if its command is installed.
+    """Write the sign-off page from the files of runs, and Allure's HTML if its command is installed.
 
     Exit status: 0 passed, 1 failed or incomplete, 2 the files or the use of this command are at fault.
 
     Args:
         folders: Run folders, or folders that hold run folders.
-        output: Where the page goes; signoff.html in the first folder if not said.
-        features: The feature list, a YAML list of {id, title, release, group}; the suites' own if not said.
-        title: What is signed off; the subject's name and version if not said.
+        output: File of the page; by default signoff.html in the first folder.
+        features: The feature list, a YAML list of {id, title, release, group}; by default that of the suites.
+        title: Title of the page; by default the subject's name and version.
         json_: Print the verdict and the counts as JSON.
     """
     found = collect(folders or (Path("seatrial-report"),), features=features)
@@ -51,14 +51,14 @@ def report(
 
 
 def compare(base: Path, new: Path, *, tolerance: Percent = 10.0, json_: Json = False) -> int:
-    """Hold new results against a base: verdicts that changed, figures that moved.
+    """Compare new results with a base: changed verdicts and figures.
 
-    Exit status: 0 no regression, 1 a case fails that did not, or a figure is worse beyond tolerance and noise.
+    Exit status: 0 no regression, 1 a case fails that did not fail, or a figure is worse beyond tolerance and noise.
 
     Args:
         base: The run folder (or folder of runs) to compare with.
-        new: The run folder (or folder of runs) in question.
-        tolerance: By how many percent a median may be worse.
+        new: The run folder (or folder of runs) to compare.
+        tolerance: Percent by which a median may be worse.
         json_: Print as JSON.
     """
     outcome = hold_against(collect([base]), collect([new]), tolerance=tolerance / 100)
@@ -88,17 +88,17 @@ def _states(found: Collection) -> str:
 def _print_comparison(outcome: Comparison) -> None:
     for note in outcome.notes:
         print(f"{'differs':<9}  {note}")
-    for one in sorted(outcome.cases, key=lambda one: one.change != "regressed"):
-        reason = f"  {one.reason.splitlines()[0]}" if one.reason else ""
-        print(f"{one.change:<9}  {one.base or 'absent'} -> {one.new or 'absent'}  {one.nodeid}{reason}")
+    for case in sorted(outcome.cases, key=lambda case: case.change != "regressed"):
+        reason = f"  {case.reason.splitlines()[0]}" if case.reason else ""
+        print(f"{case.change:<9}  {case.base or 'absent'} -> {case.new or 'absent'}  {case.nodeid}{reason}")
     for figure in outcome.figures:
         print(f"{'regressed' if figure.regressed else 'figure':<9}  {_moved(figure)}")
     if not outcome.cases and not outcome.figures:
         print("nothing changed")
     if outcome.lost:
-        print(f"{outcome.lost} cases that gave a verdict give none any more")
+        print(f"{outcome.lost} cases had a verdict and have none now")
     if outcome.incomplete:
-        print("the new results are incomplete: the run was cut short, or nothing passed")
+        print("the new results are incomplete: the run was interrupted, or no case passed")
     print("REGRESSED" if outcome.regressed else "no regression")
 
 

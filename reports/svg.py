@@ -15,14 +15,14 @@ COLOURS = 5
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of the legend: the class that has its colour, and what it is called."""
+    """A line of the legend: CSS class and name."""
 
     style: str
     name: str
 
 
 def latency(series: Sequence[Series], names: Sequence[str]) -> Markup:
-    """Percent of samples within a time, a curve a series, p50 and p99 marked. Time is on a logarithmic axis.
+    """Percent of samples up to a time, one curve per series, p50 and p99 marked. Time is on a logarithmic axis.
 
     The series share one unit.
     """
@@ -75,7 +75,7 @@ def throughput(load: Load) -> Markup:
 
 
 def legend(names: Sequence[str]) -> list[Line]:
-    """The colours that `latency` gives to these names."""
+    """The legend for the curves of `latency`."""
     return [Line(f"c{number % COLOURS}", name) for number, name in enumerate(names)]
 
 

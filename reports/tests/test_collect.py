@@ -43,7 +43,7 @@ def test_a_run_of_some_cases_alone_says_so(tmp_path: Path) -> None:
         writer.run(made)
         writer.case(Case("t::a", "passed"))
         writer.finish()
-    wanted = "r: only cases that match -k 'a or b' were run; a failure elsewhere would not show"
+    wanted = "r: only cases that match -k 'a or b' were run; failures of other cases would not show"
     assert wanted in collect([tmp_path]).notes
 
 
@@ -120,8 +120,8 @@ def test_what_a_reader_must_know_is_noted(tmp_path: Path) -> None:
     other.run(RunInfo("b", moment(SIM_EPOCH + 5), (), "kind", Subject("theirs", "2")))
     found = collect([run, tmp_path / "b"])
     assert found.verdict == "incomplete"
-    assert found.notes[0] == "a: no case passed; the run proves nothing"
-    assert "b: the run never said that it ended" in found.notes[1]
+    assert found.notes[0] == "a: no case passed; nothing is verified"
+    assert "b: the run has no end time" in found.notes[1]
     assert "different subjects (ours 1, theirs 2)" in found.notes[2]
 
 

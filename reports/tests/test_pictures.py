@@ -39,7 +39,7 @@ def test_steps_of_occupancy(percent: float, want: str) -> None:
 
 def test_a_fleet_in_words() -> None:
     sick = NodeState("n", {}, (DeviceState("npu", 0, health="gone"), DeviceState("npu", 1, used_memory_percent=100)))
-    assert summary_of([sick]) == "1 nodes; 2 npu: 50 % given out, 1 full, 1 free; 1 unhealthy"
+    assert summary_of([sick]) == "1 nodes; 2 npu: 50 % allocated, 1 full, 1 free; 1 unhealthy"
 
 
 @pytest.mark.parametrize(
