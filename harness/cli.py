@@ -1,6 +1,7 @@
-"""The command `seatrial`: names only. Each command lives in `harness/commands/` and is imported when it is asked for,
-so that `seatrial up` does not pay for what `seatrial report` needs. Commands that stand on `reports/` live there: they
-are named here by string alone.
+"""The command `seatrial`: the table of commands.
+
+Each command is a module of `harness/commands/` that is imported when the command is used, which keeps start-up short.
+Commands that need `reports/` or `fixtures/` are there; this module names them by string and does not import them.
 """
 
 import os
@@ -12,34 +13,34 @@ import cyclopts
 
 from harness.errors import HarnessError, UsageError
 
-COMMANDS = {  # name → where it is, and what `seatrial --help` says of it
-    "run": ("fixtures.run:run", "The main job: suites, load, and the sign-off report."),
-    "up": ("harness.commands.up:up", "Start a cluster to play with."),
-    "down": ("harness.commands.up:down", "End a cluster that was started with up --detach."),
-    "load": ("harness.commands.load:load", "Submit pods by Locust and measure what becomes of them."),
-    "devices": ("harness.commands.devices:devices", "What is in this machine, through the vendors' own libraries."),
-    "report": ("reports.commands:report", "The sign-off page, from what runs left on disk."),
-    "compare": ("reports.commands:compare", "Verdicts that changed and figures that moved between two runs."),
-    "explain": ("harness.commands.explain:explain", "Why a pod is where it is, or nowhere, by our scheduler."),
+COMMANDS = {  # name → module and function, and the text of `seatrial --help`
+    "run": ("fixtures.run:run", "Run suites and load against a scheduler, and write the sign-off page."),
+    "up": ("harness.commands.up:up", "Start a local cluster."),
+    "down": ("harness.commands.up:down", "End a cluster that was started with `up --detach`."),
+    "load": ("harness.commands.load:load", "Create, watch and delete pods with Locust; latency and throughput."),
+    "devices": ("harness.commands.devices:devices", "Devices of this machine, read through the vendors' libraries."),
+    "report": ("reports.commands:report", "The sign-off page, from the files of runs."),
+    "compare": ("reports.commands:compare", "Changed verdicts and figures between two runs."),
+    "explain": ("harness.commands.explain:explain", "Why a pod is on its node, or not placed."),
     "scheduler": ("harness.commands.scheduler:scheduler", "Run our scheduler against any API server."),
     "vgpu-monitor": ("harness.commands.vgpu_monitor:vgpu_monitor", "Metrics of shared cards under HAMi's names."),
     "isolation": ("harness.commands.isolation:isolation", "HAMi-core's limits, measured on a real GPU."),
 }
 
 BENCHMARKS = {
-    "api": ("harness.commands.bench_api:api", "What the API server does in a second, and what an object costs it."),
-    "start": ("harness.commands.bench_start:start", "From nothing to a cluster that answers kubectl."),
-    "preempt": ("harness.commands.bench_preempt:preempt", "What it costs to decide who has to go."),
+    "api": ("harness.commands.bench_api:api", "Request rates of the API server, and its memory for each object."),
+    "start": ("harness.commands.bench_start:start", "Start-up time of a cluster."),
+    "preempt": ("harness.commands.bench_preempt:preempt", "Time of a preemption decision on a full cluster."),
     "schedule": ("harness.commands.bench_schedule:schedule", "Throughput and latency of placing pods."),
 }
 
 REPLAYS = {
-    "openb": ("harness.commands.replay:openb", "A production GPU-sharing trace, by seven placement policies."),
+    "openb": ("harness.commands.replay:openb", "Replay a production GPU-sharing trace with seven placement policies."),
 }
 
 
 def whole_numbers(type_: Any, tokens: Sequence[cyclopts.Token]) -> Any:
-    """Cyclopts' own conversion, which would round: `--repeat 1.5` and `--port 80.5` are mistakes, not 2 and 80."""
+    """Cyclopts' conversion without its rounding: `--repeat 1.5` and `--port 80.5` are mistakes, not 2 and 80."""
     for token in tokens:
         if type_ is int and any(sign in token.value.lower() for sign in (".", "e", "_")) and "0x" not in token.value:
             raise ValueError(f"expected a whole number, found {token.value!r}")
@@ -52,7 +53,7 @@ app = cyclopts.App(
     help="Hardware-in-the-loop tests and benchmarks for accelerator scheduling on Kubernetes.",
     version_flags=["--version"],
     result_action="return_value",
-    suppress_keyboard_interrupt=False,  # it would end us without a word; `main` says that all has been stopped
+    suppress_keyboard_interrupt=False,  # cyclopts would exit without a message; `main` prints one
 )
 bench = cyclopts.App(name="bench", help="Benchmarks; each prints medians with their spread.")
 app.command(bench)
@@ -64,10 +65,10 @@ for parent, table in ((app, COMMANDS), (bench, BENCHMARKS), (replay, REPLAYS)):
 
 
 def refuse_empty(words: list[str]) -> None:
-    """An empty word is nearly always a variable of the shell that was not set; as a path it would mean this folder.
+    """Refuse empty arguments: they usually come from unset shell variables, and an empty path means this folder.
 
     Raises:
-        UsageError: there is one. The scheduler's own flags are its own matter.
+        UsageError: an argument is empty. Flags of `seatrial scheduler` are not checked.
     """
     if words[:1] == ["scheduler"]:
         return
@@ -80,7 +81,7 @@ def refuse_empty(words: list[str]) -> None:
 
 
 def main() -> None:
-    """Entry point: exit status 0 all is well, 1 a verdict failed, 2 the harness or its use was at fault."""
+    """Entry point. Exit status 0: success, 1: a verdict failed, 2: the harness or its use was at fault."""
     try:
         words = sys.argv[1:]
         refuse_empty(words)
@@ -88,11 +89,11 @@ def main() -> None:
     except HarnessError as error:
         print(f"seatrial: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:
-        if error.filename is None:  # not about a file that somebody named: ours to repair, with its traceback
+        if error.filename is None:  # not about a file that the user named: a bug, so show the traceback
             raise
         print(f"seatrial: {error.filename}: {error.strerror}", file=sys.stderr)
         sys.exit(2)

@@ -1,7 +1,7 @@
-"""Programs that somebody speaks with: the words between who runs containers and who carries their bytes to a client.
+"""Interactive programs in containers: the interface between container runtimes and the transport to a client.
 
-Everything is pulled: a program's output is read when there is room for it and its input is written when it takes it, so
-that neither a slow client nor a program that does not read makes anybody keep more than a few buffers.
+All data is pulled: a program's output is read when there is room for it, and its input is written when the program
+takes it. So slow clients and programs that do not read need only a few buffers.
 """
 
 from abc import ABC, abstractmethod
@@ -14,7 +14,7 @@ STDERR: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which of a program's ends are to be connected; with a terminal both outputs are one, `stdout`."""
+    """The streams of a program to connect; with a terminal both outputs are in `stdout`."""
 
     stdin: bool = False
     stdout: bool = False
@@ -24,45 +24,45 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How it ended. `code` is None where it was only listened to; `error` says why it could not be run."""
+    """The end of a conversation: exit code (None for an attached client), and the error if it could not be run."""
 
     code: int | None = None
     error: str = ""
 
 
 class Conversation(ABC):
-    """One command that was begun, or one client of a program that runs anyway. Use it on one event loop."""
+    """One command in a container, or one client attached to the container's program. Use it on one event loop."""
 
     @abstractmethod
     async def read(self, output: int) -> bytes:
-        """The next bytes of `STDOUT` or `STDERR`, some 64 KiB at most; empty once it has ended or was not wanted."""
+        """The next bytes of `STDOUT` or `STDERR`, about 64 KiB at most; empty at the end or if not connected."""
 
     @abstractmethod
     async def write(self, data: bytes) -> None:
-        """Hand it input, and wait until it is taken. A program that listens no more loses it."""
+        """Write input and wait until the program has taken it; lost if the program no longer reads."""
 
     @abstractmethod
     def end_input(self) -> None:
-        """No more input comes."""
+        """Close the program's input."""
 
     @abstractmethod
     def resize(self, columns: int, rows: int) -> None:
-        """The terminal has another size; nothing where there is no terminal."""
+        """Set the size of the terminal; no effect without a terminal."""
 
     @abstractmethod
     async def outcome(self) -> Outcome:
-        """How it has ended, once it has."""
+        """Wait for the end and return it."""
 
     @abstractmethod
     def close(self) -> None:
-        """The client is gone: a command is killed, a container's own program goes on. Fine at any time, twice too."""
+        """Disconnect the client: a command is killed, a container's own program continues. May be called twice."""
 
 
 OUTPUTS: Final = Wanted(stdout=True, stderr=True)
 
 
 async def everything(conversation: Conversation, output: int = STDOUT) -> bytes:
-    """One output to its end."""
+    """Read one output to its end."""
     said = b""
     while data := await conversation.read(output):
         said += data
@@ -70,33 +70,33 @@ async def everything(conversation: Conversation, output: int = STDOUT) -> bytes:
 
 
 class Pipe(ABC):
-    """A connection to a port."""
+    """A connection to a port of a container."""
 
     @abstractmethod
     async def read(self) -> bytes:
-        """The next bytes, some 64 KiB at most; empty at the end."""
+        """The next bytes, about 64 KiB at most; empty at the end."""
 
     @abstractmethod
     async def write(self, data: bytes) -> None:
-        """Send, and wait until most of it is on its way.
+        """Send, and wait until the write buffer is below its limit.
 
         Raises:
-            OSError: nobody listens any more.
+            OSError: the other side has closed the connection.
         """
 
     @abstractmethod
     def end_input(self) -> None:
-        """No more comes from here."""
+        """Close the sending direction."""
 
     @abstractmethod
     def close(self) -> None:
-        """At once, both ways; fine twice."""
+        """Close both directions immediately. May be called twice."""
 
 
 class Containers(Protocol):
-    """Where containers really run.
+    """A runtime with real containers.
 
-    All three raise a ClusterError where there is no such thing or it does not run.
+    All methods raise ClusterError if the container does not exist or does not run.
     """
 
     async def exec(

@@ -1,7 +1,7 @@
-"""Whose fault it was.
+"""Errors of the harness and of its use.
 
-A verdict on a scheduler is an AssertionError (Allure: failed). Everything below is the harness's or its user's fault
-and never a verdict (Allure: broken); its message says what was wanted, what stood in the way, and the next step.
+A verdict on a scheduler is an AssertionError (Allure: failed). The errors below are never a verdict (Allure: broken).
+Their messages state what was wanted, what was found, and what to do next.
 """
 
 
@@ -20,7 +20,7 @@ class ClusterError(HarnessError):
 
 
 class ApiRefused(ClusterError):
-    """The API server answered with a refusal that the harness did not expect."""
+    """The API server refused a request that the harness expected to succeed."""
 
     def __init__(self, what: str, *, code: int, reason: str, message: str) -> None:
         self.what, self.code, self.reason, self.message = what, code, reason, message
@@ -28,12 +28,12 @@ class ApiRefused(ClusterError):
 
 
 class SubjectError(HarnessError):
-    """The scheduler under test could not be started or died."""
+    """The scheduler under test could not be started, or it ended."""
 
 
 class DeviceError(HarnessError):
-    """A vendor's library or a device answered in a way nobody can work with."""
+    """A vendor's library or a device gave an answer that cannot be used."""
 
 
 class ResultsError(HarnessError):
-    """A results folder is missing, unreadable or not from this program."""
+    """A results folder is missing, unreadable or not written by this program."""

@@ -1,4 +1,4 @@
-"""Ctrl-C during long computations: NumPy's inner loops turn the KeyboardInterrupt into errors of their own."""
+"""Ctrl-C during long computations: NumPy's inner loops turn a KeyboardInterrupt into other errors."""
 
 import signal
 from collections.abc import Iterator
@@ -8,9 +8,9 @@ from types import FrameType
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Whatever error a Ctrl-C becomes on its way out of the body, it leaves as KeyboardInterrupt.
+    """Raise KeyboardInterrupt if Ctrl-C was pressed in the body, whatever error the body raises.
 
-    For the main thread, around code without an event loop. Where Ctrl-C does something else than usual, it goes on so.
+    For the main thread, around code without an event loop. It does nothing if another handler for SIGINT is installed.
     """
     interrupted = False
 

@@ -1,22 +1,22 @@
-"""Child processes: they end with us, whatever happens to us, and are stopped politely first."""
+"""Child processes: they end with their parent, and are stopped by SIGTERM before SIGKILL."""
 
 import ctypes
 import signal
 import subprocess
 from pathlib import Path
 
-STOP_WITHIN = 10.0  # seconds between asking and killing
+STOP_WITHIN = 10.0  # seconds between SIGTERM and SIGKILL
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 
 
 def die_with_parent() -> None:
-    """In the child, before exec: be told to end when the parent is gone, even if it was killed."""
+    """In the child, before exec: request SIGTERM when the parent ends, even if it was killed."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def stop(process: "subprocess.Popen[bytes]", *, within: float = STOP_WITHIN) -> None:
-    """Ask the process to end, and kill it if it does not within `within` seconds."""
+    """Send SIGTERM, and SIGKILL after `within` seconds."""
     if process.poll() is None:
         process.terminate()
         try:
@@ -29,7 +29,7 @@ def stop(process: "subprocess.Popen[bytes]", *, within: float = STOP_WITHIN) -> 
 
 
 def started_at(pid: int) -> int:
-    """When a process began, in clock ticks since boot; 0 if there is none (a zombie counts as none)."""
+    """The start time of a process in clock ticks since boot; 0 if it does not exist or is a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except (FileNotFoundError, ProcessLookupError):

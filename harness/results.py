@@ -1,16 +1,16 @@
-"""The format that a run leaves on disk, its writer and its reader.
+"""The files of a run: format, writer and reader.
 
-    run.json                one object: `RunInfo`; rewritten as a whole, so it is never half there
-    cases*.jsonl            one line a test: `Case`
-    measurements*.jsonl     one line a measurement: `Measurement`
-    timeline*.jsonl         one line an event of a pod's life: `Event`
-    fleet.json              the nodes and what their devices hold at the end: a list of `NodeState`
-    evidence/…              files that cases name
+    run.json                one object: `RunInfo`; replaced atomically
+    cases*.jsonl            one line for each test: `Case`
+    measurements*.jsonl     one line for each measurement: `Measurement`
+    timeline*.jsonl         one line for each event of a pod: `Event`
+    fleet.json              the nodes and the allocation of their devices at the end: a list of `NodeState`
+    evidence/…              evidence files of cases
     allure-results/         Allure's own
 
-JSON Lines are appended line by line and never rewritten. A worker of pytest-xdist writes files of its own
-(`cases-gw0.jsonl`), so nobody waits for anybody. A crash can tear only a file's last line: the reader leaves it out and
-says so. Moments are RFC 3339 with an offset, durations are seconds. docs/results.md has the fields with an example.
+JSON Lines are appended and never rewritten. Each worker of pytest-xdist writes its own files (`cases-gw0.jsonl`), so
+there is no locking. A crash can truncate only the last line of a file: the reader leaves it out, with a note.
+Timestamps are RFC 3339 with an offset, durations are seconds. docs/results.md describes the fields with examples.
 """
 
 import hashlib
@@ -46,14 +46,14 @@ _PYTHON_TYPES = {"`str`": "a text", "`object`": "an object", "`array`": "a list"
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """The scheduler that was judged."""
+    """The scheduler under test."""
 
     name: str
     version: str = ""
 
 
 class RunInfo(msgspec.Struct, frozen=True):
-    """What was run, on what, and whether it came to its end."""
+    """What was run, on what, and whether it has finished."""
 
     id: str
     started: Moment
@@ -67,8 +67,8 @@ class RunInfo(msgspec.Struct, frozen=True):
     suites: tuple[str, ...] = ()
     finished: Moment | None = None
     interrupted: bool = False
-    keyword: str = ""  # only tests whose names match were asked for
-    hardware: str = ""  # whose devices: simulated, this machine's, or which stand-in
+    keyword: str = ""  # expression of -k
+    hardware: str = ""  # simulated, this machine's, or stand-in NAME
     format: str = FORMAT
 
 
@@ -97,7 +97,7 @@ class Case(msgspec.Struct, frozen=True):
 
 
 class Measurement(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One figure (`value`) or its samples (`values`); `labels` tell apart what goes by one name."""
+    """One figure (`value`) or samples (`values`); `labels` distinguish measurements with the same name."""
 
     name: str
     unit: str
@@ -120,7 +120,7 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something that happened to a pod: created, bound, started, preempted, deleted, and what else a suite records."""
+    """An event of a pod: created, bound, started, preempted, deleted, or a name that a suite defines."""
 
     at: Moment
     event: str
@@ -131,7 +131,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class DeviceState(msgspec.Struct, frozen=True):
-    """A device and how much of it is given out, in percent; `health` is "ok" or what is wrong with it."""
+    """A device and its allocated parts in percent; `health` is "ok" or the fault."""
 
     type: str
     minor: int
@@ -152,7 +152,7 @@ class NodeState(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """A run as it lies on disk. `notes` say what the reader had to leave out."""
+    """A run as read from disk. `notes` state what the reader left out."""
 
     folder: Path
     info: RunInfo
@@ -163,12 +163,12 @@ class Run(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
     def count(self, verdict: Verdict) -> int:
-        """How many cases ended so."""
+        """The number of cases with this verdict."""
         return sum(case.verdict == verdict for case in self.cases)
 
     @property
     def verdict(self) -> RunVerdict:
-        """Failed if any case failed or broke. A run that was cut short, or in which nothing passed, proves nothing."""
+        """Failed if a case failed or broke; incomplete if the run was interrupted or no case passed; else passed."""
         if any(case.verdict in ("failed", "broken") for case in self.cases):
             return "failed"
         whole = self.info.finished is not None and not self.info.interrupted
@@ -176,23 +176,23 @@ class Run(msgspec.Struct, frozen=True):
 
 
 def moment(seconds: float) -> datetime:
-    """Seconds since 1970, as `Clock.now()` gives them, as the moment that results carry."""
+    """Convert seconds since 1970 (`Clock.now()`) to a timestamp of results."""
     return datetime.fromtimestamp(seconds, UTC)
 
 
 class ResultsWriter:
-    """Writes one run's folder. Each process that writes has a `worker` name of its own; the first has none.
+    """Writes one run's folder. Each further process that writes has a unique `worker` name.
 
-    Every line is one write to a file opened for appending: it is there when the call returns, even if the process dies.
+    Each line is one write to a file opened for appending, so it is kept even if the process is killed afterwards.
     """
 
     def __init__(
         self, folder: Path | str, *, worker: str = "", fresh: bool = False, clock: Clock | None = None
     ) -> None:
-        """Open `folder`, made if need be. `fresh` removes what an earlier run left there (workers do not say it).
+        """Open `folder`; create it if needed. `fresh` removes the files of an earlier run (not for workers).
 
         Raises:
-            ResultsError: the folder cannot be written, or it holds something that is no run of ours.
+            ResultsError: the folder cannot be written, or it contains files that are not of a run.
         """
         if not _WORKER.fullmatch(worker):
             raise ResultsError(f"worker {worker!r}: expected letters, digits, dots and underscores")
@@ -207,24 +207,24 @@ class ResultsWriter:
             _refuse_strangers(self.folder)
             if fresh:
                 _clear(self.folder)
-            self._file(CASES)  # marks the folder as ours for whoever comes next
+            self._file(CASES)  # marks the folder as a run for later writers
         except OSError as error:
             raise ResultsError(f"results folder {self.folder}: cannot be written: {error.strerror}") from error
 
     def run(self, info: RunInfo) -> None:
-        """Write run.json: at the start, and again whenever more is known."""
+        """Write run.json; may be called again with more information."""
         self._info = info
         _replace(self.folder / RUN, info)
 
     def finish(self, *, interrupted: bool = False) -> None:
-        """Say in run.json that the run came to its end, now."""
+        """Set the end time in run.json to now."""
         if self._info is None:
             raise RuntimeError("finish() before run(): there is no run to finish")
         ended = moment(self._clock.now())
         self.run(msgspec.structs.replace(self._info, finished=ended, interrupted=interrupted))
 
     def case(self, case: Case) -> None:
-        """Add a test's result; evidence attached to its nodeid so far goes with it."""
+        """Add the result of a test, with the evidence attached to its nodeid so far."""
         attached = self._evidence.pop(case.nodeid, [])
         self._append(CASES, msgspec.structs.replace(case, evidence=(*case.evidence, *attached)))
 
@@ -238,10 +238,10 @@ class ResultsWriter:
         labels: Mapping[str, str] | None = None,
         at: float | None = None,
     ) -> None:
-        """Add a measurement, taken `at` (seconds since 1970; now if not said).
+        """Add a measurement, taken `at` (seconds since 1970; default: now).
 
         Raises:
-            ValueError: there is no figure, or one that is not finite.
+            ValueError: there is no figure, or a figure is not finite.
         """
         samples = tuple(float(sample) for sample in values)
         figures = samples if value is None else (value, *samples)
@@ -260,17 +260,17 @@ class ResultsWriter:
         case: str = "",
         at: float | None = None,
     ) -> None:
-        """Add an event to the timeline; `at` is in seconds since 1970 (now if not said)."""
+        """Add an event to the timeline; `at` is in seconds since 1970 (default: now)."""
         happened = moment(self._clock.now() if at is None else at)
         shares = {kind: tuple(parts) for kind, parts in (devices or {}).items()}
         self._append(TIMELINE, Event(happened, event, pod, node, shares, case))
 
     def fleet(self, nodes: Iterable[NodeState]) -> None:
-        """Write what the nodes hold; the last call stands."""
+        """Write the state of the nodes; a later call replaces it."""
         _replace(self.folder / FLEET, list(nodes))
 
     def attach(self, nodeid: str, name: str, content: str | bytes, suffix: str = ".txt") -> str:
-        """Keep a file as evidence for the case that is reported next under `nodeid`; gives its path in the folder."""
+        """Store evidence for the next result of `nodeid`; returns the path relative to the folder."""
         digest = hashlib.sha256(nodeid.encode()).hexdigest()[:8]
         home = self.folder / EVIDENCE / f"{_slug(nodeid)[-60:]}-{digest}"
         home.mkdir(parents=True, exist_ok=True)
@@ -281,7 +281,7 @@ class ResultsWriter:
         return relative
 
     def close(self) -> None:
-        """Close the files; nothing is lost without it."""
+        """Close the files. Without it no data is lost."""
         for descriptor in self._files.values():
             os.close(descriptor)
         self._files.clear()
@@ -309,7 +309,7 @@ def read_run(folder: Path | str) -> Run:
     """Read a run's folder.
 
     Raises:
-        ResultsError: the folder is no run, or a file in it is not as the format says.
+        ResultsError: the folder is not a run, or a file does not have the format.
     """
     home = Path(folder)
     if not (home / RUN).is_file():
@@ -328,7 +328,7 @@ def read_run(folder: Path | str) -> Run:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether `read_run` would take this folder for a run."""
+    """Whether the folder is a run."""
     return (folder / RUN).is_file()
 
 
@@ -353,7 +353,7 @@ def _lines(home: Path, kind: str, of: type[_Line], notes: list[str]) -> list[_Li
 
 
 def _last_of_each(cases: list[Case], notes: list[str]) -> list[Case]:
-    """A case that was run again counts as it ended last: by its start, then by its place in the files."""
+    """The last result of each case: by start time, then by position in the files."""
     by_start = sorted(cases, key=lambda case: case.started.timestamp() if case.started else 0.0)
     last = {case.nodeid: case for case in by_start}
     again = len(cases) - len(last)
@@ -393,7 +393,7 @@ def _kind_of(folder: Path) -> str:
 
 
 def _refuse_strangers(folder: Path) -> None:
-    """A folder that somebody filled with other things stays as it is."""
+    """Refuse a folder that contains other files."""
     names = [path.name for path in folder.iterdir()]
     if RUN in names:
         try:
@@ -406,7 +406,7 @@ def _refuse_strangers(folder: Path) -> None:
         _LINES.fullmatch(name) or name in (FLEET, EVIDENCE, ALLURE, PYTEST_TEMP) or name.startswith(f".{RUN}.")
         for name in names
     ):
-        return  # empty, or a run that has just begun
+        return  # empty, or a run that has just started
     raise ResultsError(
         f"results folder {folder}: expected a new or empty folder, or one that an earlier run left; "
         f"found {_kind_of(folder)}; name another folder"
@@ -428,7 +428,7 @@ def _replace(path: Path, content: object) -> None:
 
 
 def _cut_torn_tail(path: Path, descriptor: int) -> None:
-    """A line that an earlier process left in the middle would spoil the one that comes after it."""
+    """Remove an incomplete last line, so that the next line starts on its own."""
     size = os.fstat(descriptor).st_size
     if size and os.pread(descriptor, 1, size - 1) != b"\n":
         os.ftruncate(descriptor, path.read_bytes().rfind(b"\n") + 1)

@@ -1,7 +1,7 @@
-"""What Allure needs to know of a run: labels, environment, categories, executor; and its HTML, if its command is here.
+"""Allure: labels of cases, environment, categories and executor of a run, and the HTML report if `allure` is installed.
 
-Allure's own results are written by allure-pytest while the tests run. This module adds what only the run as a whole
-knows. File formats: Allure's documentation, "How it works": environment.properties is a Java properties file.
+allure-pytest writes Allure's results while the tests run. This module adds the files about the run as a whole. File
+formats: Allure's documentation, "How it works"; environment.properties is a Java properties file.
 """
 
 import re
@@ -19,7 +19,7 @@ from harness.results import ALLURE, Case, Run
 COMMAND = "allure"
 REPORT = "allure-report"
 SEVERITIES = frozenset({"blocker", "critical", "normal", "minor", "trivial"})
-CATEGORIES = (  # Allure shows a failure under the first category that fits
+CATEGORIES = (  # Allure uses the first category that matches
     {"name": "Verdicts on the scheduler", "matchedStatuses": ["failed"]},
     {"name": "The harness or its surroundings were at fault", "matchedStatuses": ["broken"]},
     {"name": "Not verified here", "matchedStatuses": ["skipped"]},
@@ -28,7 +28,7 @@ _ESCAPED = re.compile(r"([\\:=\s#!])")
 
 
 def labels(case: Case) -> list[tuple[str, str]]:
-    """Allure's labels of a case, in its words: a requirement is a feature, a suite is a suite."""
+    """Allure's labels of a case: requirements become features and tags, the suite becomes a suite."""
     found = [("feature", feature) for feature in case.features]
     found += [("tag", feature) for feature in case.features]
     if case.suite:
@@ -40,7 +40,7 @@ def labels(case: Case) -> list[tuple[str, str]]:
 
 
 def write_context(run: Run) -> Path:
-    """Write environment.properties, categories.json and executor.json beside Allure's results; gives that folder."""
+    """Write environment.properties, categories.json and executor.json beside Allure's results; returns that folder."""
     home = run.folder / ALLURE
     home.mkdir(exist_ok=True)
     lines = [f"{_escaped(key)} = {_value(value)}\n" for key, value in environment(run).items()]
@@ -52,7 +52,7 @@ def write_context(run: Run) -> Path:
 
 
 def environment(run: Run) -> dict[str, str]:
-    """What Allure shows as the environment."""
+    """The environment that Allure shows."""
     info = run.info
     subject = f"{info.subject.name} {info.subject.version}".strip()
     known = {"subject": subject, "backend": info.backend, "fleet": info.fleet, "command": shlex.join(info.command)}
@@ -62,15 +62,15 @@ def environment(run: Run) -> dict[str, str]:
 
 
 def report_name(run: Run) -> str:
-    """How Allure titles its report."""
+    """The title of Allure's report."""
     return f"{run.info.subject.name} {run.info.subject.version} on {run.info.backend}".strip()
 
 
 def build_html(run: Run, *, which: Callable[[str], str | None] = shutil.which) -> Path | str:
-    """Build Allure's HTML in `allure-report/` of the run's folder; gives its index, or says why there is none.
+    """Build Allure's HTML in `allure-report/` of the run's folder; returns its index, or the reason why there is none.
 
     Raises:
-        HarnessError: the command `allure` is there and failed.
+        HarnessError: the command `allure` failed.
     """
     results = run.folder / ALLURE
     if not results.is_dir() or not any(results.glob("*-result.json")):
@@ -80,12 +80,12 @@ def build_html(run: Run, *, which: Callable[[str], str | None] = shutil.which) -
         return "no Allure HTML: the command `allure` is not on PATH; install it with `npm install --global allure`"
     write_context(run)
     page = run.folder / REPORT / "index.html"
-    if page.is_file():  # an older report of ours; Allure 2 refuses to write where something is
+    if page.is_file():  # an older report; Allure 2 refuses to overwrite
         shutil.rmtree(page.parent)
     line = [command, "generate", str(results), "--output", str(page.parent)]
     done = subprocess.run(line, capture_output=True, text=True, check=False)  # noqa: S603  # a list, no shell
     if done.returncode or not page.is_file():
-        said = (done.stderr or done.stdout).strip()[-600:] or "it said nothing"
+        said = (done.stderr or done.stdout).strip()[-600:] or "no output"
         raise HarnessError(f"allure generate: expected {page}, found exit status {done.returncode}: {said}")
     return page
 

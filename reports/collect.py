@@ -1,7 +1,7 @@
-"""Results of many runs as one: which requirement is verified, by which cases, on which backends.
+"""Merge the results of runs: which requirement is verified, by which cases, on which backends.
 
 Features come from `suites/features.yaml`: a list of `{id, title, release: [v0.7, …], group}`. An ID that only a case
-names is kept, without a title: a test must never fall out of the count because a list was not updated.
+names is kept without a title, so that every case is counted.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ OTHER_GROUP = "Other"
 
 
 class Feature(msgspec.Struct, frozen=True):
-    """A requirement, by the ID that tests carry."""
+    """A row of the feature list."""
 
     id: str
     title: str = ""
@@ -35,7 +35,7 @@ class Feature(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class CaseOfRun:
-    """A case, and which of the runs it ran in."""
+    """A case, and the index of its run."""
 
     run: int
     case: Case
@@ -43,7 +43,7 @@ class CaseOfRun:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A feature with every case that speaks for or against it."""
+    """A feature with all cases that name it."""
 
     feature: Feature
     cases: tuple[CaseOfRun, ...]
@@ -53,7 +53,7 @@ class Requirement:
         return state_of(entry.case for entry in self.cases)
 
     def state_in(self, run: int) -> State | None:
-        """Its state by one run alone; None if no case of that run names it."""
+        """The state by the cases of one run; None if no case of that run names the feature."""
         cases = [entry.case for entry in self.cases if entry.run == run]
         return state_of(cases) if cases else None
 
@@ -73,25 +73,25 @@ class Collection:
 
     @property
     def verdict(self) -> RunVerdict:
-        """Failed if one run failed; incomplete if one proves nothing; else passed."""
+        """Failed if a run failed; else incomplete if a run is incomplete; else passed."""
         verdicts = {run.verdict for run in self.runs}
         if "failed" in verdicts:
             return "failed"
         return "incomplete" if "incomplete" in verdicts else "passed"
 
     def count(self, *verdicts: str) -> int:
-        """How many cases ended in one of these ways."""
+        """The number of cases with one of these verdicts."""
         return sum(entry.case.verdict in verdicts for entry in self.cases)
 
     def in_state(self, state: State) -> int:
-        """How many requirements are in this state."""
+        """The number of requirements in this state."""
         return sum(requirement.state == state for requirement in self.requirements)
 
 
 def state_of(cases: Iterable[Case]) -> State:
-    """A requirement is verified by a case that passed, unless another failed or broke. Skips say nothing.
+    """The state of a requirement with these cases.
 
-    One that is broken alone is not verified: the harness was at fault, which is no verdict on the subject.
+    Failed if a case failed; verified if a case passed and none broke; else not verified. Skipped cases do not count.
     """
     verdicts = {case.verdict for case in cases}
     if "failed" in verdicts:
@@ -104,7 +104,7 @@ def collect(folders: Sequence[Path], *, features: Path | None = None) -> Collect
 
     Raises:
         ResultsError: a folder is no run and holds none, or a run is damaged.
-        UsageError: the feature list that was asked for cannot be read.
+        UsageError: the given feature list cannot be read.
     """
     runs = sorted((read_run(home) for folder in folders for home in _runs_in(folder)), key=lambda run: run.info.started)
     known = read_features(features or FEATURES) if features or FEATURES.is_file() else []
@@ -114,12 +114,12 @@ def collect(folders: Sequence[Path], *, features: Path | None = None) -> Collect
     notes += [f"{run.info.id}: {why}" for run in runs if (why := _why_no_hardware(run))]
     subjects = sorted({f"{run.info.subject.name} {run.info.subject.version}".strip() for run in runs})
     if len(subjects) > 1:
-        notes.append(f"these runs judge different subjects ({', '.join(subjects)}); the page speaks for no single one")
+        notes.append(f"the runs have different subjects ({', '.join(subjects)}); the verdict covers all of them")
     return Collection(tuple(runs), tuple(_requirements(runs, known)), tuple(notes))
 
 
 def read_features(path: Path) -> list[Feature]:
-    """The feature list, in its order.
+    """Read the feature list; the order is kept.
 
     Raises:
         UsageError: there is no such file, or it is not a list of {id, title, release, group}.
@@ -133,7 +133,7 @@ def read_features(path: Path) -> list[Feature]:
 
 
 def fingerprint(run: Run) -> str:
-    """SHA-256 over the run's own files, so that a signed page can be held against what it was made from."""
+    """SHA-256 over the run's files, to compare a signed page with the files it was made from."""
     digest = hashlib.sha256()
     own = [*run.folder.glob("*.json"), *run.folder.glob("*.jsonl"), *(run.folder / "evidence").rglob("*")]
     for path in sorted(path for path in own if path.is_file()):
@@ -147,27 +147,27 @@ def _runs_in(folder: Path) -> list[Path]:
         return [folder]
     found = sorted(path for path in folder.iterdir() if is_run(path)) if folder.is_dir() else []
     if not found:
-        read_run(folder)  # says what is there instead
+        read_run(folder)  # raises an error that names what was found
         raise ResultsError(f"{folder}: expected a run's folder, or a folder of them")
     return found
 
 
 def _why_incomplete(run: Run) -> str:
     if run.info.interrupted:
-        return "the run was interrupted; what it did not reach is not verified"
+        return "the run was interrupted; cases that did not run are not verified"
     if run.info.finished is None:
-        return "the run never said that it ended; it may have crashed, or it is still going on"
-    return "" if run.verdict != "incomplete" else "no case passed; the run proves nothing"
+        return "the run has no end time; it crashed, or it is still running"
+    return "" if run.verdict != "incomplete" else "no case passed; nothing is verified"
 
 
 def _why_partial(run: Run) -> str:
     if not run.info.keyword:
         return ""
-    return f"only cases that match -k {shlex.quote(run.info.keyword)} were run; a failure elsewhere would not show"
+    return f"only cases that match -k {shlex.quote(run.info.keyword)} were run; failures of other cases would not show"
 
 
 def _why_no_hardware(run: Run) -> str:
-    """Said of runs on this very machine alone: that simulated nodes are simulated is no surprise."""
+    """A note for runs on this machine with stand-ins; simulated nodes need no note."""
     if not run.info.hardware.startswith("stand-in"):
         return ""
     return f"the devices were a {run.info.hardware}; nothing here is verified on hardware"
@@ -185,6 +185,6 @@ def _requirements(runs: Sequence[Run], known: Sequence[Feature]) -> list[Require
 
 
 def _natural(name: str) -> tuple[str, int, str]:
-    """DEV-2 before DEV-10."""
+    """A sort key that puts DEV-2 before DEV-10."""
     stem, _, number = name.rpartition("-")
     return (stem, int(number), "") if number.isdecimal() else (name, 0, "")

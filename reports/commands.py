@@ -23,42 +23,42 @@ Percent = Annotated[float, Parameter(validator=validators.Number(gte=0))]
 def report(
     *folders: Path, output: Path | None = None, features: Path | None = None, title: str = "", json_: Json = False
 ) -> int:
-    """Make the sign-off page from what runs left on disk, and Allure's HTML if its command is installed.
+    """Write the sign-off page from the files of runs, and Allure's HTML if its command is installed.
 
     Exit status: 0 passed, 1 failed or incomplete, 2 the files or the use of this command are at fault.
 
     Args:
         folders: Run folders, or folders that hold run folders.
-        output: Where the page goes; signoff.html in the first folder if not said.
-        features: The feature list, a YAML list of {id, title, release, group}; the suites' own if not said.
-        title: What is signed off; the subject's name and version if not said.
+        output: File of the page; by default signoff.html in the first folder.
+        features: The feature list, a YAML list of {id, title, release, group}; by default that of the suites.
+        title: Title of the page; by default the subject's name and version.
         json_: Print the verdict and the counts as JSON.
     """
     found = collect(folders or (Path("seatrial-report"),), features=features)
     page = write_signoff(found, output or (folders[0] if folders else Path("seatrial-report")) / PAGE, title=title)
     allure = [build_html(run) for run in found.runs]
     if json_:
-        print(json.dumps(summary(found, page) | {"allure": [str(one) for one in allure]}, indent=2))
+        print(json.dumps(summary(found, page) | {"allure": [str(line) for line in allure]}, indent=2))
     else:
         print(f"{VERDICTS[found.verdict]}  {headline(found)}")
         print(f"requirements: {_states(found)}")
         for note in found.notes:
             print(f"note: {note}")
         print(f"page: {page}")
-        for one in dict.fromkeys(str(one) for one in allure):
-            print(f"allure: {one}" if not one.startswith("no ") else one)
+        for line in dict.fromkeys(map(str, allure)):
+            print(f"allure: {line}" if not line.startswith("no ") else line)
     return 0 if found.verdict == "passed" else 1
 
 
 def compare(base: Path, new: Path, *, tolerance: Percent = 10.0, json_: Json = False) -> int:
-    """Hold new results against a base: verdicts that changed, figures that moved.
+    """Compare new results with a base: changed verdicts and figures.
 
-    Exit status: 0 no regression, 1 a case fails that did not, or a figure is worse beyond tolerance and noise.
+    Exit status: 0 no regression, 1 a case fails that did not fail, or a figure is worse beyond tolerance and noise.
 
     Args:
         base: The run folder (or folder of runs) to compare with.
-        new: The run folder (or folder of runs) in question.
-        tolerance: By how many percent a median may be worse.
+        new: The run folder (or folder of runs) to compare.
+        tolerance: Percent by which a median may be worse.
         json_: Print as JSON.
     """
     outcome = hold_against(collect([base]), collect([new]), tolerance=tolerance / 100)
@@ -74,7 +74,7 @@ def summary(found: Collection, page: Path) -> dict[str, Any]:
     return {
         "verdict": found.verdict,
         "cases": {verdict: found.count(verdict) for verdict in ("passed", "failed", "broken", "skipped")},
-        "requirements": {one.feature.id: one.state for one in found.requirements},
+        "requirements": {requirement.feature.id: requirement.state for requirement in found.requirements},
         "runs": [{"id": run.info.id, "verdict": run.verdict, "sha256": fingerprint(run)} for run in found.runs],
         "notes": list(found.notes),
         "page": str(page),
@@ -88,17 +88,17 @@ def _states(found: Collection) -> str:
 def _print_comparison(outcome: Comparison) -> None:
     for note in outcome.notes:
         print(f"{'differs':<9}  {note}")
-    for one in sorted(outcome.cases, key=lambda one: one.change != "regressed"):
-        reason = f"  {one.reason.splitlines()[0]}" if one.reason else ""
-        print(f"{one.change:<9}  {one.base or 'absent'} -> {one.new or 'absent'}  {one.nodeid}{reason}")
+    for case in sorted(outcome.cases, key=lambda case: case.change != "regressed"):
+        reason = f"  {case.reason.splitlines()[0]}" if case.reason else ""
+        print(f"{case.change:<9}  {case.base or 'absent'} -> {case.new or 'absent'}  {case.nodeid}{reason}")
     for figure in outcome.figures:
         print(f"{'regressed' if figure.regressed else 'figure':<9}  {_moved(figure)}")
     if not outcome.cases and not outcome.figures:
         print("nothing changed")
     if outcome.lost:
-        print(f"{outcome.lost} cases that gave a verdict give none any more")
+        print(f"{outcome.lost} cases had a verdict and have none now")
     if outcome.incomplete:
-        print("the new results are incomplete: the run was cut short, or nothing passed")
+        print("the new results are incomplete: the run was interrupted, or no case passed")
     print("REGRESSED" if outcome.regressed else "no regression")
 
 

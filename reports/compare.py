@@ -1,8 +1,8 @@
-"""Two sides of results held against each other: which verdicts changed, which figures moved beyond their noise.
+"""Compare two collections of results: changed verdicts, and figures that changed beyond their noise.
 
-A figure counts as worse only if its median moved by more than the tolerance in the bad direction and the two medians'
-95 % intervals do not overlap. The interval is the sign test's: the order statistics between which the median lies with
-that probability whatever the distribution. Fewer than six samples have none; their whole range stands in for it.
+A figure regresses if its median is worse by more than the tolerance and the 95 % intervals of the two medians do not
+overlap. The interval is that of the sign test: the order statistics between which the median lies with that probability
+for any distribution. With fewer than six samples their range is used.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ AGAINST = frozenset({"failed", "broken"})
 
 @dataclass(frozen=True, slots=True)
 class CaseChange:
-    """A case that does not end as it did. `lost`: it passed and now does not run, so nothing verifies it any more."""
+    """A case with another verdict. `lost`: it had a verdict and now has none."""
 
     nodeid: str
     change: Change
@@ -31,7 +31,7 @@ class CaseChange:
 
 @dataclass(frozen=True, slots=True)
 class FigureChange:
-    """A figure on both sides. `ratio` is new median over base median (None if the base is 0)."""
+    """A figure of both sides. `ratio` is the new median divided by the base median (None if the base is 0)."""
 
     name: str
     unit: str
@@ -44,29 +44,29 @@ class FigureChange:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What changed; `regressed` is what a release gate asks for."""
+    """The differences; `regressed` is the result for a release gate."""
 
     cases: tuple[CaseChange, ...]
     figures: tuple[FigureChange, ...]
-    incomplete: bool = False  # the new results prove nothing, so nothing can be said for them
-    notes: tuple[str, ...] = ()  # in what the two sides are not alike
+    incomplete: bool = False  # the new results are incomplete
+    notes: tuple[str, ...] = ()  # other differences of the two sides
 
     @property
     def lost(self) -> int:
-        """How many cases are no longer verified."""
-        return sum(one.change == "lost" for one in self.cases)
+        """The number of cases that no longer have a verdict."""
+        return sum(case.change == "lost" for case in self.cases)
 
     @property
     def regressed(self) -> bool:
         return (
             self.incomplete
-            or any(one.change == "regressed" for one in self.cases)
-            or any(one.regressed for one in self.figures)
+            or any(case.change == "regressed" for case in self.cases)
+            or any(figure.regressed for figure in self.figures)
         )
 
 
 def compare(base: Collection, new: Collection, *, tolerance: float = 0.1) -> Comparison:
-    """Hold `new` against `base`; `tolerance` is the share by which a median may move (0.1: ten percent)."""
+    """Compare `new` with `base`; `tolerance` is the part by which a median may be worse (0.1: ten percent)."""
     alone = len(_backends(base)) == len(_backends(new)) == 1
     before, after = _cases(base, alone=alone), _cases(new, alone=alone)
     changes = [_case_change(key, before.get(key), after.get(key)) for key in dict.fromkeys((*after, *before))]
@@ -77,7 +77,7 @@ def compare(base: Collection, new: Collection, *, tolerance: float = 0.1) -> Com
 
 
 def better(unit: str) -> Literal["lower", "higher", ""]:
-    """Which direction is good: times want to be short, rates high; of other units nothing is known."""
+    """The better direction of a unit: lower for times, higher for rates, unknown ("") for others."""
     if unit in SECONDS:
         return "lower"
     return "higher" if unit.endswith("/s") else ""
@@ -86,7 +86,7 @@ def better(unit: str) -> Literal["lower", "higher", ""]:
 def median_interval(ordered: tuple[float, ...]) -> tuple[float, float]:
     """The 95 % interval of the median of sorted samples, by the sign test; their range if there are fewer than six."""
     count = len(ordered)
-    if count > 1000:  # the binomial is as good as normal, and its sums would be slow
+    if count > 1000:  # normal approximation; exact binomial sums would be slow
         reach = int(0.98 * count**0.5) + 1
         return ordered[max(0, count // 2 - reach)], ordered[min(count - 1, count // 2 + reach)]
     below, skipped = 0.0, 0
@@ -96,7 +96,7 @@ def median_interval(ordered: tuple[float, ...]) -> tuple[float, float]:
 
 
 def _unlike(base: Collection, new: Collection) -> tuple[str, ...]:
-    """What differs between the sides besides the results: it may be the reason for what moved."""
+    """Other differences between the sides, which may be the reason for changed results."""
     facts: dict[str, Callable[[RunInfo], str]] = {
         "subject": lambda info: f"{info.subject.name} {info.subject.version}".strip(),
         "backend": lambda info: info.backend,
@@ -151,7 +151,9 @@ def _series(side: Collection, *, alone: bool) -> dict[tuple[str, ...], Series]:
 
     Within one name `series_of` gives the runs in the order they started.
     """
-    return {(_on(side, one.run, alone=alone), one.name, one.unit, one.what): one for one in series_of(side.runs)}
+    return {
+        (_on(side, entry.run, alone=alone), entry.name, entry.unit, entry.what): entry for entry in series_of(side.runs)
+    }
 
 
 def _figure(base: Series, new: Series, tolerance: float) -> FigureChange:

@@ -1,22 +1,22 @@
-"""Figures for pages, from what a run measured: latency distributions, throughput over time, tables. No drawing here."""
+"""Figures of pages from the measurements of runs: latency distributions and throughput over time, without drawing."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import floor, log10
 
-from harness.bench.measure import percentile
 from harness.results import Event, Measurement, Run
+from harness.sample_statistics import percentile
 
 SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
-DISTRIBUTION_FROM = 20  # fewer samples have no percentiles worth drawing
-LOAD_FROM = 20  # a case that bound fewer pods was no load
+DISTRIBUTION_FROM = 20  # number of samples from which percentiles are drawn
+LOAD_FROM = 20  # number of bound pods from which a case counts as a load
 BARS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """All samples that go by one name, unit and labels in one run, sorted."""
+    """All samples of one name, unit and labels in one run, sorted."""
 
     name: str
     unit: str
@@ -26,11 +26,11 @@ class Series:
 
     @property
     def what(self) -> str:
-        """Its labels as text."""
+        """The labels as text."""
         return ", ".join(f"{key} {value}" for key, value in self.labels)
 
     def at(self, percent: float) -> float:
-        """The value that `percent` of the samples do not exceed."""
+        """The percentile of the samples (nearest rank)."""
         return percentile(self.samples, percent)
 
     @property
@@ -67,7 +67,7 @@ def series_of(runs: Sequence[Run]) -> list[Series]:
 
 
 def key_of(measurement: Measurement) -> tuple[str, str, tuple[tuple[str, str], ...]]:
-    """What makes two measurements the same thing measured twice: name, unit, labels."""
+    """The identity of a measured quantity: name, unit, labels."""
     return measurement.name, measurement.unit, tuple(sorted(measurement.labels.items()))
 
 
@@ -130,7 +130,7 @@ def decades(low: float, high: float) -> list[float]:
 
 
 def short(value: float) -> str:
-    """A figure for people: three digits that count, thousands apart."""
+    """A figure with three significant digits and thousands separators."""
     size = abs(value)
     if size >= 100 or value == int(value):
         return f"{value:,.0f}"

@@ -1,4 +1,4 @@
-"""The picture of the fleet: a row a node, a cell a device, darker the more of it is given out."""
+"""The picture of the fleet: one row for each node, one cell for each device, darker with its allocated part."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from markupsafe import Markup, escape
 from harness.results import DeviceState, NodeState
 from reports.figures import short
 
-MOST_NODES = 600  # a page with more cells opens slowly and shows nothing to the eye
-ROOMY = 32  # up to so many nodes each gets a tall row with figures in its cells
+MAX_NODES = 600  # a page with more cells opens slowly and is not readable
+ROOMY = 32  # up to this number of nodes, rows are tall and cells have figures
 WIDTH = 1060
 STEPS = (("o0", "free"), ("o1", "to 25 %"), ("o2", "to 50 %"), ("o3", "to 75 %"), ("o4", "under 100 %"), ("o5", "full"))
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """The picture with what is said beside it."""
+    """The picture with its summary."""
 
     picture: Markup
     summary: str
@@ -26,7 +26,7 @@ class Fleet:
 
 
 def occupancy(device: DeviceState) -> float:
-    """How much of a device is given out, in percent: of its core or its memory, whichever is more."""
+    """The allocated part of a device in percent: of its cores or its memory, whichever is larger."""
     return max(device.used_core_percent, device.used_memory_percent)
 
 
@@ -39,22 +39,22 @@ def step_of(percent: float) -> str:
 
 
 def fleet(nodes: Sequence[NodeState]) -> Fleet:
-    """Draw the nodes, in their order; the first `MOST_NODES` if there are more."""
-    drawn = tuple(nodes[:MOST_NODES])
+    """Draw the nodes in their order; only the first `MAX_NODES` if there are more."""
+    drawn = tuple(nodes[:MAX_NODES])
     roomy = len(drawn) <= ROOMY
     picture = _roomy(drawn) if roomy else _dense(drawn)
     return Fleet(picture, summary_of(nodes), drawn, len(nodes) - len(drawn))
 
 
 def summary_of(nodes: Sequence[NodeState]) -> str:
-    """The fleet in a sentence, for those who cannot see the picture too."""
+    """The fleet in a sentence; also the text alternative of the picture."""
     devices = [device for node in nodes for device in node.devices]
     parts = [f"{len(nodes):,} nodes"]
     for kind in dict.fromkeys(device.type for device in devices):
         own = [device for device in devices if device.type == kind]
         given = sum(map(occupancy, own)) / len(own)
         full, free = sum(occupancy(d) >= 99.95 for d in own), sum(occupancy(d) <= 0 for d in own)
-        parts.append(f"{len(own):,} {kind}: {short(given)} % given out, {full:,} full, {free:,} free")
+        parts.append(f"{len(own):,} {kind}: {short(given)} % allocated, {full:,} full, {free:,} free")
     sick = sum(device.health != "ok" for device in devices)
     return "; ".join([*parts, f"{sick:,} unhealthy" if sick else "all healthy"])
 
@@ -125,7 +125,7 @@ def _cell(node: NodeState, device: DeviceState, x: float, y: float, *, wide: flo
 
 
 def describe(node: NodeState, device: DeviceState) -> str:
-    """A device in words: what it is, how much of it is given out, to whom, and what ails it."""
+    """The tooltip of a device: model, allocated part, health and pods."""
     lines = [f"{node.name} {device.type} {device.minor} {device.model}".strip()]
     lines.append(f"core {short(device.used_core_percent)} %, memory {short(device.used_memory_percent)} %")
     if device.numa is not None:

@@ -15,19 +15,19 @@ COLOURS = 5
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of the legend: the class that has its colour, and what it is called."""
+    """A line of the legend: CSS class and name."""
 
     style: str
     name: str
 
 
 def latency(series: Sequence[Series], names: Sequence[str]) -> Markup:
-    """Percent of samples within a time, a curve a series, p50 and p99 marked. Time is on a logarithmic axis.
+    """Percent of samples up to a time, one curve per series, p50 and p99 marked. Time is on a logarithmic axis.
 
     The series share one unit.
     """
-    high = max(1e-9, *(one.samples[-1] for one in series))  # a logarithmic axis begins above 0
-    ticks = decades(max(high * 1e-6, min(one.samples[0] for one in series)), high)
+    high = max(1e-9, *(entry.samples[-1] for entry in series))  # a logarithmic axis begins above 0
+    ticks = decades(max(high * 1e-6, min(entry.samples[0] for entry in series)), high)
     parts = [_frame(_logarithmic_ticks(ticks), [(f"{p}", _y(p / 100)) for p in (0, 25, 50, 75, 90, 100)])]
     parts += [_axis_names(f"{series[0].unit}, logarithmic", "% of pods within")]
     for number, (one, name) in enumerate(zip(series, names, strict=True)):
@@ -75,7 +75,7 @@ def throughput(load: Load) -> Markup:
 
 
 def legend(names: Sequence[str]) -> list[Line]:
-    """The colours that `latency` gives to these names."""
+    """The legend for the curves of `latency`."""
     return [Line(f"c{number % COLOURS}", name) for number, name in enumerate(names)]
 
 

@@ -1,9 +1,9 @@
-"""`bench api`: what an API server does in a second, what an object costs it, and what a hundred watchers cost.
+"""`bench api`: request rates of an API server, its memory for each object, and the cost of many watchers.
 
-The server is a process of its own and has one core; this process is the client, over raw HTTPS with a connection for
-each request under way. Each repetition has a fresh embedded server; against another server, pods are created in a
-namespace that is deleted afterwards. Rates are of wall time; beside them stands the processor time that the server
-spent on one request, which says more on a machine that is shared.
+The server is a separate process on one core. This process is the client: raw HTTPS, one connection for each request in
+flight. Each repetition starts a fresh embedded server; on another server, pods are created in a namespace that is
+deleted afterwards. Rates refer to wall time. The processor time of the server for one request is reported as well: it
+is the better figure on a shared machine.
 """
 
 import asyncio
@@ -21,7 +21,6 @@ import urllib3
 import uvloop
 
 from harness.bench.core import Progress
-from harness.bench.measure import rounded, spread
 from harness.bench.raw_http import RawClient
 from harness.bench.usage import Meter, spent_in_kernel
 from harness.clusters.embedded import start_process
@@ -29,24 +28,25 @@ from harness.clusters.kubeconfig import Access, load_access
 from harness.errors import ClusterError
 from harness.private_files import private_folder
 from harness.processes import stop
+from harness.sample_statistics import rounded, spread
 from scheduler.api.transport import MERGE_PATCH
 
 NAMESPACE = "seatrial-bench-api"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
-BUSY = 0.9  # of a core: beyond it the client is the limit
-OTHERS = 0.25  # of a core that other programs may use before a figure is doubtful
-DRAIN_WITHIN = 30.0  # seconds that watchers may lag behind the last creation
-LIST_OF = 500  # pods in the list that is asked for again and again: kubectl's page
+CLIENT_BUSY_THRESHOLD = 0.9  # share of a core; above it the client is the limit
+OTHERS_BUSY_THRESHOLD = 0.25  # share of a core; above it figures are marked as taken on a shared machine
+DRAIN_WITHIN = 30.0  # seconds from the last creation to the last event at all watchers
+LIST_OF = 500  # pods in the measured list: the page size of kubectl
 OPERATIONS = ("creates", "gets", "lists", "patches")
 
 
 @dataclass(frozen=True, slots=True)
 class ApiSize:
-    """How large a run is."""
+    """The size of a run."""
 
-    seconds: float  # of each kind of request, in each repetition
-    pods: int  # held for `bytes_per_pod`
-    nodes: int  # held with them
+    seconds: float  # for each kind of request, in each repetition
+    pods: int  # stored when `bytes_per_pod` is measured
+    nodes: int  # stored beside them
     watchers: int
     repeat: int = 3
     connections: int = 16
@@ -54,12 +54,12 @@ class ApiSize:
 
 @dataclass(slots=True)
 class Measured:
-    """One kind of request in one repetition."""
+    """The figures of one kind of request in one repetition."""
 
     per_second: float
-    server_us: float  # processor time of the server for one; 0 where it cannot be known
+    server_us: float  # processor time of the server for one request; 0 if the server is on another machine
     kernel_us: float  # of that, in the kernel
-    client: float  # share of a core that the client used
+    client: float  # share of a core used by the client
     others: float
 
 
@@ -68,7 +68,7 @@ class Server:
     """An API server under measurement."""
 
     access: Access
-    pid: int = 0  # 0: somewhere else
+    pid: int = 0  # 0: not a process of this run
 
     def meter(self) -> Meter:
         return Meter({"client": _our_pid(), **({"server": self.pid} if self.pid else {})})
@@ -78,10 +78,10 @@ class Server:
 
 
 def bench_api(size: ApiSize, kubeconfig: Path | None, progress: Progress) -> dict[str, Any]:
-    """The documented fields of `bench api`.
+    """Run the benchmark and return the documented fields of `bench api`.
 
     Raises:
-        ClusterError: the server refused what was asked of it.
+        ClusterError: the server refused a request.
     """
     found: dict[str, list[Measured]] = {name: [] for name in OPERATIONS}
     ratios: list[float] = []
@@ -112,10 +112,10 @@ def _figures(
 ) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     for name, samples in found.items():
-        figures[f"{name}_per_second"] = rounded(spread([one.per_second for one in samples]))
-    known = {name: [one.server_us for one in samples if one.server_us] for name, samples in found.items()}
+        figures[f"{name}_per_second"] = rounded(spread([sample.per_second for sample in samples]))
+    known = {name: [sample.server_us for sample in samples if sample.server_us] for name, samples in found.items()}
     figures["server_us"] = {name: rounded(spread(samples), 1) for name, samples in known.items() if samples}
-    kernel = {name: median([one.kernel_us for one in samples]) for name, samples in found.items()}
+    kernel = {name: median([sample.kernel_us for sample in samples]) for name, samples in found.items()}
     figures["server_us_in_kernel"] = rounded({name: us for name, us in kernel.items() if known.get(name)}, 1)
     figures["fanout_cost_ratio"] = rounded(spread(ratios), 2)
     figures["fanout_by"] = "processor time of the server" if known["creates"] else "wall time"
@@ -124,8 +124,12 @@ def _figures(
         figures["resident_mib"] = round(resident)
     figures |= {"pods": size.pods, "nodes": size.nodes, "watchers": size.watchers, "repeat": size.repeat}
     figures["list_of"] = LIST_OF
-    limited = [name for name, samples in found.items() if any(one.client > BUSY for one in samples)]
-    shared = [name for name, samples in found.items() if any(one.others > OTHERS for one in samples)]
+    limited = [
+        name for name, samples in found.items() if any(sample.client > CLIENT_BUSY_THRESHOLD for sample in samples)
+    ]
+    shared = [
+        name for name, samples in found.items() if any(sample.others > OTHERS_BUSY_THRESHOLD for sample in samples)
+    ]
     figures["client_was_the_limit_of"] = limited
     figures["machine_was_shared_during"] = shared
     return figures
@@ -161,10 +165,10 @@ async def _one(access: Access, path: str, body: bytes, method: str = "POST") -> 
 
 
 async def _namespace(access: Access) -> None:
-    """The namespace for our pods; one that is still going from the last run is waited for.
+    """Create the namespace for the pods; if the last run's namespace is still terminating, wait for its end.
 
     Raises:
-        ClusterError: it cannot be had.
+        ClusterError: the namespace cannot be created.
     """
     body = orjson.dumps({"metadata": {"name": NAMESPACE}})
     for _ in range(120):
@@ -178,7 +182,7 @@ async def _namespace(access: Access) -> None:
 
 
 def pod_of_1_kb(name: str) -> bytes:
-    """A pod as people write them, about 1 kB of JSON."""
+    """A typical pod manifest of about 1 kB of JSON."""
     body = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -208,8 +212,8 @@ def pod_of_1_kb(name: str) -> bytes:
 
 
 @dataclass(slots=True)
-class _Pressure:
-    """As many requests as connections under way, until the time is up."""
+class _RequestLoop:
+    """Keeps one request in flight on each connection until the time is up."""
 
     client: RawClient
     requests: Iterator[bytes]
@@ -241,17 +245,18 @@ class _Pressure:
 
 
 async def _measure(server: Server, client: RawClient, requests: Iterator[bytes], seconds: float) -> Measured:
-    """
+    """Send requests for `seconds` and measure rate and processor time.
+
     Raises:
         ClusterError: a request was refused.
     """
-    pressure = _Pressure(client, requests, time.perf_counter() + seconds)
+    loop = _RequestLoop(client, requests, time.perf_counter() + seconds)
     meter, before = server.meter(), server.in_kernel()
-    await pressure.run()
+    await loop.run()
     usage, kernel = meter.read(), server.in_kernel() - before
-    if pressure.refused:
-        raise ClusterError(f"expected that every request succeeds, found code {pressure.refused[0]}")
-    count = max(1, pressure.answered)
+    if loop.refused:
+        raise ClusterError(f"expected that every request succeeds, found code {loop.refused[0]}")
+    count = max(1, loop.answered)
     spent = usage.shares.get("server", 0.0) * usage.seconds
     return Measured(
         count / usage.seconds, spent / count * 1e6, kernel / count * 1e6, usage.shares["client"], usage.others
@@ -284,7 +289,7 @@ async def _rates(server: Server, size: ApiSize) -> dict[str, Measured]:
             "lists": await _measure(server, client, _again(lists), size.seconds),
             "patches": await _measure(server, client, patches, size.seconds),
         }
-        prepared = iter([next(bodies) for _ in range(len(names) - LIST_OF)])  # rendering is not what is measured
+        prepared = iter([next(bodies) for _ in range(len(names) - LIST_OF)])  # rendered before the measurement
         found["creates"] = await _measure(server, client, prepared, size.seconds)
         return found
     finally:
@@ -300,7 +305,7 @@ def _again(requests: Sequence[bytes]) -> Iterator[bytes]:
 
 
 async def _fanout(server: Server, size: ApiSize) -> float:
-    """What a creation costs the server with all watchers, by what it costs with one."""
+    """The cost of a creation with all watchers, divided by the cost with one watcher."""
     await _namespace(server.access)
     client = RawClient(server.access, connections=size.connections)
     await client.connect()
@@ -316,10 +321,10 @@ async def _fanout(server: Server, size: ApiSize) -> float:
 
 
 async def _watched(server: Server, client: RawClient, numbers: Iterator[int], watchers: int, count: int) -> float:
-    """Seconds for one creation: of the server's processor, or of the wall where that cannot be known.
+    """Seconds for one creation: processor time of the server, or wall time if the server is on another machine.
 
     Raises:
-        ClusterError: an event did not arrive.
+        ClusterError: an event did not arrive within DRAIN_WITHIN.
     """
     seen = 0
     everything = asyncio.Event()
@@ -352,7 +357,7 @@ async def _watched(server: Server, client: RawClient, numbers: Iterator[int], wa
 
 
 async def _newest(access: Access) -> str:
-    """The revision of now, from a list of nothing."""
+    """The current resource version, from a list."""
 
     def ask() -> str:
         with access.pool(connections=1) as pool:
@@ -369,7 +374,7 @@ async def _newest(access: Access) -> str:
 
 
 async def _fill(server: Server, size: ApiSize) -> None:
-    """Create all pods and nodes, without agents behind them."""
+    """Create all pods and nodes; the nodes have no agents."""
     await _namespace(server.access)
     client = RawClient(server.access, connections=size.connections)
     await client.connect()
@@ -387,7 +392,7 @@ async def _fill(server: Server, size: ApiSize) -> None:
                     )
                 if set(codes) != {201}:
                     raise ClusterError(f"{kind}: expected that each is created, found codes {sorted(set(codes))}")
-        await asyncio.sleep(1.0)  # controllers look at what came
+        await asyncio.sleep(1.0)  # time for controllers to process the objects
     finally:
         await client.close()
 
@@ -399,7 +404,7 @@ def _node(name: str) -> bytes:
 
 
 def _resident(pid: int) -> float:
-    """Bytes of memory that a process holds."""
+    """The resident memory of a process in bytes."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return float(line.split()[1]) * 1024

@@ -1,7 +1,7 @@
-"""`bench schedule --through core`: our scheduler's decisions alone, no API server, no sockets.
+"""`bench schedule --through core`: decisions of our scheduler's core, without API server and sockets.
 
-Each repetition builds a fresh scheduler, shows it all nodes and pods, and then times one decision after the other. The
-binding is confirmed at once, as if the API server answered in no time.
+Each repetition builds a fresh scheduler, adds all nodes and pods, and then times each decision. A binding is
+confirmed immediately, as by an API server that answers in no time.
 """
 
 import gc
@@ -10,17 +10,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from harness.bench.measure import percentiles, rounded, spread
 from harness.bench.mixes import NODE_CPU, Mix, device_manifest, names, node_manifest, pod_spec
+from harness.sample_statistics import percentiles, rounded, spread
 from harness.subject.inprocess import BareCore
 
-SELDOM = (200_000, 50, 1000)  # what `python -m scheduler` sets
+GC_THRESHOLDS = (200_000, 50, 1000)  # as `python -m scheduler` sets them
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large a run is; `run` pods in a row share a shape, `waiting` more pods wait that never fit."""
+    """The size of a run: `run` consecutive pods share a shape; `waiting` more pods never fit."""
 
     nodes: int
     pods: int
@@ -31,7 +31,7 @@ class Size:
 
 
 def bench_core(size: Size, mix: Mix, progress: Progress) -> dict[str, Any]:
-    """The documented fields of `bench schedule`."""
+    """Run the benchmark and return the documented fields of `bench schedule`."""
     rates: list[float] = []
     decisions: list[float] = []
     placed = unplaced = 0
@@ -41,7 +41,7 @@ def bench_core(size: Size, mix: Mix, progress: Progress) -> dict[str, Any]:
         rates.append(size.pods / seconds)
         decisions += each
         progress(f"repetition {number + 1} of {size.repeat}: {rates[-1]:,.0f} pods/s, {unplaced} not placed")
-    microseconds = percentiles([one * 1e6 for one in decisions])
+    microseconds = percentiles([seconds * 1e6 for seconds in decisions])
     return {
         "through": "core",
         "nodes": size.nodes,
@@ -64,7 +64,7 @@ def bench_core(size: Size, mix: Mix, progress: Progress) -> dict[str, Any]:
 
 
 def prepared(size: Size, mix: Mix) -> BareCore:
-    """A scheduler that knows all nodes and has all pods in its queue."""
+    """A scheduler with all nodes added and all pods in its queue."""
     core = BareCore(seed=size.seed)
     for name in names("node", size.nodes):
         core.add_node(node_manifest(name), device_manifest(name))
@@ -83,19 +83,23 @@ def prepared(size: Size, mix: Mix) -> BareCore:
 
 
 def _too_large(mix: Mix, number: int) -> dict[str, Any]:
-    """The containers of a shape, but with more processors than any node has."""
+    """The containers of a shape with a CPU request larger than any node."""
     return {"containers": pod_spec({**mix.shapes[number], "cpu": str(NODE_CPU + 1)}, "")["containers"]}
 
 
 def timed(core: BareCore) -> tuple[float, list[float], int, int]:
-    """Seconds from the first decision to the last, seconds of each, pods placed, pods refused."""
+    """Run all decisions.
+
+    Returns:
+        Seconds from the first decision to the last, seconds of each decision, number of pods placed, and not placed.
+    """
     each: list[float] = []
     placed = unplaced = 0
     clock = time.perf_counter
     gc.collect()
-    gc.freeze()  # as the scheduler's process does once it has seen the cluster, thresholds included
+    gc.freeze()  # as the scheduler's process does after the first synchronisation, with the same thresholds
     thresholds = gc.get_threshold()
-    gc.set_threshold(*SELDOM)
+    gc.set_threshold(*GC_THRESHOLDS)
     try:
         start = before = clock()
         while core.ready:

@@ -1,7 +1,6 @@
-"""What a scheduling benchmark submits: mixes of pod shapes, and the nodes that they are placed on.
+"""The pods and nodes of scheduling benchmarks: mixes of pod shapes, and nodes that are all equal.
 
-A mix is a fixed table of shapes; which pod has which shape is drawn from the run's seed. Nodes are all alike: what is
-measured is the scheduler, not the luck of a fleet.
+A mix is a fixed table of shapes. The shape of each pod is drawn with the run's seed.
 """
 
 import random
@@ -46,9 +45,9 @@ _ALL = [shape for family in (_WHOLE, _SHARED, _BYTES, _NONE) for shape in _with_
 
 ZONE, HOST, APP = "topology.kubernetes.io/zone", "kubernetes.io/hostname", "app"
 ZONES = 8
-SKEW = 5  # pods of one app that a zone may have more than another
+SKEW = 5  # maxSkew over zones
 
-Rules = Callable[[int], Manifest]  # number of a shape → what its pods' specs say of other pods' places
+Rules = Callable[[int], Manifest]  # number of a shape → fields of its pods' specs with rules on other pods' places
 
 
 def _no_rules(number: int) -> Manifest:  # noqa: ARG001
@@ -56,7 +55,7 @@ def _no_rules(number: int) -> Manifest:  # noqa: ARG001
 
 
 def _spread(number: int) -> Manifest:
-    """Evenly over zones, which is required, and over nodes, which is preferred."""
+    """Topology spread: evenly over zones (required) and over nodes (preferred)."""
     own = {"matchLabels": {APP: _app(number)}}
     rules = ((ZONE, SKEW, "DoNotSchedule"), (HOST, 1, "ScheduleAnyway"))
     return {
@@ -68,7 +67,7 @@ def _spread(number: int) -> Manifest:
 
 
 def _apart(number: int) -> Manifest:
-    """Half of the shapes do not go on a node with their like, the other half would rather not and like its zone."""
+    """Affinity: odd shapes have required anti-affinity by node, even ones prefer other nodes of the same zone."""
     own = {"labelSelector": {"matchLabels": {APP: _app(number)}}}
     if number % 2:
         far: Manifest = {"requiredDuringSchedulingIgnoredDuringExecution": [{**own, "topologyKey": HOST}]}
@@ -101,7 +100,7 @@ MIXES: dict[str, tuple[list[ResourceList], Rules]] = {
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """Shapes, what their pods say of each other's places, and who gets which."""
+    """A mix: shapes, and rules on the places of other pods."""
 
     name: str
     shapes: list[ResourceList]
@@ -112,11 +111,11 @@ class Mix:
         return {**pod_spec(self.shapes[number], scheduler), **self.rules(number)}
 
     def labels(self, number: int) -> dict[str, str]:
-        """The labels of a shape's pods: where its like matters, each shape is an app."""
+        """The labels of a shape's pods: an app label for each shape if the mix has rules."""
         return {APP: _app(number)} if self.rules is not _no_rules else {}
 
     def draw(self, count: int, seed: int, *, run: int = 1) -> list[int]:
-        """Which shape each of `count` pods has; `run` pods in a row share one, as the replicas of a job do."""
+        """The shape number of each of `count` pods; `run` consecutive pods share one, as the replicas of a job do."""
         rng = random.Random(seed)  # noqa: S311 a benchmark's shuffle
         drawn: list[int] = []
         while len(drawn) < count:
@@ -125,10 +124,10 @@ class Mix:
 
 
 def mix(name: str) -> Mix:
-    """A mix by name.
+    """The mix of that name.
 
     Raises:
-        UsageError: there is none of that name.
+        UsageError: there is no such mix.
     """
     if name not in MIXES:
         raise UsageError(f"no mix {name!r}; known: {', '.join(MIXES)}")
@@ -136,7 +135,7 @@ def mix(name: str) -> Mix:
 
 
 def node_manifest(name: str) -> Manifest:
-    """One of the nodes, as the API server would show it; its number decides its zone."""
+    """The Node object of a name `prefix-NUMBER`; the number decides the zone."""
     number = int(name.rpartition("-")[2])
     gpus = NODE_GPUS * 100
     resources = {
@@ -153,7 +152,7 @@ def node_manifest(name: str) -> Manifest:
 
 
 def device_manifest(name: str) -> Manifest:
-    """The Device object of one of the nodes."""
+    """The Device object of a node, with NODE_GPUS healthy GPUs."""
     each = {device.GPU_CORE: "100", device.GPU_MEMORY: f"{GPU_GIB}Gi", device.GPU_MEMORY_RATIO: "100"}
     cards = [
         {"type": "gpu", "minor": minor, "id": f"GPU-{name}-{minor}", "health": True, "resources": each}

@@ -1,8 +1,8 @@
-"""`bench preempt`: what one preemption costs our scheduler's core on a cluster that is full.
+"""`bench preempt`: time of a preemption decision of our scheduler's core on a full cluster.
 
-Every card is held by a pod of low priority; then important pods come one after the other, and each must make others go.
-What is timed is the one decision that finds no node, tries who could go on which, and picks. Then the victims go, the
-pod is bound where it was nominated, and the next one comes.
+Pods of low priority hold all cards. Then pods of high priority arrive one after the other, and each must preempt
+others. The decision that finds no node and selects the victims is timed. Then the victims are removed, the pod is bound
+to its nominated node, and the next pod arrives.
 """
 
 import gc
@@ -10,27 +10,27 @@ import time
 from typing import Any
 
 from harness.bench.core import Progress
-from harness.bench.measure import percentile, spread
 from harness.bench.mixes import NODE_GPUS, device_manifest, names, node_manifest, pod_spec
 from harness.errors import SubjectError, UsageError
+from harness.sample_statistics import percentile, spread
 from harness.subject.inprocess import BareCore
 from scheduler.api import device
 from scheduler.api.wire import ResourceList
 
 BUDGET_MS = 2.0  # a preemption, median
-WEAK, STRONG = 10, 1000  # priorities of who is there: 0 to 9, by turns; of who comes
-ASKED = (1, 2, 4, 8)  # cards that the important pods ask for, by turns
-PAUSE = 15.0  # seconds, longer than any backoff
+LOW_PRIORITIES, HIGH_PRIORITY = 10, 1000  # pods that fill the nodes have the priorities 0 to 9 in turn
+REQUESTED_CARDS = (1, 2, 4, 8)  # of the preemptors, in turn
+PAUSE = 15.0  # seconds; longer than the longest backoff
 
 
 def bench_preempt(
     nodes: int, pods: int, preemptions: int, progress: Progress, *, repeat: int = 1, seed: int = 0
 ) -> dict[str, Any]:
-    """The documented fields of `bench preempt`.
+    """Run the benchmark and return the documented fields of `bench preempt`.
 
     Raises:
-        UsageError: `pods` is no multiple of `nodes` with a divisor of eight cards for each.
-        SubjectError: a pod that should have made others go did not, or was not placed afterwards.
+        UsageError: `pods` is not 1, 2, 4 or 8 times `nodes`.
+        SubjectError: a pod did not preempt although it had to, or was not placed afterwards.
     """
     each, rest = divmod(pods, nodes)
     if rest or not 1 <= each <= NODE_GPUS or NODE_GPUS % each:
@@ -69,50 +69,52 @@ def bench_preempt(
 
 
 def _filled(nodes: int, pods: int, cards: int, seed: int) -> BareCore:
-    """A scheduler whose nodes are full of unimportant pods of so many cards."""
+    """A scheduler whose nodes are full of low-priority pods with `cards` cards each."""
     core = BareCore(seed=seed)
     for name in names("node", nodes):
         core.add_node(node_manifest(name), device_manifest(name))
-    specs = [core.spec(_spec(cards, priority, core.scheduler_name)) for priority in range(WEAK)]
+    specs = [core.spec(_spec(cards, priority, core.scheduler_name)) for priority in range(LOW_PRIORITIES)]
     for number, name in enumerate(names("pod", pods)):
-        core.add_pod(name, specs[number % WEAK])
+        core.add_pod(name, specs[number % LOW_PRIORITIES])
     placed = 0
     while core.ready:
         placed += core.decide()
     if placed != pods:
-        raise SubjectError(f"bench preempt: only {placed} of {pods} pods could be placed to fill the nodes")
+        raise SubjectError(f"bench preempt: expected {pods} pods to fill the nodes, found {placed} placed")
     return core
 
 
 def _preempt(core: BareCore, count: int) -> list[tuple[float, int]]:
-    """For each pod that made others go: milliseconds to decide who, and how many they were."""
-    specs = {cards: core.spec(_spec(cards, STRONG, core.scheduler_name)) for cards in ASKED}
+    """For each preemption: milliseconds of the decision, and the number of victims."""
+    specs = {cards: core.spec(_spec(cards, HIGH_PRIORITY, core.scheduler_name)) for cards in REQUESTED_CARDS}
     taken: list[tuple[float, int]] = []
     gc.collect()
-    gc.freeze()  # as the scheduler's process does once it has seen the cluster
+    gc.freeze()  # as the scheduler's process does after the first synchronisation
     try:
         for number, name in enumerate(names("important", 4 * count)):
             if len(taken) == count:
                 break
-            core.add_pod(name, specs[ASKED[number % len(ASKED)]])
+            core.add_pod(name, specs[REQUESTED_CARDS[number % len(REQUESTED_CARDS)]])
             core.evicted.clear()
             began = time.perf_counter()
             bound = core.decide()
             seconds = time.perf_counter() - began
-            if bound:  # larger victims have left room
+            if bound:  # earlier victims have left enough room
                 continue
             if not core.evicted:
-                raise SubjectError(f"bench preempt: nobody was made to go for pod {name}")
+                raise SubjectError(f"bench preempt: expected victims for pod {name}, found none")
             taken.append((seconds * 1000, len(core.evicted)))
             for victim in core.evicted:
                 core.remove_pod(victim)
             core.pause(PAUSE)
             if not (core.ready and core.decide()):
-                raise SubjectError(f"bench preempt: pod {name} was not placed although its victims went")
+                raise SubjectError(
+                    f"bench preempt: expected pod {name} to be placed after its victims were removed, found it pending"
+                )
     finally:
         gc.unfreeze()
     if len(taken) < count:
-        raise SubjectError(f"bench preempt: only {len(taken)} of {count} pods had to make others go")
+        raise SubjectError(f"bench preempt: expected {count} preemptions, found {len(taken)}; use more pods")
     return taken
 
 

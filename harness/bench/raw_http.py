@@ -1,7 +1,7 @@
-"""An HTTP/1.1 client that costs as little as one in Python can: rendered requests, a few connections, one watch.
+"""A minimal HTTP/1.1 client for benchmarks: rendered requests, a few connections, one watch.
 
-For benchmarks, where the client shares two cores with what it measures. Only what is measured is read: status codes of
-answers, lines of a watch. Built on asyncio and httptools; use it on a running loop.
+In benchmarks the client shares two cores with the programs that it measures, so it reads only what is measured: status
+codes of answers, lines of a watch. It needs a running asyncio event loop.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from harness.errors import ClusterError
 Answered = Callable[[int], None]  # gets the status code
 
 
-class _Line(asyncio.Protocol):
+class _Connection(asyncio.Protocol):
     """One connection, one request at a time."""
 
     def __init__(self, owner: "RawClient") -> None:
@@ -41,7 +41,7 @@ class _Line(asyncio.Protocol):
             answered, self._answered = self._answered, None
             answered(0)
 
-    def carry(self, data: bytes, answered: Answered) -> None:
+    def send(self, data: bytes, answered: Answered) -> None:
         assert self._transport is not None  # noqa: S101
         self._answered = answered
         self._transport.write(data)
@@ -60,7 +60,7 @@ class _Line(asyncio.Protocol):
 
 
 class _Watch(asyncio.Protocol):
-    """One stream; hands over whole lines."""
+    """One watch stream; calls `on_line` for each complete line."""
 
     def __init__(self, on_line: Callable[[bytes], None], began: "asyncio.Future[None]") -> None:
         self._on_line, self._began = on_line, began
@@ -100,7 +100,7 @@ class _Watch(asyncio.Protocol):
 
 
 class RawClient:
-    """Posts to one API server over `connections` connections; more requests than that wait in their order."""
+    """Sends requests to one API server over `connections` connections; further requests wait in order."""
 
     def __init__(self, access: Access, *, connections: int = 16) -> None:
         self._access, self.connections = access, connections
@@ -110,41 +110,42 @@ class RawClient:
         head = [f"Host: {where.netloc}", "Accept: application/json"]
         self._head = "\r\n".join(head + [f"{name}: {value}" for name, value in access.headers.items()])
         self._base = where.path
-        self._idle: list[_Line] = []
-        self._lines: list[_Line] = []
+        self._idle: list[_Connection] = []
+        self._connections: list[_Connection] = []
         self._waiting: deque[tuple[bytes, Answered]] = deque()
         self.watch: _Watch | None = None
 
     async def connect(self) -> None:
-        """
+        """Open all connections.
+
         Raises:
-            OSError: nobody answers there.
+            OSError: the server cannot be reached.
         """
         loop = asyncio.get_running_loop()
         for _ in range(self.connections):
-            _, line = await loop.create_connection(lambda: _Line(self), *self._where, ssl=self._access.tls)
-            self._lines.append(line)
-        self._idle = list(self._lines)
+            _, connection = await loop.create_connection(lambda: _Connection(self), *self._where, ssl=self._access.tls)
+            self._connections.append(connection)
+        self._idle = list(self._connections)
 
     def render(self, path: str, body: bytes, *, method: str = "POST", content_type: str = "application/json") -> bytes:
-        """The bytes of a request."""
+        """The bytes of a request, to be sent any number of times."""
         head = f"{method} {self._base}{path} HTTP/1.1\r\n{self._head}\r\nContent-Type: {content_type}\r\n"
         return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
     def send(self, data: bytes, answered: Answered) -> None:
         if self._idle:
-            self._idle.pop().carry(data, answered)
+            self._idle.pop().send(data, answered)
         else:
             self._waiting.append((data, answered))
 
-    def idle(self, line: _Line) -> None:
+    def idle(self, connection: _Connection) -> None:
         if self._waiting:
-            line.carry(*self._waiting.popleft())
+            connection.send(*self._waiting.popleft())
         else:
-            self._idle.append(line)
+            self._idle.append(connection)
 
     async def send_all(self, requests: Iterable[bytes]) -> list[int]:
-        """Send all as fast as they are answered; their status codes, in no particular order."""
+        """Send all requests as fast as they are answered; returns the status codes in order of arrival."""
         pending = list(requests)
         codes: list[int] = []
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -161,10 +162,10 @@ class RawClient:
         return codes
 
     async def follow(self, path: str, on_line: Callable[[bytes], None]) -> None:
-        """Open a watch and return once it has begun.
+        """Open a watch and return once the server has accepted it.
 
         Raises:
-            ClusterError: it was refused.
+            ClusterError: the server refused it or closed the connection.
         """
         loop = asyncio.get_running_loop()
         began: asyncio.Future[None] = loop.create_future()
@@ -174,10 +175,10 @@ class RawClient:
         await began
 
     async def close(self) -> None:
-        """End all connections, and wait for that: a loop that closes before TLS has let go complains."""
-        for line in self._lines:
-            line.close()
-        ends = [line.gone for line in self._lines]
+        """Close all connections and wait for that: asyncio warns if the loop closes before TLS has shut down."""
+        for connection in self._connections:
+            connection.close()
+        ends = [connection.gone for connection in self._connections]
         if self.watch is not None and self.watch.transport is not None:
             self.watch.transport.abort()
             ends.append(self.watch.gone)

@@ -1,4 +1,4 @@
-"""`bench start`: from nothing to a cluster with ten Ready nodes that answers kubectl."""
+"""`bench start`: time from starting the process to a cluster with ten Ready nodes that answers kubectl."""
 
 import shutil
 import subprocess
@@ -9,12 +9,12 @@ from typing import Any
 import orjson
 
 from harness.bench.core import Progress
-from harness.bench.measure import rounded, spread
 from harness.clusters.embedded import start_process
 from harness.clusters.kubeconfig import load_access
 from harness.errors import ClusterError
 from harness.private_files import private_folder
 from harness.processes import stop
+from harness.sample_statistics import rounded, spread
 
 NODES = 10
 WITHIN = 30.0  # seconds
@@ -23,10 +23,10 @@ FLEET = 'nodes:\n- {name: "node-[0-9]", server: dgx-h100}\n'
 
 
 def bench_start(repeat: int, progress: Progress) -> dict[str, Any]:
-    """The documented fields of `bench start`.
+    """Run the benchmark and return the documented fields of `bench start`.
 
     Raises:
-        ClusterError: the cluster did not come up.
+        ClusterError: the cluster did not start.
     """
     kubectl = shutil.which("kubectl")
     ready: list[float] = []
@@ -85,7 +85,7 @@ def _by_requests(kubeconfig: Path, url: str, begin: float) -> float:
     with access.pool(connections=1) as pool:
         while time.perf_counter() - begin < WITHIN:
             answer = pool.request("GET", f"{url}/api/v1/nodes", headers=access.headers)
-            ready = sum(_is_ready(one) for one in orjson.loads(answer.data)["items"])
+            ready = sum(_is_ready(node) for node in orjson.loads(answer.data)["items"])
             if ready == NODES:
                 return time.perf_counter() - begin
             time.sleep(0.005)
@@ -94,4 +94,4 @@ def _by_requests(kubeconfig: Path, url: str, begin: float) -> float:
 
 def _is_ready(node: dict[str, Any]) -> bool:
     conditions = (node.get("status") or {}).get("conditions") or ()
-    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+    return any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)

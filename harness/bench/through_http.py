@@ -1,8 +1,8 @@
-"""`bench schedule --through http`: create → bound, with API server, scheduler and client as processes of their own.
+"""`bench schedule --through http`: create → bound, with API server, scheduler and client as separate processes.
 
-Nodes and Device objects are posted without agents behind them, so that nothing but scheduling happens. Without a rate,
-all pods are created as fast as the API server takes them, and what counts is throughput; with one, pods arrive
-independently at that rate, and what counts is latency. Each repetition has a fresh server and a fresh scheduler.
+Nodes and Device objects are created without agents, so that only scheduling is measured. Without a rate, all pods are
+created as fast as the API server takes them, and throughput is measured. With a rate, pods arrive independently at
+that rate, and latency is measured. Each repetition starts a fresh server and a fresh scheduler.
 """
 
 import asyncio
@@ -19,7 +19,6 @@ import orjson
 import uvloop
 
 from harness.bench.core import Progress, Size
-from harness.bench.measure import percentile, percentiles, rounded, spread
 from harness.bench.mixes import Mix, device_manifest, names, node_manifest
 from harness.bench.raw_http import RawClient
 from harness.bench.usage import Meter, Usage
@@ -29,6 +28,7 @@ from harness.errors import ClusterError
 from harness.load.arrival import Arrivals
 from harness.private_files import private_folder
 from harness.processes import stop
+from harness.sample_statistics import percentile, percentiles, rounded, spread
 from harness.subject.foreign import foreign_command
 from harness.subject.process import ProcessSubject, our_command
 from harness.subject.protocol import OURS
@@ -40,12 +40,12 @@ NAMESPACE = "default"
 PODS_PATH = f"/api/v1/namespaces/{NAMESPACE}/pods"
 DEVICES_PATH = f"/apis/{GROUP_VERSION}/devices"
 CREATORS = 16  # connections that create pods
-QUIET = 3.0  # seconds without a binding after which the rest counts as not placed
-LOOK = 0.05  # seconds between two looks at how far it is
-LATE_MS = 20.0  # at p99 that the client may be late in a paced run
-BUSY = 0.9  # of a core: beyond it the client is the limit
-TAIL = 0.2  # of the interval that the last hundredth of the bindings may take in a run without a rate
-OTHERS = 0.25  # of a core that other programs may use
+QUIET = 3.0  # seconds without a binding, after which the remaining pods count as not placed
+POLL_INTERVAL = 0.05  # seconds between two reads of the progress
+MAX_LAG_MS = 20.0  # p99 of the delay of the client in a run with a rate
+CLIENT_BUSY_THRESHOLD = 0.9  # share of a core; above it the client is the limit
+MAX_TAIL = 0.2  # part of the interval for the last 1 % of the bindings, in a run without a rate
+OTHERS_BUSY_THRESHOLD = 0.25  # share of a core; above it the machine counts as shared
 
 
 class _Meta(Wire, frozen=True):
@@ -61,36 +61,38 @@ class _Shown(Wire, frozen=True):
     spec: _Spec = _Spec()
 
 
-class _Line(Wire, frozen=True):
-    """A line of the watch, as far as we read it."""
+class _WatchEvent(Wire, frozen=True):
+    """The fields of a watch event that are read."""
 
     object: _Shown = _Shown()
 
 
-_decode_line = msgspec.json.Decoder(_Line).decode
+_decode_event = msgspec.json.Decoder(_WatchEvent).decode
 
 
 @dataclass(slots=True)
-class Trial:
-    """What one repetition saw. Times are seconds from its start."""
+class Repetition:
+    """The observations of one repetition. Times are seconds from its start."""
 
     sent: dict[str, float] = field(default_factory=dict)
     bound: dict[str, float] = field(default_factory=dict)
-    late: list[float] = field(default_factory=list)  # of each pod of a paced run, how much after its time it was sent
+    late: list[float] = field(
+        default_factory=list
+    )  # with a rate: for each pod, seconds from its due time to its sending
     refused: list[int] = field(default_factory=list)  # status codes
-    twice: int = 0  # pods shown on a second node
+    twice: int = 0  # pods that the watch showed on a second node
     watch_lost: bool = False
     usage: Usage = field(default_factory=lambda: Usage(1e-9, {}, 0.0))  # from the first creation to the last binding
 
     @property
     def pods_per_second(self) -> float:
-        """From the first binding to the last; between n bindings lie n - 1 gaps."""
+        """Throughput from the first binding to the last; n bindings have n - 1 intervals."""
         times = sorted(self.bound.values())
         return (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 and times[-1] > times[0] else 0.0
 
     @property
     def tail(self) -> float:
-        """The part of the interval that the last hundredth of the bindings took: 0.01 if the pace was even."""
+        """The part of the interval that the last 1 % of the bindings took; 0.01 for an even pace."""
         times = sorted(self.bound.values())
         if len(times) < 2 or times[-1] == times[0]:
             return 0.0
@@ -98,39 +100,39 @@ class Trial:
 
     @property
     def cpu_us_per_pod(self) -> dict[str, float]:
-        """Processor time by process for each pod bound; says more than a rate where the machine was shared."""
+        """Processor time by process for each bound pod, in µs; unlike a rate it is comparable on a shared machine."""
         pods = max(1, len(self.bound))
         return {name: round(share * self.usage.seconds / pods * 1e6, 1) for name, share in self.usage.shares.items()}
 
     @property
     def latencies(self) -> list[float]:
-        """Milliseconds from sending the creation to the watch showing the node."""
+        """Milliseconds from sending the create request to the watch event with the node, for each bound pod."""
         return [(when - self.sent[name]) * 1000 for name, when in self.bound.items()]
 
 
 def bench_http(
     size: Size, mix: Mix, progress: Progress, *, rate: float | None = None, subject: str = OURS
 ) -> dict[str, Any]:
-    """The documented fields of `bench schedule`.
+    """Run the benchmark and return the documented fields of `bench schedule`.
 
     Raises:
         ClusterError: the API server did not start or refused nodes.
         SubjectError: the scheduler did not start.
     """
-    trials: list[Trial] = []
+    repetitions: list[Repetition] = []
     for number in range(size.repeat):
-        trial = _trial(size, mix, rate, subject)
-        trials.append(trial)
-        p99 = percentile(sorted(trial.latencies), 99) if trial.bound else float("nan")
+        repetition = _repeat(size, mix, rate, subject)
+        repetitions.append(repetition)
+        p99 = percentile(sorted(repetition.latencies), 99) if repetition.bound else float("nan")
         progress(
-            f"repetition {number + 1} of {size.repeat}: {trial.pods_per_second:,.0f} pods/s, p99 {p99:,.1f} ms,"
-            f" {len(trial.sent) - len(trial.bound)} not placed; cores used:"
-            f" {', '.join(f'{name} {share:.2f}' for name, share in trial.usage.shares.items())},"
-            f" others {trial.usage.others:.2f}; us a pod:"
-            f" {', '.join(f'{name} {used:.0f}' for name, used in trial.cpu_us_per_pod.items())}"
+            f"repetition {number + 1} of {size.repeat}: {repetition.pods_per_second:,.0f} pods/s, p99 {p99:,.1f} ms,"
+            f" {len(repetition.sent) - len(repetition.bound)} not placed; cores used:"
+            f" {', '.join(f'{name} {share:.2f}' for name, share in repetition.usage.shares.items())},"
+            f" others {repetition.usage.others:.2f}; us a pod:"
+            f" {', '.join(f'{name} {used:.0f}' for name, used in repetition.cpu_us_per_pod.items())}"
         )
-    because = sorted({reason for trial in trials for reason in _because(trial, rate)})
-    bound = [one for trial in trials for one in trial.latencies]
+    because = sorted({reason for repetition in repetitions for reason in _invalid_reasons(repetition, rate)})
+    bound = [latency for repetition in repetitions for latency in repetition.latencies]
     return {
         "through": "http",
         "subject": subject,
@@ -142,20 +144,20 @@ def bench_http(
         "seed": size.seed,
         "repeat": size.repeat,
         "rate": rate,
-        "pods_per_second": rounded(spread([trial.pods_per_second for trial in trials])),
+        "pods_per_second": rounded(spread([repetition.pods_per_second for repetition in repetitions])),
         "latency_ms": percentiles(bound) if bound else {},
-        "interval_s": rounded(spread([_interval(trial) for trial in trials]), 3),
-        "placed": len(trials[-1].bound),
-        "unplaced": len(trials[-1].sent) - len(trials[-1].bound),
-        "limit": _limit(trials, rate),
-        "cpu_us_per_pod": _medians([trial.cpu_us_per_pod for trial in trials]),
-        "cores_used": [{**trial.usage.shares, "others": trial.usage.others} for trial in trials],
+        "interval_s": rounded(spread([_interval(repetition) for repetition in repetitions]), 3),
+        "placed": len(repetitions[-1].bound),
+        "unplaced": len(repetitions[-1].sent) - len(repetitions[-1].bound),
+        "limit": _limit(repetitions, rate),
+        "cpu_us_per_pod": _medians([repetition.cpu_us_per_pod for repetition in repetitions]),
+        "cores_used": [{**repetition.usage.shares, "others": repetition.usage.others} for repetition in repetitions],
         "valid": not because,
         "invalid_because": because,
     }
 
 
-def _trial(size: Size, mix: Mix, rate: float | None, subject: str) -> Trial:
+def _repeat(size: Size, mix: Mix, rate: float | None, subject: str) -> Repetition:
     with private_folder() as folder:
         kubeconfig = folder / "kubeconfig"
         server, _ = start_process(kubeconfig, fleet="", seed=size.seed, port=0, log=folder / "server.log")
@@ -166,15 +168,16 @@ def _trial(size: Size, mix: Mix, rate: float | None, subject: str) -> Trial:
             command = our_command(kubeconfig, size.seed) if ours else foreign_command(subject, kubeconfig)
             with ProcessSubject(subject, command, log_file=folder / "scheduler.log") as running:
                 meter_of = {"API server": server.pid, "scheduler": running.pid, "client": os.getpid()}
-                trial = uvloop.run(_measure(access, size, mix, rate, meter_of))
+                repetition = uvloop.run(_measure(access, size, mix, rate, meter_of))
                 running.check()
-                return trial
+                return repetition
         finally:
             stop(server)
 
 
 async def _post_nodes(access: Access, count: int) -> None:
-    """
+    """Create all nodes and their Device objects.
+
     Raises:
         ClusterError: the server refused one.
     """
@@ -194,13 +197,13 @@ async def _post_nodes(access: Access, count: int) -> None:
 
 def _ready_node(name: str) -> dict[str, Any]:
     node = node_manifest(name)
-    del node["metadata"]["uid"]  # the server gives its own
+    del node["metadata"]["uid"]  # the server assigns one
     node["status"]["conditions"] = [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
     return node
 
 
-async def _measure(access: Access, size: Size, mix: Mix, rate: float | None, pids: dict[str, int]) -> Trial:
-    trial = Trial()
+async def _measure(access: Access, size: Size, mix: Mix, rate: float | None, pids: dict[str, int]) -> Repetition:
+    repetition = Repetition()
     client = RawClient(access, connections=CREATORS)
     requests = _requests(client, size, mix)
     await client.connect()
@@ -208,40 +211,44 @@ async def _measure(access: Access, size: Size, mix: Mix, rate: float | None, pid
     nodes: dict[str, str] = {}
 
     def on_line(line: bytes) -> None:
-        shown = _decode_line(line).object
+        shown = _decode_event(line).object
         node, name = shown.spec.node_name, shown.metadata.name
         if not node:
             return
-        if name not in trial.bound:
-            trial.bound[name] = time.perf_counter() - start
+        if name not in repetition.bound:
+            repetition.bound[name] = time.perf_counter() - start
             nodes[name] = node
         elif nodes[name] != node:
-            trial.twice += 1
+            repetition.twice += 1
 
     gc.collect()
-    gc.freeze()  # the rendered requests stay: the collector need not look at them
-    gc.disable()  # a pause of ours would count as latency of theirs
+    gc.freeze()  # the rendered requests are long-lived: the collector skips them
+    gc.disable()  # a pause of the client would count as latency of the subject
     try:
-        # Bound pods only: what has no node yet says nothing, and would double what the client reads.
+        # Bound pods only: events of pods without a node would double what the client reads.
         await client.follow(f"{PODS_PATH}?watch=1&resourceVersion=0&fieldSelector=spec.nodeName!%3D", on_line)
         meter = Meter(pids)
         start = time.perf_counter()
         due = Arrivals("poisson", rate, 2 * size.pods / rate + 60).times(size.seed) if rate else None
-        creating = asyncio.ensure_future(_create(client, requests, trial, start, due))
-        await _until_quiet(trial, creating, size.pods, meter)
-        trial.watch_lost = client.watch is None or client.watch.lost
+        creating = asyncio.ensure_future(_create(client, requests, repetition, start, due))
+        await _until_quiet(repetition, creating, size.pods, meter)
+        repetition.watch_lost = client.watch is None or client.watch.lost
         await creating
     finally:
         await client.close()
         gc.enable()
         gc.unfreeze()
-    return trial
+    return repetition
 
 
 def _requests(client: RawClient, size: Size, mix: Mix) -> list[tuple[str, bytes]]:
     rest = [
-        b'"labels":%b},"spec":%b}' % (orjson.dumps(mix.labels(one)), orjson.dumps(mix.spec(one, DEFAULT_SCHEDULER)))
-        for one in range(len(mix.shapes))
+        b'"labels":%b},"spec":%b}'
+        % (
+            orjson.dumps(mix.labels(number)),
+            orjson.dumps(mix.spec(number, DEFAULT_SCHEDULER)),
+        )
+        for number in range(len(mix.shapes))
     ]
     shapes = mix.draw(size.pods, size.seed, run=size.run)
     return [
@@ -253,11 +260,11 @@ def _requests(client: RawClient, size: Size, mix: Mix) -> list[tuple[str, bytes]
 async def _create(
     client: RawClient,
     requests: Sequence[tuple[str, bytes]],
-    trial: Trial,
+    repetition: Repetition,
     start: float,
     due: Iterator[float] | None,
 ) -> None:
-    """Send all pods and wait for the answers."""
+    """Send all create requests, at their due times if there are any, and wait for the answers."""
     loop = asyncio.get_running_loop()
     slots = asyncio.Semaphore(CREATORS)
     answers = 0
@@ -268,7 +275,7 @@ async def _create(
         answers += 1
         slots.release()
         if code != 201:
-            trial.refused.append(code)
+            repetition.refused.append(code)
         if answers == len(requests):
             all_answered.set_result(None)
 
@@ -276,63 +283,65 @@ async def _create(
         if due is not None:
             when = next(due)
             await asyncio.sleep(max(0.0, when - (time.perf_counter() - start)))
-            trial.late.append(time.perf_counter() - start - when)
-        await slots.acquire()  # the time of sending is when it goes out, not when it joins a queue of ours
-        trial.sent[name] = time.perf_counter() - start
+            repetition.late.append(time.perf_counter() - start - when)
+        await slots.acquire()  # the time of sending excludes the wait for a free connection
+        repetition.sent[name] = time.perf_counter() - start
         client.send(data, answered)
     await all_answered
 
 
-async def _until_quiet(trial: Trial, creating: "asyncio.Future[None]", pods: int, meter: Meter) -> None:
-    """Until every pod is bound, or nothing has been bound for a while although all were created."""
+async def _until_quiet(repetition: Repetition, creating: "asyncio.Future[None]", pods: int, meter: Meter) -> None:
+    """Wait until every pod is bound, or no pod was bound for QUIET seconds after the last creation."""
     count, since = -1, time.perf_counter()
     while count < pods:
-        if len(trial.bound) > count or not creating.done():
-            count, since = len(trial.bound), time.perf_counter()
-            trial.usage = meter.read()  # again and again, so that the wait for stragglers does not dilute it
+        if len(repetition.bound) > count or not creating.done():
+            count, since = len(repetition.bound), time.perf_counter()
+            repetition.usage = (
+                meter.read()
+            )  # read at each binding, so that the wait for the last pods does not dilute it
         if time.perf_counter() - since > QUIET:
             return
-        await asyncio.sleep(LOOK)
+        await asyncio.sleep(POLL_INTERVAL)
 
 
 def _medians(rows: Sequence[dict[str, float]]) -> dict[str, float]:
     return {name: median(row[name] for row in rows) for name in rows[0]}
 
 
-def _interval(trial: Trial) -> float:
-    return max(trial.bound.values()) - min(trial.bound.values()) if trial.bound else 0.0
+def _interval(repetition: Repetition) -> float:
+    return max(repetition.bound.values()) - min(repetition.bound.values()) if repetition.bound else 0.0
 
 
-def _limit(trials: Sequence[Trial], rate: float | None) -> str:
-    """Who used the most processor time, of the last repetition."""
-    shares = trials[-1].usage.shares
+def _limit(repetitions: Sequence[Repetition], rate: float | None) -> str:
+    """The process with the most processor time in the last repetition."""
+    shares = repetitions[-1].usage.shares
     busiest = max(shares, key=lambda name: shares[name])
     said = f"{busiest} ({shares[busiest]:.0%} of a core)"
     cores = os.cpu_count() or 1
-    used = sum(shares.values()) + trials[-1].usage.others
+    used = sum(shares.values()) + repetitions[-1].usage.others
     if rate is not None:
-        return f"the rate asked for; busiest was the {said}"
+        return f"the requested rate; the busiest process was the {said}"
     return f"{said}; all {cores} cores were busy" if used > 0.92 * cores else said
 
 
-def _because(trial: Trial, rate: float | None) -> list[str]:
+def _invalid_reasons(repetition: Repetition, rate: float | None) -> list[str]:
     found = []
-    if trial.refused:
-        codes = ", ".join(sorted({str(code) if code else "no answer" for code in trial.refused}))
-        found.append(f"pods were refused ({codes})")
-    if trial.twice:
+    if repetition.refused:
+        codes = ", ".join(sorted({str(code) if code else "no answer" for code in repetition.refused}))
+        found.append(f"the API server refused pods ({codes})")
+    if repetition.twice:
         found.append("a pod was shown on two nodes")
-    if trial.watch_lost:
+    if repetition.watch_lost:
         found.append("the watch ended before the pods were bound")
-    if trial.usage.shares.get("client", 0.0) > BUSY:
-        found.append(f"the client was the limit: it used more than {BUSY:.0%} of a core")
-    if trial.usage.others > OTHERS:
-        found.append(f"other programs used more than {OTHERS:.0%} of a core")
-    if rate is None and trial.tail > TAIL:
+    if repetition.usage.shares.get("client", 0.0) > CLIENT_BUSY_THRESHOLD:
+        found.append(f"the client was the limit: it used more than {CLIENT_BUSY_THRESHOLD:.0%} of a core")
+    if repetition.usage.others > OTHERS_BUSY_THRESHOLD:
+        found.append(f"other programs used more than {OTHERS_BUSY_THRESHOLD:.0%} of a core")
+    if rate is None and repetition.tail > MAX_TAIL:
         found.append(
-            f"stragglers: the last 1% of the bindings took more than {TAIL:.0%} of the interval; the throughput is"
-            " diluted by pods that had to try again"
+            f"slow tail: the last 1% of the bindings took more than {MAX_TAIL:.0%} of the interval; the throughput is"
+            " diluted by pods that were tried again"
         )
-    if rate is not None and trial.late and percentile(sorted(trial.late), 99) * 1000 > LATE_MS:
-        found.append(f"generator lag: pods were sent more than {LATE_MS:.0f} ms late at p99")
+    if rate is not None and repetition.late and percentile(sorted(repetition.late), 99) * 1000 > MAX_LAG_MS:
+        found.append(f"generator lag: pods were sent more than {MAX_LAG_MS:.0f} ms late at p99")
     return found

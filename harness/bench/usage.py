@@ -1,4 +1,4 @@
-"""How much processor time processes used between two moments, and how much went to others; from /proc."""
+"""Processor time of processes over an interval, and of all other programs on the machine; from /proc."""
 
 import os
 import time
@@ -11,7 +11,7 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Shares of one core by process name, over `seconds`; `others` is everything else on the machine."""
+    """Shares of one core by process name, over `seconds`; `others` is the share of all other programs."""
 
     seconds: float
     shares: dict[str, float]
@@ -19,7 +19,7 @@ class Usage:
 
 
 class Meter:
-    """Reads once when made and once when asked."""
+    """Measures from its construction to each call of `read`."""
 
     def __init__(self, pids: Mapping[str, int]) -> None:
         self._pids = dict(pids)
@@ -28,7 +28,7 @@ class Meter:
         self._all_before = _all_spent()
 
     def read(self) -> Usage:
-        """Since this meter was made."""
+        """The usage since this meter was created."""
         seconds = max(time.perf_counter() - self._start, 1e-9)
         used = {name: _spent(pid) - self._before[name] for name, pid in self._pids.items()}
         others = max(0.0, _all_spent() - self._all_before - sum(used.values()))

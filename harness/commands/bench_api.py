@@ -1,4 +1,4 @@
-"""`seatrial bench api`: what the API server does in a second, and what an object costs it."""
+"""`seatrial bench api`: request rates of the API server, and its memory for each object."""
 
 import json
 import sys
@@ -24,15 +24,15 @@ def api(
     compare_kubeconfig: Path | None = None,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
-    """Create, get, list and patch pods of 1 kB by raw HTTPS; count what watchers and stored pods cost.
+    """Measure creates, gets, lists and patches of 1 kB pods over HTTPS, the cost of watchers, and memory for each pod.
 
     Args:
-        seconds: How long each kind of request is repeated.
-        pods: How many pods the server must hold for `bytes_per_pod`; 0 leaves that out.
-        nodes: How many nodes it must hold beside them.
-        watchers: How many watchers are compared with one.
-        repeat: How often; figures are medians with the lowest and the highest.
-        connections: Over how many connections, each with one request under way.
+        seconds: Duration of each kind of request.
+        pods: Number of stored pods for `bytes_per_pod`; 0 skips that measurement.
+        nodes: Number of nodes stored beside them.
+        watchers: Number of watchers that are compared with one.
+        repeat: Number of repetitions; figures are medians with lowest and highest.
+        connections: Number of connections, each with one request in flight.
         compare_kubeconfig: Run the same against this API server instead of the embedded one.
         json_: Print figures as JSON.
     """

@@ -1,4 +1,4 @@
-"""`seatrial bench preempt`: what it costs to decide who has to go."""
+"""`seatrial bench preempt`: time of a preemption decision on a full cluster."""
 
 import json
 import sys
@@ -20,14 +20,14 @@ def preempt(
     seed: int = 0,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
-    """Fill a cluster of 8-GPU nodes, then have important pods make others go, and print the time of one such decision.
+    """Fill a cluster of 8-GPU nodes with low-priority pods, preempt them, and print the time of a preemption decision.
 
     Args:
-        nodes: How many nodes.
-        pods: How many pods fill them: 1, 2, 4 or 8 times as many.
-        preemptions: How many times somebody has to go.
-        repeat: How often all of it; each time with a fresh scheduler.
-        seed: Decides ties between nodes, and where preemption starts to look.
+        nodes: Number of nodes.
+        pods: Number of pods that fill the nodes: 1, 2, 4 or 8 times as many.
+        preemptions: Number of preemptions.
+        repeat: Number of repetitions, each with a fresh scheduler.
+        seed: Decides ties between nodes, and the offset at which preemption starts.
         json_: Print figures as JSON.
     """
     figures = bench_preempt(

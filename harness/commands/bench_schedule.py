@@ -1,4 +1,4 @@
-"""`seatrial bench schedule`: how fast pods are placed, and what the limit was."""
+"""`seatrial bench schedule`: throughput and latency of placing pods, and the limiting process."""
 
 import json
 import sys
@@ -33,17 +33,17 @@ def schedule(
     """Place pods on a cluster of 8-GPU nodes and print throughput and latency.
 
     Args:
-        nodes: How many nodes.
-        pods: How many pods.
+        nodes: Number of nodes.
+        pods: Number of pods.
         mix: Which shapes: accelerators (32: whole cards, shares by percent and by bytes, none), whole, shared, cpu;
-            or accelerators with rules: spread (evenly over zones and nodes), affinity (apart from their like).
-        run: So many pods in a row share a shape, as the replicas of a job do; 1 is the hardest.
-        repeat: How often; figures are medians with the lowest and the highest.
-        seed: Decides which pod has which shape, and ties between nodes.
-        through: core: our scheduler's decisions alone. http: API server and scheduler as processes of their own.
-        rate: With --through http: pods per second that arrive, independently; left out, as fast as they are taken.
+            or accelerators with rules: spread (over zones and nodes), affinity (anti-affinity within an app).
+        run: Number of consecutive pods that share a shape, as the replicas of a job do; 1 is the hardest case.
+        repeat: Number of repetitions; figures are medians with lowest and highest.
+        seed: Decides the shape of each pod, and ties between nodes.
+        through: core: decisions of our scheduler only. http: API server and scheduler as separate processes.
+        rate: With --through http: pods per second, arriving independently; by default as fast as possible.
         subject: With --through http: seatrial (the default), or the command line of another scheduler.
-        unschedulable: With --through core: so many more pods wait all the time that fit on no node.
+        unschedulable: With --through core: number of further pods that wait and fit on no node.
         json_: Print figures as JSON.
     """
     if unschedulable and through != "core":
@@ -51,10 +51,10 @@ def schedule(
     for flag, value in (("--rate", rate), ("--subject", subject)):
         if value is not None and through == "core":
             raise UsageError(
-                f"{flag} {value} needs --through http: the core alone knows no time and no other scheduler"
+                f"{flag} {value} needs --through http: the core has no time and cannot run another scheduler"
             )
     if subject not in {None, OURS}:
-        foreign_command(subject, Path("kubeconfig"))  # its mistakes are said before anything is started
+        foreign_command(subject, Path("kubeconfig"))  # reports mistakes before anything is started
     size = Size(nodes, pods, repeat, run, seed, unschedulable)
 
     def progress(text: str) -> None:

@@ -1,4 +1,4 @@
-"""`seatrial bench start`: how long a cluster takes to come up."""
+"""`seatrial bench start`: start-up time of a cluster."""
 
 import json
 import sys
@@ -14,10 +14,10 @@ def start(
     repeat: Annotated[int, Parameter(validator=validators.Number(gte=1))] = 5,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
-    """Start the embedded cluster with ten nodes of eight cards again and again, and time it.
+    """Start the embedded cluster with ten nodes of eight cards repeatedly and print the start-up time.
 
     Args:
-        repeat: How often; figures are medians with the lowest and the highest.
+        repeat: Number of repetitions; figures are medians with lowest and highest.
         json_: Print figures as JSON.
     """
     figures = bench_start(repeat, lambda text: print(text, file=sys.stderr))

@@ -1,4 +1,4 @@
-"""`seatrial devices`: what is in this machine, or in a simulated one, as the real providers see it."""
+"""`seatrial devices`: the devices of this machine, or of a simulated one, as the real providers read them."""
 
 import json
 from typing import Annotated, Any
@@ -9,19 +9,19 @@ from harness.devices.provider import Device
 
 
 def devices(*, fake: str | None = None, json_: Annotated[bool, Parameter(name="--json", negative="")] = False) -> int:
-    """Print accelerators and NICs with their identity, health and place; or say per vendor why there is nothing.
+    """Print accelerators and NICs with identity, health and location; for vendors without devices print the reason.
 
     Args:
-        fake: Look at a simulated machine instead: a server of the catalogue, MODEL or MODEL:COUNT, as in dgx-h100 or
+        fake: Read a simulated machine instead: a server of the catalogue, MODEL or MODEL:COUNT, as in dgx-h100 or
             a10:2.
         json_: Print JSON.
     """
     from harness.devices.survey import survey
 
     found, missing = survey(fake)
-    found = sorted(found, key=lambda one: (one.kind, one.minor))  # libraries list them in an order of their own
+    found = sorted(found, key=lambda one: (one.kind, one.minor))  # each library has its own order
     if json_:
-        rows = [_row(one) for one in found]
+        rows = [_row(device) for device in found]
         print(json.dumps({"devices": rows, "missing": missing}, indent=2))
         return 0
     for one in found:
@@ -31,7 +31,7 @@ def devices(*, fake: str | None = None, json_: Annotated[bool, Parameter(name="-
         health = "healthy" if row["healthy"] else f"unhealthy: {row['health']}"
         print(f"{row['kind']:<5}{row['minor']:>3}  {row['model']:<28}{memory:>12}  {row['bus']:<14}{place:<14}{health}")
     for vendor, why in missing.items():
-        print(f"{vendor}: nothing here: {why}")
+        print(f"{vendor}: no devices: {why}")
     return 0
 
 

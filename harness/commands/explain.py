@@ -1,7 +1,7 @@
-"""`seatrial explain`: why a pod is where it is, or why it is nowhere.
+"""`seatrial explain`: why a pod is on its node, or why it is not placed.
 
-A scheduler of ours is asked how things look to it now. With a kubeconfig, what the API has on record comes first, which
-any scheduler leaves there.
+The answer comes from our scheduler and describes the present state. With a kubeconfig, the conditions and events that
+the API server has are printed first; any scheduler writes these.
 """
 
 import http.client
@@ -18,8 +18,8 @@ from cyclopts import Parameter, validators
 from harness.commands.on_record import lines_of, record_of
 from harness.errors import SubjectError, UsageError
 
-ANSWER_WITHIN = 30.0  # seconds; every plugin is asked about every node
-MOST_REASONS = 20  # reasons may name what differs from node to node
+ANSWER_WITHIN = 30.0  # seconds; every plugin is evaluated for every node
+MAX_REASONS = 20  # texts of reasons may differ from node to node
 DEFAULT_SERVER = "http://127.0.0.1:10251"
 
 
@@ -32,16 +32,16 @@ def explain(
     top: Annotated[int, Parameter(validator=validators.Number(gte=1))] = 5,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
-    """Print what was said of a pod's scheduling, which nodes would do now, and why the others would not.
+    """Print why a pod is on its node or not placed: nodes that fit now, and the reasons of all others.
 
     Args:
-        pod: Its name, or NAMESPACE/NAME.
-        namespace: Its namespace, if that is not default.
-        kubeconfig: Of the cluster that the pod is in: its conditions, events and explanations are printed, and what a
-            scheduler of ours says, if one answers.
-        server: Where the scheduler serves its debugging pages (its flags --address and --port), by default
+        pod: The pod's name, or NAMESPACE/NAME.
+        namespace: The pod's namespace, if it is not default.
+        kubeconfig: Kubeconfig of the pod's cluster: prints conditions, events and explanations, and the answer of our
+            scheduler, if one answers.
+        server: URL at which the scheduler serves HTTP (its flags --address and --port), by default
             http://127.0.0.1:10251.
-        top: How many of the best nodes to list with their scores.
+        top: Number of best nodes to print with their scores.
         json_: Print the whole answer as JSON.
     """
     before, _, name = pod.rpartition("/")
@@ -65,7 +65,7 @@ def explain(
 
 
 def _asked_as_well(server: str | None, record: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
-    """The scheduler's answer; or None and why there is none. One that the user named has to answer."""
+    """The scheduler's answer, or None and the reason. An error is raised only for a server that the user named."""
     reference = record["pod"]
     try:
         found = ask(server or DEFAULT_SERVER, reference["namespace"], reference["name"])
@@ -75,16 +75,16 @@ def _asked_as_well(server: str | None, record: dict[str, Any]) -> tuple[dict[str
         return None, str(error)
     if found["pod"]["uid"] != reference["uid"]:
         where = server or DEFAULT_SERVER
-        return None, f"explain: the scheduler at {where} knows another pod of that name; it works for another cluster"
+        return None, f"explain: the scheduler at {where} has a pod of that name with another UID: another cluster"
     return found, ""
 
 
 def ask(server: str, namespace: str, name: str) -> dict[str, Any]:
-    """The scheduler's answer.
+    """Request the explanation of a pod from our scheduler.
 
     Raises:
-        UsageError: the address is none, or the scheduler does not know the pod.
-        SubjectError: there is no scheduler there, or it is not ours.
+        UsageError: the URL is malformed, or the scheduler does not know the pod.
+        SubjectError: no scheduler answers at the URL, or it is not ours.
     """
     _check_url(server)
     path = "/".join(urllib.parse.quote(part, safe="") for part in (namespace, name))
@@ -117,34 +117,32 @@ def _check_url(server: str) -> None:
 
 
 def lines_for(found: dict[str, Any], top: int) -> list[str]:
-    """What to print."""
+    """The lines to print for an explanation; `top` is the number of best nodes."""
     key = f"{found['pod']['namespace']}/{found['pod']['name']}"
-    state = (
-        f"on node {found['node']}" if found["node"] else f"pending, in the queue's place {found['queue'] or 'none'!r}"
-    )
+    state = f"on node {found['node']}" if found["node"] else f"pending, in queue {found['queue'] or 'none'!r}"
     feasible, rejected = found["feasible"], found["rejected"]
-    lines = [f"{key}: {state}; {len(feasible)} of {len(feasible) + len(rejected)} nodes would take it now"]
+    lines = [f"{key}: {state}; {len(feasible)} of {len(feasible) + len(rejected)} nodes fit now"]
     if feasible:
-        plugins = sorted({plugin for one in feasible for plugin in one["byPlugin"]})
+        plugins = sorted({plugin for node in feasible for plugin in node["byPlugin"]})
         rows = [["node", "score", *plugins]]
         rows += [
-            [one["node"], str(one["score"]), *(str(one["byPlugin"].get(plugin, 0)) for plugin in plugins)]
-            for one in feasible[:top]
+            [node["node"], str(node["score"]), *(str(node["byPlugin"].get(plugin, 0)) for plugin in plugins)]
+            for node in feasible[:top]
         ]
         lines += ["", *_table(rows)]
     if rejected:
         reasons = Counter(
-            (one["plugin"], reason, one["preemptionMightHelp"]) for one in rejected for reason in one["reasons"]
+            (node["plugin"], reason, node["preemptionMightHelp"]) for node in rejected for reason in node["reasons"]
         )
         rows = [["nodes", "plugin", "reason", "preemption"]]
         ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
         rows += [
             [str(count), plugin, reason, "might help" if helps else "no help"]
-            for (plugin, reason, helps), count in ordered[:MOST_REASONS]
+            for (plugin, reason, helps), count in ordered[:MAX_REASONS]
         ]
         lines += ["", *_table(rows)]
-        if len(ordered) > MOST_REASONS:
-            lines.append(f"and {len(ordered) - MOST_REASONS} more reasons, each of fewer nodes or as many; see --json")
+        if len(ordered) > MAX_REASONS:
+            lines.append(f"and {len(ordered) - MAX_REASONS} more reasons for at most as many nodes each; see --json")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""`seatrial isolation`: what HAMi-core promises, measured on this machine's first NVIDIA GPU, without a cluster."""
+"""`seatrial isolation`: HAMi-core's limits, measured on this machine's first NVIDIA GPU, without a cluster."""
 
 import json
 import tempfile
@@ -19,13 +19,13 @@ def isolation(
     out: Path | None = None,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
-    """Measure memory and core isolation of HAMi's library on a real GPU. Ends with 1 if a promise was broken.
+    """Measure memory and core isolation of HAMi's library on a real GPU. Exits with 1 if a limit was not kept.
 
     Args:
-        checks: Which ones; by default those that take seconds. `all` takes about half an hour.
+        checks: The checks to run; by default those that take seconds. `all` takes about half an hour.
         hami_library: HAMi's libvgpu.so.
-        hami_release: Its release: what is known of it is told apart from surprises.
-        out: Where to write each finding, a JSON object on each line, as soon as it is there.
+        hami_release: Its release; known deviations of a release are reported separately.
+        out: File to which each finding is appended as a line of JSON.
         json_: Print findings as JSON.
     """
     from harness.devices.nvidia import NvidiaProvider
@@ -39,7 +39,7 @@ def isolation(
         if name not in CHECKS:
             raise UsageError(f"no check {name!r}; expected all, or some of: {', '.join(CHECKS)}")
     if out is not None:
-        check_writable("--out", out)  # not only after the first finding's minutes
+        check_writable("--out", out)  # before the first check, which may take minutes
     witness = NvidiaProvider()
     absent = witness.probe()
     if absent is not None:

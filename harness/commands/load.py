@@ -1,4 +1,4 @@
-"""`seatrial load`: Locust users that create, watch and delete pods, and what the cluster made of it."""
+"""`seatrial load`: Locust users that create, watch and delete pods, and the measured latency and throughput."""
 
 import json
 import sys
@@ -36,28 +36,28 @@ def load(
     web: Annotated[bool, Parameter(negative="")] = False,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
-    """Submit pods at a given rate and print how fast they were bound. Ends with 1 if a pod was lost or bound twice.
+    """Submit pods at a given rate and print how fast they were bound. Exits with 1 if a pod was lost or bound twice.
 
-    Without --kubeconfig, an embedded cluster and our scheduler are started, and stopped afterwards. With it, whatever
-    schedules there is measured. The pods live in a namespace of their own, which is deleted in the end.
+    Without --kubeconfig, an embedded cluster and our scheduler are started, and stopped afterwards. With it, the
+    scheduler of that cluster is measured. The pods are created in a new namespace, which is deleted afterwards.
 
     Args:
-        users: How many requests may be on their way at a time.
-        rate: Pods per second; of a ramp, at its end.
+        users: Largest number of requests in flight.
+        rate: Pods per second; for a ramp, at its end.
         arrivals: poisson: independently. constant: evenly. burst: every 2 s at once. ramp: from 0 up to the rate.
-        seconds: How long pods arrive.
-        mix: Which pods: mixed, whole, shared, bytes, cpu, or a YAML file of shapes.
+        seconds: Duration of the arrivals.
+        mix: Mix of pod shapes: mixed, whole, shared, bytes, cpu, or a YAML file of shapes.
         hold: Seconds from a pod's binding to its deletion; rate x hold pods must fit into the fleet.
-        drain: Seconds after the last arrival that bindings and deletions are waited for.
-        processes: Over how many processes the users are spread, where one core is not enough.
-        kubeconfig: The cluster; without it, one is started.
-        backend: Which cluster to start.
-        fleet: Nodes of the cluster that is started: a name or a fleet file.
-        subject: Which scheduler to start with the cluster: seatrial, none, or a command line.
+        drain: Longest wait for bindings and deletions after the last arrival, in seconds.
+        processes: Number of load processes over which the users are spread.
+        kubeconfig: Kubeconfig of the cluster; without it, a cluster is started.
+        backend: Backend of the cluster to start.
+        fleet: Fleet of the cluster to start: a name or a file.
+        subject: Scheduler to start with the cluster: seatrial, none, or a command line.
         scheduler_name: The pods' schedulerName; by default the cluster's own default.
-        seed: Decides when pods arrive and which shape each has.
-        samples: Where to write each pod's life, a JSON object on each line.
-        web: Show Locust's page until Ctrl-C.
+        seed: Decides arrival times and shapes.
+        samples: File for the samples: one line of JSON for each pod.
+        web: Serve Locust's page until Ctrl-C.
         json_: Print figures as JSON.
     """
     settings = LoadSettings(
@@ -66,7 +66,7 @@ def load(
     )  # fmt: skip
     if kubeconfig is not None and (backend is not None or fleet is not None):
         flag = "--backend" if backend is not None else "--fleet"
-        raise UsageError(f"{flag} is for a cluster that is started here; it cannot go with --kubeconfig")
+        raise UsageError(f"{flag} applies to a cluster that this command starts; it cannot be used with --kubeconfig")
     if samples is not None:
         check_writable("--samples", samples)
     with _target(kubeconfig, fleet=fleet, subject=subject, seed=seed) as where:
@@ -86,22 +86,22 @@ def _say(text: str) -> None:
 
 @contextmanager
 def _target(kubeconfig: Path | None, *, fleet: str | None, subject: str | None, seed: int) -> Iterator[Path]:
-    """The kubeconfig to use, with cluster and scheduler running as asked."""
+    """Start cluster and scheduler if needed; yields the kubeconfig to use."""
     from harness.subject.foreign import foreign_command
     from harness.subject.protocol import DEPLOYED, IN_PROCESS, NONE, OURS, open_subject
 
     if kubeconfig is not None:
         if subject not in {None, NONE, DEPLOYED}:
             raise UsageError(
-                f"--subject {subject} is for a cluster that is started here; with --kubeconfig, start the scheduler"
-                f" yourself, as in `seatrial scheduler --kubeconfig {kubeconfig}`"
+                f"--subject {subject} applies to a cluster that this command starts; with --kubeconfig, start the"
+                f" scheduler yourself, as in `seatrial scheduler --kubeconfig {kubeconfig}`"
             )
         yield kubeconfig
         return
     from harness.clusters.embedded import EmbeddedBackend
     from harness.nodes.fleet import DEFAULT, load_fleet
 
-    load_fleet(fleet or DEFAULT)  # mistakes are said before anything is started
+    load_fleet(fleet or DEFAULT)  # reports mistakes before anything is started
     if subject == IN_PROCESS:
         raise UsageError(f"--subject {subject}: load is in real time; expected {OURS}, {NONE} or a command line")
     if subject not in {None, OURS, DEPLOYED, NONE}:
@@ -131,6 +131,6 @@ def _show(result: dict[str, Any]) -> None:
         )
     late, behind = validity["generator_lag_ms"].get("p99", 0), validity["watch_lag_ms"].get("p99", 0)
     busy = validity["client_cpu_share"]
-    print(f"generator   sent {late:g} ms late at p99, used {busy:.0%} of a core, its watch was {behind:g} ms behind")
+    print(f"generator   sent {late:g} ms late at p99, used {busy:.0%} of a core, watch lag {behind:g} ms at p99")
     print("valid       " + ("yes" if result["valid"] else "no: " + "; ".join(result["invalid_because"])))
     print(f"samples     {result['samples']}")

@@ -1,7 +1,7 @@
-"""What the API has on record about a pod's way to its node: its conditions, its events, and explanations of it.
+"""What the API server has on a pod's scheduling: conditions, events, and ScheduleExplanation objects.
 
-Any scheduler leaves conditions and events. ScheduleExplanation objects are Koordinator's; where somebody fills them in,
-theirs is the fullest account.
+Any scheduler writes conditions and events. ScheduleExplanation is a kind of Koordinator's; where a component fills it
+in, it is the most complete account.
 """
 
 from pathlib import Path
@@ -23,12 +23,12 @@ Record = dict[str, Any]
 
 
 def record_of(kubeconfig: Path, namespace: str, name: str) -> Record:
-    """Where the pod is, and what was said of it: `pod`, `node`, `scheduler`, `conditions`, `events`, `explanations`.
+    """Read the pod's scheduling record: `pod`, `node`, `scheduler`, `conditions`, `events`, `explanations`.
 
     Events are those about scheduling, oldest first; explanations are the `status` of objects that ask about this pod.
 
     Raises:
-        UsageError: there is no such pod, or the file leads to no server.
+        UsageError: there is no such pod, or the kubeconfig cannot be used.
         ClusterError: the server does not answer.
         ApiRefused: it refuses.
     """
@@ -41,9 +41,9 @@ def record_of(kubeconfig: Path, namespace: str, name: str) -> Record:
     uid = pod["metadata"]["uid"]
     asked = urlencode({"fieldSelector": f"involvedObject.uid={uid}"})
     events = orjson.loads(expect(api.call(Request("GET", f"{where}/events?{asked}")), "list events").body)["items"]
-    events.sort(key=lambda one: int(one["metadata"]["resourceVersion"]))
+    events.sort(key=lambda event: int(event["metadata"]["resourceVersion"]))
     found = api.call(Request("GET", EXPLANATIONS))
-    explanations = orjson.loads(found.body)["items"] if found.ok else []  # no such kind: nobody explains anything
+    explanations = orjson.loads(found.body)["items"] if found.ok else []  # the kind does not exist there
     key = f"{namespace}/{name}"
     status = pod.get("status") or {}
     return {
@@ -51,21 +51,21 @@ def record_of(kubeconfig: Path, namespace: str, name: str) -> Record:
         "node": pod["spec"].get("nodeName", ""),
         "nominated": status.get("nominatedNodeName", ""),
         "scheduler": pod["spec"].get("schedulerName", ""),
-        "gates": [one["name"] for one in pod["spec"].get("schedulingGates") or ()],
+        "gates": [gate["name"] for gate in pod["spec"].get("schedulingGates") or ()],
         "conditions": [
-            {field: one.get(field, "") for field in ("type", "status", "reason", "message")}
-            for one in status.get("conditions") or ()
-            if one["type"] in {"PodScheduled", "DisruptionTarget"}
+            {field: condition.get(field, "") for field in ("type", "status", "reason", "message")}
+            for condition in status.get("conditions") or ()
+            if condition["type"] in {"PodScheduled", "DisruptionTarget"}
         ],
         "events": [
-            {"reason": one.get("reason", ""), "message": one.get("message", ""), "count": _count(one)}
-            for one in events
-            if one.get("reason") in TOLD
+            {"reason": event.get("reason", ""), "message": event.get("message", ""), "count": _count(event)}
+            for event in events
+            if event.get("reason") in TOLD
         ],
         "explanations": [
-            one["status"]
-            for one in explanations
-            if (one.get("spec") or {}).get("questionObjectKey") == key and one.get("status")
+            explanation["status"]
+            for explanation in explanations
+            if (explanation.get("spec") or {}).get("questionObjectKey") == key and explanation.get("status")
         ],
     }
 
@@ -78,25 +78,26 @@ def _count(event: Record) -> int:
 def lines_of(record: Record) -> list[str]:
     """What to print of a record."""
     key = f"{record['pod']['namespace']}/{record['pod']['name']}"
-    lines = [f"{key}: {'on node ' + record['node'] if record['node'] else 'on no node'}, as the API has it"]
+    lines = [f"{key}: {'on node ' + record['node'] if record['node'] else 'on no node'}, by the API server"]
     if not record["node"]:
         lines.append(f"  for scheduler {record['scheduler']}")
         if record["gates"]:
-            lines.append(f"  held back by scheduling gates {', '.join(record['gates'])}")
+            lines.append(f"  held by scheduling gates {', '.join(record['gates'])}")
         if record["nominated"]:
-            lines.append(f"  nominated for node {record['nominated']}, where others have to go first")
+            lines.append(f"  nominated for node {record['nominated']}, where victims are terminating")
     lines += [
-        f"  {one['type']}={one['status']} {one['reason']}: {one['message']}".rstrip(": ")
-        for one in record["conditions"]
-        if one["reason"] or one["message"]
+        f"  {condition['type']}={condition['status']} {condition['reason']}: {condition['message']}".rstrip(": ")
+        for condition in record["conditions"]
+        if condition["reason"] or condition["message"]
     ]
-    for one in record["events"]:
-        often = f" (said {one['count']} times)" if one["count"] > 1 else ""
-        lines += [f"  event {one['reason']}: {one['message']}{often}"]
+    for event in record["events"]:
+        often = f" ({event['count']} times)" if event["count"] > 1 else ""
+        lines += [f"  event {event['reason']}: {event['message']}{often}"]
     lines += [
-        f"  explanation: {one.get('failedMessage') or ('schedulable' if one.get('schedulable') else 'none yet')}"
-        for one in record["explanations"]
+        "  explanation: "
+        + (explanation.get("failedMessage") or ("schedulable" if explanation.get("schedulable") else "none yet"))
+        for explanation in record["explanations"]
     ]
     if len(lines) == 1 or (not record["node"] and not record["conditions"] and not record["events"]):
-        lines.append("  nobody has said anything about its scheduling; does such a scheduler run?")
+        lines.append("  no conditions and no events about scheduling; check that this scheduler is running")
     return lines

@@ -1,4 +1,4 @@
-"""`seatrial replay openb`: how much of a production cluster a placement policy gets to use."""
+"""`seatrial replay openb`: GPU allocation of placement policies on a production trace."""
 
 import json
 import sys
@@ -34,17 +34,17 @@ def openb(
     check: bool = False,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
-    """Replay a GPU-sharing trace of the openb family: pods arrive, each is placed once or fails once, none leaves.
+    """Replay an openb GPU-sharing trace: pods arrive, each is placed once or fails once, and none leaves.
 
     Args:
         nodes: The trace's nodes, a CSV file with columns sn, cpu_milli, memory_mib, gpu, model.
         pods: The trace's pods, a CSV file with columns name, cpu_milli, memory_mib, num_gpu, gpu_milli and perhaps
             gpu_spec.
-        load: How much GPU the pods ask for in all, as a multiple of what there is.
-        seed: Decides in which order pods arrive, and ties between nodes.
-        policy: How a node is chosen: random, dotprod, gpuclustering, gpupacking, bestfit, fgd, balanced, or all.
-        seeds: Replay so often, with seeds from --seed on; figures are then means with their spread.
-        curve: Add a row per whole percent arrived.
+        load: GPU requests of all pods, as a multiple of the GPU capacity.
+        seed: Decides the order of arrivals, and ties between nodes.
+        policy: Placement policy: random, dotprod, gpuclustering, gpupacking, bestfit, fgd, balanced, or all.
+        seeds: Number of replays, with consecutive seeds from --seed; figures are means with their spread.
+        curve: Add one row for each whole percent arrived.
         plot: Draw allocation and fragmentation against arrivals into this PNG file.
         check: Compare with the published results of the default trace, which are means of 10 seeds; exit with 1 if one
             is too far off.
@@ -52,7 +52,7 @@ def openb(
     """
     names = list(POLICIES) if policy == "all" else [policy_named(policy).name]
     if check and load != 1.3:
-        raise UsageError(f"--check compares what is published: expected --load 1.3, found --load {load:g}")
+        raise UsageError(f"--check compares with published results: expected --load 1.3, found --load {load:g}")
     if plot:
         check_target(plot)
     trace = load_trace(nodes, pods)
@@ -101,9 +101,9 @@ def _print(every: list[Series], comparisons: list[Comparison], *, curve: bool) -
         for each in every:
             for row in each.curve():
                 print(f"{each.policy:14}" + "".join(f"{row.get(column, ''):>24}" for column in columns[:3]))
-    for one in comparisons:
-        verdict = "ok" if one.ok else "OFF"
+    for comparison in comparisons:
+        verdict = "ok" if comparison.ok else "OFF"
         print(
-            f"{verdict:4}{one.policy:14} at {one.arrived_percent} %: measured {one.measured:.2f}, "
-            f"target {one.target:.2f}, difference {one.off:+.2f}"
+            f"{verdict:4}{comparison.policy:14} at {comparison.arrived_percent} %: measured {comparison.measured:.2f}, "
+            f"target {comparison.target:.2f}, difference {comparison.off:+.2f}"
         )

@@ -1,4 +1,4 @@
-"""`seatrial scheduler`: our scheduler as a process, against any API server."""
+"""`seatrial scheduler`: run our scheduler against any API server."""
 
 import os
 import sys
@@ -8,5 +8,5 @@ from cyclopts import Parameter
 
 
 def scheduler(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> None:
-    """Run our scheduler until it is told to stop; all flags are its own (`seatrial scheduler -- --help`)."""
+    """Run our scheduler until it is stopped; all flags are passed to it (`seatrial scheduler -- --help`)."""
     os.execv(sys.executable, [sys.executable, "-m", "scheduler", *words])  # noqa: S606 our own interpreter, no shell

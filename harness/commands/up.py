@@ -1,4 +1,4 @@
-"""`seatrial up` and `seatrial down`: a cluster to play with."""
+"""`seatrial up` and `seatrial down`: start and end a local cluster."""
 
 import os
 import subprocess
@@ -33,28 +33,28 @@ def up(
     seed: int = 0,
     fake: str = "",
 ) -> int:
-    """Start a cluster with simulated nodes and a scheduler, and keep it until Ctrl-C (or `seatrial down`).
+    """Start a cluster with simulated nodes and a scheduler; it runs until Ctrl-C (or `seatrial down`).
 
     Args:
-        backend: embedded: our own API server with simulated nodes. local: the same server with this machine as the
+        backend: embedded: the embedded API server with simulated nodes. local: the same server with this machine as the
             only node, its pods as processes; local-docker: as Docker containers.
-        fleet: A fleet file, or the name of one that comes with the program; `none` starts without nodes.
-        kubeconfig: Where to write the kubeconfig (readable by you alone); by default ./seatrial.kubeconfig. It is
-            removed when the cluster ends; a file that somebody else wrote is left alone and refused.
+        fleet: A fleet file, or the name of a shipped one; `none` starts without nodes.
+        kubeconfig: File for the kubeconfig (mode 0600), by default ./seatrial.kubeconfig; removed with the cluster.
+            An existing file that seatrial did not write is refused.
         subject: The scheduler: seatrial (ours), none, or the path of a binary.
         detach: Return once the cluster answers; `seatrial down` ends it.
-        name: What to call the cluster, when there are several.
-        host: The address to listen on. Anything but the loopback interface can be reached by others.
+        name: Name of the cluster, if there are several.
+        host: The address to listen on. Addresses other than loopback can be reached from other machines.
         port: The port to listen on; 0 takes a free one.
         seed: Decides identities, delays and ties.
-        fake: With local: what stands in for this machine's devices, as in dgx-h100 or a10:2.
+        fake: With local: stand-ins for this machine's devices, as in dgx-h100 or a10:2.
     """
     if fleet not in {"default", NONE} and backend != EMBEDDED:
         raise UsageError(f"--fleet {fleet}: backend {backend!r} has one node, this machine, and takes no fleet")
     backend_named(backend, fake=fake)
     local = None if backend == EMBEDDED else LocalNode("docker" if backend == LOCAL_DOCKER else "process", fake)
     if subject in {IN_PROCESS, DEPLOYED}:
-        raise UsageError(f"--subject {subject}: a cluster to play with takes {OURS}, {NONE} or the path of a binary")
+        raise UsageError(f"--subject {subject}: expected {OURS}, {NONE} or the path of a binary")
     running = detached.find(name)
     if running is not None:
         raise UsageError(
@@ -63,10 +63,10 @@ def up(
         )
     path = (kubeconfig or Path("seatrial.kubeconfig")).resolve()
     _check_kubeconfig(path)
-    asked = Asked(path, "" if fleet == NONE or local else fleet, subject, host, port, seed, local)
+    options = UpOptions(path, "" if fleet == NONE or local else fleet, subject, host, port, seed, local)
     if detach:
-        return _detached(asked, name)
-    return _foreground(asked)
+        return _detached(options, name)
+    return _foreground(options)
 
 
 def down(
@@ -75,8 +75,8 @@ def down(
     """End a cluster that was started with `seatrial up --detach`.
 
     Args:
-        name: Which one.
-        all_: Every one.
+        name: Name of the cluster.
+        all_: End all clusters.
     """
     wanted = detached.names() if all_ else [name]
     for each in wanted:
@@ -92,10 +92,10 @@ def down(
 
 
 def _check_kubeconfig(path: Path) -> None:
-    """The file is written over now and removed when the cluster ends: it must be nobody else's.
+    """Check that the kubeconfig may be overwritten now and removed when the cluster ends.
 
     Raises:
-        UsageError: it is, or it cannot be written.
+        UsageError: another program wrote it, another cluster uses it, or it cannot be written.
     """
     if path.is_dir():
         raise UsageError(f"--kubeconfig {path}: expected a file, found a folder")
@@ -105,8 +105,8 @@ def _check_kubeconfig(path: Path) -> None:
             raise UsageError(f"--kubeconfig {path}: it is that of the cluster {each!r}, which is up; name another file")
     if path.exists() and not is_ours(path):
         raise UsageError(
-            f"--kubeconfig {path}: expected no such file, or one that an earlier `seatrial up` left; found another one,"
-            " which would be written over now and removed when the cluster ends"
+            f"--kubeconfig {path}: expected no such file, or one that an earlier `seatrial up` left; found another"
+            " file; name another path, or remove the file"
         )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -116,8 +116,8 @@ def _check_kubeconfig(path: Path) -> None:
         raise UsageError(f"--kubeconfig {path}: the folder {path.parent} cannot be written to")
 
 
-class Asked:
-    """What was asked for, checked."""
+class UpOptions:
+    """The checked options of `seatrial up`."""
 
     def __init__(  # noqa: PLR0917
         self, kubeconfig: Path, fleet: str, subject: str, host: str, port: int, seed: int, local: LocalNode | None
@@ -127,7 +127,7 @@ class Asked:
         self.kubeconfig, self.fleet, self.subject = kubeconfig, fleet, subject
         self.host, self.port, self.seed, self.local = host, port, seed, local
         if fleet:
-            load_fleet(fleet)  # its mistakes are said before anything is started
+            load_fleet(fleet)  # reports mistakes before anything is started
             self.fleet = fleet if not Path(fleet).is_file() else str(Path(fleet).resolve())
         if subject not in {OURS, NONE}:
             foreign_command(subject, kubeconfig)
@@ -143,64 +143,66 @@ class Asked:
         return foreign_command(self.subject, self.kubeconfig)
 
 
-def _foreground(asked: Asked) -> int:
-    """The server runs in this very process, the scheduler as a child."""
+def _foreground(options: UpOptions) -> int:
+    """Run the server in this process and the scheduler as a child."""
     from harness.clusters.serve import Serving, serve
 
     children: list[subprocess.Popen[bytes]] = []
 
     def ready(url: str) -> None:
-        command = asked.scheduler()
+        command = options.scheduler()
         if command is not None:
             children.append(_spawn(command, None))
-        _tell(asked, url)
+        _tell(options, url)
         print("Ctrl-C ends it.", flush=True)
 
     try:
-        serve(Serving(asked.kubeconfig, asked.host, asked.port, asked.fleet, asked.seed, asked.local), ready)
+        serve(
+            Serving(options.kubeconfig, options.host, options.port, options.fleet, options.seed, options.local), ready
+        )
     finally:
         from harness.processes import stop
 
         for child in children:
             stop(child)
-        asked.kubeconfig.unlink(missing_ok=True)
+        options.kubeconfig.unlink(missing_ok=True)
     print("the cluster is down")
     return 0
 
 
-def _detached(asked: Asked, name: str) -> int:
+def _detached(options: UpOptions, name: str) -> int:
     from harness.clusters.embedded import start_process
     from harness.processes import started_at, stop
 
     log = detached.log_file(name)
     server, url = start_process(
-        asked.kubeconfig,
-        fleet=asked.fleet,
-        seed=asked.seed,
-        port=asked.port,
-        host=asked.host,
+        options.kubeconfig,
+        fleet=options.fleet,
+        seed=options.seed,
+        port=options.port,
+        host=options.host,
         log=log,
         detached=True,
-        local=asked.local,
+        local=options.local,
     )
     processes = [server]
     try:
-        command = asked.scheduler()
+        command = options.scheduler()
         if command is not None:
             processes.append(_spawn(command, log))
-        known = tuple((one.pid, started_at(one.pid)) for one in processes)
-        detached.remember(detached.Detached(name, url, str(asked.kubeconfig), known))
+        known = tuple((process.pid, started_at(process.pid)) for process in processes)
+        detached.remember(detached.Detached(name, url, str(options.kubeconfig), known))
     except BaseException:
         for one in reversed(processes):
             stop(one)
         raise
-    _tell(asked, url)
+    _tell(options, url)
     print("`seatrial down` ends it." if name == detached.DEFAULT_NAME else f"`seatrial down {name}` ends it.")
     return 0
 
 
 def _spawn(command: list[str], log: Path | None) -> "subprocess.Popen[bytes]":
-    """The scheduler beside the server: with a log of its own for a detached cluster, else tied to our life."""
+    """Start the scheduler: with its own log for a detached cluster, else as a child that ends with this process."""
     from harness.processes import die_with_parent
 
     with _sink(log) as sink:
@@ -227,7 +229,7 @@ def _sink(log: Path | None) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _tell(asked: Asked, url: str) -> None:
-    nodes = "this machine" if asked.local else f"fleet {asked.fleet or 'none'}"
-    print(f"Kubernetes API at {url}, {nodes}, scheduler {asked.subject}")
-    print(f"  kubectl --kubeconfig {asked.kubeconfig} get nodes,devices", flush=True)
+def _tell(options: UpOptions, url: str) -> None:
+    nodes = "this machine" if options.local else f"fleet {options.fleet or 'none'}"
+    print(f"Kubernetes API at {url}, {nodes}, scheduler {options.subject}")
+    print(f"  kubectl --kubeconfig {options.kubeconfig} get nodes,devices", flush=True)

@@ -1,4 +1,4 @@
-"""`seatrial vgpu-monitor`: what containers hold of shared cards, for Prometheus, under HAMi v2.6's names."""
+"""`seatrial vgpu-monitor`: metrics of containers on shared cards for Prometheus, under HAMi v2.6's names."""
 
 import os
 import platform
@@ -29,13 +29,13 @@ def vgpu_monitor(
     node: str | None = None,
     once: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
-    """Serve metrics of the containers that HAMi-core keeps books for, until Ctrl-C.
+    """Serve metrics of containers with HAMi-core until Ctrl-C.
 
     Args:
-        folder: Where the containers' folders are: <pod uid>_<container>/*.cache.
-        host: The address to listen on. Anything but the loopback interface can be reached by others.
+        folder: Folder of the containers: <pod uid>_<container>/*.cache.
+        host: The address to listen on. Addresses other than loopback can be reached from other machines.
         port: The port to listen on; 0 takes a free one.
-        kubeconfig: The cluster that knows the pods' names; without it, uids stand for names.
+        kubeconfig: Kubeconfig of the cluster, for the pods' names; without it, UIDs are used.
         node: This node's name in the cluster; by default the machine's own.
         once: Print the metrics and end.
     """
@@ -44,7 +44,7 @@ def vgpu_monitor(
     if not folder.is_dir():
         raise UsageError(f"--folder {folder}: expected a folder, found {'a file' if folder.exists() else 'nothing'}")
     if not os.access(folder, os.R_OK | os.X_OK):
-        raise UsageError(f"--folder {folder}: may not be read")
+        raise UsageError(f"--folder {folder}: expected permission to read it")
     name = node or platform.node()
     with ExitStack() as open_:
         pods = _pods(open_, kubeconfig, name)
@@ -70,7 +70,7 @@ def _pods(open_: ExitStack, kubeconfig: Path | None, node: str) -> "Callable[[],
 
     transport = RemoteTransport(load_access(kubeconfig), PumpedClock())
     open_.callback(transport.close)
-    pods_of_node(transport.call, node)  # a wrong address is said now, not at the first scrape
+    pods_of_node(transport.call, node)  # reports a wrong address now instead of at the first scrape
     return lambda: pods_of_node(transport.call, node)
 
 

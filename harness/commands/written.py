@@ -1,4 +1,4 @@
-"""Files that a command writes in the end: what stands in the way is said at the beginning."""
+"""Checks, before a command starts, of files that it writes at its end."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ from harness.errors import UsageError
 
 
 def check_writable(flag: str, path: Path) -> None:
-    """Make sure that a file can be written, with the folders above it; nothing is made yet.
+    """Check that a file and the folders above it can be written; nothing is created.
 
     Raises:
         UsageError: it is a folder, is below a file, or may not be written.
@@ -18,7 +18,7 @@ def check_writable(flag: str, path: Path) -> None:
     try:
         while not there.exists():
             there = there.parent
-    except OSError as error:  # a name too long, a folder that may not be looked into
+    except OSError as error:  # a name too long, a folder without permission
         raise UsageError(f"{flag} {path}: cannot be written: {error.strerror}") from error
     if there != path and not there.is_dir():
         raise UsageError(f"{flag} {path}: expected a folder {there}, found a file")

@@ -1,7 +1,7 @@
-"""When pods arrive: arrival processes as data. Nothing in here waits; whoever submits does.
+"""Arrival processes: the times at which pods are due, as data. The caller waits and submits.
 
-The load is open: a pod is due at its time whether or not the pods before it were answered, as in a real cluster. A
-slow scheduler thus cannot slow the question down.
+The load is open: a pod is due at its time, whether or not earlier requests were answered, as in a real cluster. So a
+slow scheduler does not reduce the offered load.
 """
 
 import random
@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 from harness.errors import UsageError
 
-BURST_EVERY = 2.0  # seconds from one burst to the next, unless said otherwise
+BURST_EVERY = 2.0  # seconds from one burst to the next
 
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """A process that lasts `seconds` and, a ramp aside, brings `rate` pods a second on average."""
+    """An arrival process of `seconds` with a mean of `rate` pods per second (`ramp`: half of it)."""
 
     kind: str
-    rate: float  # pods per second; of a ramp: at its end
+    rate: float  # pods per second; for a ramp: at its end
     seconds: float
     burst_every: float = BURST_EVERY
 
@@ -30,7 +30,7 @@ class Arrivals:
                 raise UsageError(f"{name}: expected a number above 0, found {value:g}")
 
     def times(self, seed: int) -> Iterator[float]:
-        """Seconds from the start at which a pod is due: ascending, below `seconds`, the same for the same seed."""
+        """The due times in seconds from the start: ascending, below `seconds`, equal for equal seeds."""
         return KINDS[self.kind](self, random.Random(seed))  # noqa: S311 not a secret
 
 
@@ -47,7 +47,7 @@ def _poisson(plan: Arrivals, rng: random.Random) -> Iterator[float]:
 
 
 def _burst(plan: Arrivals, _: random.Random) -> Iterator[float]:
-    """All pods of an interval at its beginning, as when a job's replicas are created; the mean rate is kept."""
+    """All pods of an interval at its beginning, as when a job's replicas are created; the mean rate is `rate`."""
     given = number = 0
     while number * plan.burst_every < plan.seconds:
         start = number * plan.burst_every
@@ -59,7 +59,7 @@ def _burst(plan: Arrivals, _: random.Random) -> Iterator[float]:
 
 
 def _ramp(plan: Arrivals, _: random.Random) -> Iterator[float]:
-    """The rate rises evenly from 0 to `rate`: the n-th pod comes when rate * t^2 / (2 * seconds) reaches n."""
+    """The rate rises linearly from 0 to `rate`: the n-th pod is due when rate * t^2 / (2 * seconds) reaches n."""
     scale = 2 * plan.seconds / plan.rate
     return ((number * scale) ** 0.5 for number in range(_below(plan.rate * plan.seconds / 2)))
 

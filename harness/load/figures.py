@@ -1,4 +1,4 @@
-"""From samples to figures: counts, latency, throughput, a series by second, and whether the figures mean anything."""
+"""Figures of a load, computed from samples: counts, latency, throughput, a series by second, and their validity."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -8,19 +8,19 @@ from typing import Any
 
 import msgspec
 
-from harness.bench.measure import percentile
 from harness.load.record import Part, Sample
 from harness.load.settings import LoadSettings
+from harness.sample_statistics import percentile
 
-LATE = 0.050  # seconds at p99 that a pod may be sent late, or the load was not the one asked for
-WATCH_LATE = 0.100  # seconds at p99 that the watch may be behind the answers
-BUSY = 0.85  # of one core: beyond it the client is the limit
-CROWDED = 0.8  # of what the fleet offers: beyond it pods wait for room, not for the scheduler
+MAX_LAG = 0.050  # seconds, p99 of the delay of create requests; above it the load was not the requested one
+MAX_WATCH_LAG = 0.100  # seconds, p99 of the delay of the watch after the answers
+CLIENT_BUSY_THRESHOLD = 0.85  # share of one core; above it the client is the limit
+CROWDED_THRESHOLD = 0.8  # part of the fleet's resources; above it pods wait for room, not for the scheduler
 
 
 @dataclass(frozen=True, slots=True)
 class Second:
-    """What happened in one second of the load; `second` 0 is the first."""
+    """Counts of one second of the load; `second` 0 is the first."""
 
     second: int
     created: int
@@ -30,7 +30,7 @@ class Second:
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """Bindings per second from the first to the last, and that interval in seconds of the load."""
+    """Bindings per second from the first binding to the last, and the times of both in seconds of the load."""
 
     pods_per_second: float
     first_bind: float
@@ -39,7 +39,7 @@ class Throughput:
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """What the load generator says of itself. Milliseconds at the percentile named; shares of one core."""
+    """Measurements of the load generator itself. Milliseconds by percentile; shares of one core."""
 
     generator_lag_ms: dict[str, float]
     client_cpu_share: float  # of the busiest load process
@@ -53,13 +53,13 @@ class Validity:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """What came out of a load. Latencies are from the create request to the watch showing the node, in milliseconds."""
+    """The result of a load. Latencies are from the create request to the watch event with the node, in milliseconds."""
 
     settings: dict[str, Any]
     created: int
     bound: int
     deleted: int
-    unbound: int  # created, never bound, however long was waited
+    unbound: int  # created, and not bound before the end of the drain time
     rebound: int  # shown on more than one node
     latency_ms: dict[str, float]  # p50, p90, p99, max; empty if nothing was bound
     throughput: Throughput | None  # None: fewer than two bindings
@@ -67,7 +67,7 @@ class LoadResult:
     validity: Validity
     valid: bool
     invalid_because: tuple[str, ...]
-    samples: Path  # a JSON object on each line, one line for each pod; see harness.load.record.Sample
+    samples: Path  # JSON Lines, one `harness.load.record.Sample` for each pod
 
     @property
     def bound_once(self) -> bool:
@@ -82,19 +82,21 @@ class LoadResult:
 def summarise(
     settings: LoadSettings, parts: Sequence[Part], *, crowding: Mapping[str, float], samples: Path
 ) -> LoadResult:
-    """The figures of all processes together."""
-    lives = sorted((one for part in parts for one in part.samples if one.answered is not None), key=lambda s: s.sent)
-    latencies = [one.latency for one in lives if one.latency is not None]
+    """The figures of all load processes together."""
+    lives = sorted(
+        (sample for part in parts for sample in part.samples if sample.answered is not None), key=lambda s: s.sent
+    )
+    latencies = [sample.latency for sample in lives if sample.latency is not None]
     validity = _validity(parts, lives, crowding)
-    because = tuple(_because(validity))
+    because = tuple(_invalid_reasons(validity))
     bound = len(latencies)
     return LoadResult(
         settings=msgspec.to_builtins(settings),
         created=len(lives),
         bound=bound,
-        deleted=sum(one.deleted is not None for one in lives),
+        deleted=sum(sample.deleted is not None for sample in lives),
         unbound=len(lives) - bound,
-        rebound=sum(one.nodes_seen > 1 for one in lives),
+        rebound=sum(sample.nodes_seen > 1 for sample in lives),
         latency_ms=_milliseconds(latencies),
         throughput=_throughput(lives),
         per_second=_by_second(lives),
@@ -114,16 +116,16 @@ def _milliseconds(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def _throughput(lives: Sequence[Sample]) -> Throughput | None:
-    times = sorted(one.bound for one in lives if one.bound is not None)
+    times = sorted(sample.bound for sample in lives if sample.bound is not None)
     if len(times) < 2 or times[-1] == times[0]:
         return None
-    rate = (len(times) - 1) / (times[-1] - times[0])  # between n bindings lie n - 1 gaps
+    rate = (len(times) - 1) / (times[-1] - times[0])  # n bindings have n - 1 intervals
     return Throughput(round(rate, 1), round(times[0], 3), round(times[-1], 3))
 
 
 def _by_second(lives: Sequence[Sample]) -> tuple[Second, ...]:
     created, bound, deleted = (
-        Counter(int(when) for one in lives if (when := getattr(one, field)) is not None)
+        Counter(int(when) for sample in lives if (when := getattr(sample, field)) is not None)
         for field in ("answered", "bound", "deleted")
     )
     last = max([*created, *bound, *deleted], default=-1)
@@ -135,11 +137,15 @@ def _validity(parts: Sequence[Part], lives: Sequence[Sample], crowding: Mapping[
     for part in parts:
         errors.update(part.errors)
     return Validity(
-        generator_lag_ms=_milliseconds([one.sent - one.due for one in lives]),
+        generator_lag_ms=_milliseconds([sample.sent - sample.due for sample in lives]),
         client_cpu_share=round(max((part.cpu_seconds / max(part.wall_seconds, 1e-9) for part in parts), default=0), 3),
         throttled=sum(part.throttled for part in parts),
         watch_lag_ms=_milliseconds(
-            [max(0.0, one.seen - one.answered) for one in lives if one.seen is not None and one.answered is not None]
+            [
+                max(0.0, sample.seen - sample.answered)
+                for sample in lives
+                if sample.seen is not None and sample.answered is not None
+            ]
         ),
         watch_restarts=sum(part.watch_restarts for part in parts),
         watch_gaps=sum(part.watch_gaps for part in parts),
@@ -148,29 +154,27 @@ def _validity(parts: Sequence[Part], lives: Sequence[Sample], crowding: Mapping[
     )
 
 
-def _because(validity: Validity) -> list[str]:
+def _invalid_reasons(validity: Validity) -> list[str]:
     found: list[str] = []
     lag, watch_lag = validity.generator_lag_ms.get("p99", 0.0), validity.watch_lag_ms.get("p99", 0.0)
-    if lag > LATE * 1000:
-        found.append(f"generator lag: pods were sent {lag:.0f} ms late at p99, allowed are {LATE * 1000:.0f}")
-    if validity.client_cpu_share > BUSY:
+    if lag > MAX_LAG * 1000:
+        found.append(f"generator lag: pods were sent {lag:.0f} ms late at p99; the limit is {MAX_LAG * 1000:.0f}")
+    if validity.client_cpu_share > CLIENT_BUSY_THRESHOLD:
         found.append(
-            f"the client was the limit: it used {validity.client_cpu_share:.0%} of a core, allowed are {BUSY:.0%};"
-            " use more --processes"
+            f"the client was the limit: it used {validity.client_cpu_share:.0%} of a core;"
+            f" the limit is {CLIENT_BUSY_THRESHOLD:.0%}; use more --processes"
         )
     if validity.throttled:
         found.append(f"throttling: the API server answered {validity.throttled} requests with 429")
-    if watch_lag > WATCH_LATE * 1000:
-        found.append(f"watch lag: {watch_lag:.0f} ms at p99, allowed are {WATCH_LATE * 1000:.0f}")
+    if watch_lag > MAX_WATCH_LAG * 1000:
+        found.append(f"watch lag: {watch_lag:.0f} ms at p99; the limit is {MAX_WATCH_LAG * 1000:.0f}")
     if validity.watch_gaps:
-        found.append(f"the watch lost its place {validity.watch_gaps} times and had to list anew")
+        found.append(f"the watch expired {validity.watch_gaps} times and was replaced by a new list")
     if validity.errors:
         found.append(f"{sum(validity.errors.values())} requests failed: {'; '.join(validity.errors)}")
     for name, part in validity.crowding.items():
         if part == float("inf"):
-            found.append(f"no node offers {name}, which the mix asks for")
-        elif part > CROWDED:
-            found.append(
-                f"the load asks for {part:.0%} of the fleet's {name} on average: what waits is waiting for room"
-            )
+            found.append(f"no node offers {name}, which the mix requests")
+        elif part > CROWDED_THRESHOLD:
+            found.append(f"the load requests {part:.0%} of the fleet's {name} on average: pods wait for room")
     return found

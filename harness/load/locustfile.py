@@ -1,9 +1,8 @@
-"""The load as Locust runs it: users that create and delete pods, one watch for all of them.
+"""The Locust file of a load process: users that create and delete pods, and one watch for all of them.
 
-Runs in a process of its own (`harness.load.run` starts it): Locust's gevent patches sockets and TLS of the whole
-process, and must do so before anything else imports them. `python -m locust` sees to that, this is the only file of
-ours that imports it. Requests go through Locust's FastHttpUser, a connection for each user; the watch is read by
-http.client in a greenlet and decoded by orjson.
+It runs in a separate process (started by `harness.load.run`), because Locust's gevent patches sockets and TLS of the
+whole process before other imports. `python -m locust` does that; no other module imports Locust. Requests use Locust's
+FastHttpUser, one connection for each user. A greenlet reads the watch with http.client.
 """
 
 import http.client
@@ -21,28 +20,28 @@ from gevent.queue import Queue
 from locust import FastHttpUser, events, task
 
 from harness.clusters.kubeconfig import load_access
-from harness.load.agenda import Agenda, Bodies, Task, creations
 from harness.load.record import Record
-from harness.load.settings import ERRAND_VARIABLE, PART_LABEL, Errand, Go
+from harness.load.settings import PART_LABEL, WORKER_VARIABLE, StartSignal, WorkerSettings
+from harness.load.task_queue import PodBodies, Task, TaskQueue, creations
 
-REPORT_EVERY = 0.25  # seconds between two words on how far we are
-RETRY_AFTER = 1.0  # seconds, where a 429 names none
-LOOK = 0.02  # seconds between two looks at a file or a flag
+REPORT_EVERY = 0.25  # seconds between two progress reports
+RETRY_AFTER = 1.0  # seconds, if a 429 has no Retry-After header
+POLL_INTERVAL = 0.02  # seconds between two checks of a file or a flag
 
-ERRAND = msgspec.json.decode(Path(os.environ[ERRAND_VARIABLE]).read_bytes(), type=Errand)
-ACCESS = load_access(Path(ERRAND.kubeconfig))
-PODS = f"/api/v1/namespaces/{ERRAND.namespace}/pods"
+WORKER = msgspec.json.decode(Path(os.environ[WORKER_VARIABLE]).read_bytes(), type=WorkerSettings)
+ACCESS = load_access(Path(WORKER.kubeconfig))
+PODS = f"/api/v1/namespaces/{WORKER.namespace}/pods"
 
 
 class Load:
-    """Everything that this process' users share."""
+    """The state that the users of this process share."""
 
     def __init__(self) -> None:
         self.record = Record()
-        self.bodies = Bodies(ERRAND.settings, ERRAND.part)
-        self.agenda = Agenda(creations(ERRAND))
+        self.bodies = PodBodies(WORKER.settings, WORKER.part)
+        self.tasks = TaskQueue(creations(WORKER))
         self.due: Queue[Task] = Queue()
-        self.busy = 0  # requests that users have in hand
+        self.busy = 0  # requests that users are executing
         self.connected = 0  # users that have a connection
         self.changed = Event()
         self.watching = Event()
@@ -54,32 +53,32 @@ class Load:
         return time.monotonic() - self.start
 
     def add(self, more: Task) -> None:
-        self.agenda.add(more)
+        self.tasks.add(more)
         self.changed.set()
 
     def run(self) -> None:
-        """Hand out tasks as they become due, until all pods have come and gone or time is up."""
+        """Distribute tasks when they are due, until all pods were created and deleted or time is up."""
         _write("ready", b"")
-        go = Path(ERRAND.folder) / "go"
+        go = Path(WORKER.folder) / "go"
         while not go.exists():
-            gevent.sleep(LOOK)
-        self.start = msgspec.json.decode(go.read_bytes(), type=Go).start
+            gevent.sleep(POLL_INTERVAL)
+        self.start = msgspec.json.decode(go.read_bytes(), type=StartSignal).start
         self.cpu = time.process_time()
-        deadline = ERRAND.settings.seconds + ERRAND.settings.drain
+        deadline = WORKER.settings.seconds + WORKER.settings.drain
         while self.now() < deadline and not self._settled:
             self.changed.clear()
-            while (found := self.agenda.take(self.now())) is not None:
+            while (found := self.tasks.take(self.now())) is not None:
                 self.busy += 1
                 self.due.put(found)
-            self.changed.wait(min(self.agenda.wait(self.now()), LOOK))
+            self.changed.wait(min(self.tasks.wait(self.now()), POLL_INTERVAL))
         self.write()
 
     @property
     def _settled(self) -> bool:
-        return not self.agenda and not self.busy and self.record.settled
+        return not self.tasks and not self.busy and self.record.settled
 
     def write(self) -> None:
-        """Leave the result where the parent finds it; once."""
+        """Write the result for the parent process; only the first call writes."""
         if self.start and not self.written:
             self.written = True
             cpu = time.process_time() - self.cpu
@@ -93,7 +92,7 @@ class Load:
     # -- the watch ----------------------------------------------------------------------------------------------------
 
     def watch(self) -> None:
-        """Follow this process' pods for as long as it lives."""
+        """Watch this process' pods until the process ends."""
         revision = ""
         while True:
             try:
@@ -105,7 +104,7 @@ class Load:
             self.record.watch_restarts += 1
 
     def _list(self) -> str:
-        """What there is now; an empty revision in `watch` leads here, at the beginning and after a gap."""
+        """List the pods; returns the resource version. Used at the start and after a watch has expired."""
         answer = _open(f"{PODS}?{_SELECTOR}")
         found = orjson.loads(answer.read())
         if answer.status != 200:
@@ -115,7 +114,7 @@ class Load:
         return str(found["metadata"]["resourceVersion"])
 
     def _follow(self, revision: str) -> str:
-        """Read one watch to its end; returns where the next one goes on, empty if its place is lost."""
+        """Read one watch to its end; returns the resource version for the next one, empty if a list is needed."""
         answer = _open(f"{PODS}?watch=1&allowWatchBookmarks=true&{_SELECTOR}&resourceVersion={revision}")
         if answer.status != 200:
             return self._lost() if answer.status == 410 else revision
@@ -140,10 +139,10 @@ class Load:
     def _event(self, kind: str, pod: dict[str, Any]) -> None:
         bound = self.record.event(kind, pod, self.now())
         if bound is not None and kind != "DELETED":
-            self.add(Task("delete", bound, self.now() + ERRAND.settings.hold))
+            self.add(Task("delete", bound, self.now() + WORKER.settings.hold))
 
 
-_SELECTOR = "labelSelector=" + quote(f"{PART_LABEL}={ERRAND.part}")
+_SELECTOR = "labelSelector=" + quote(f"{PART_LABEL}={WORKER.part}")
 LOAD = Load()
 
 
@@ -160,15 +159,15 @@ def _open(path: str) -> http.client.HTTPResponse:
 
 
 def _write(what: str, content: bytes) -> None:
-    """Put a file where the parent looks, whole or not at all."""
-    path = Path(ERRAND.folder) / f"{what}-{ERRAND.part}"
+    """Write a file for the parent process, atomically."""
+    path = Path(WORKER.folder) / f"{what}-{WORKER.part}"
     unfinished = path.with_suffix(".new")
     unfinished.write_bytes(content)
     unfinished.replace(path)
 
 
 class PodUser(FastHttpUser):  # type: ignore[misc]  # Locust has no types for us
-    """Carries one request at a time; which one, the agenda says."""
+    """Executes one task at a time."""
 
     host = ACCESS.url
     insecure = ACCESS.tls is None
@@ -177,7 +176,7 @@ class PodUser(FastHttpUser):  # type: ignore[misc]  # Locust has no types for us
     concurrency = 1
 
     def on_start(self) -> None:
-        """Open the connection now: a TLS handshake is no part of a pod's latency."""
+        """Open the connection before the load: a TLS handshake is not part of a pod's latency."""
         self.client.get("/version", name="connect")
         LOAD.connected += 1
 
@@ -218,11 +217,11 @@ class PodUser(FastHttpUser):  # type: ignore[misc]  # Locust has no types for us
         LOAD.record.throttled += 1
         said = (answer.headers or {}).get("Retry-After", "")
         wait = float(said) if said.isdigit() else RETRY_AFTER
-        LOAD.agenda.add(Task(asked.verb, asked.pod, LOAD.now() + wait, asked.shape))
+        LOAD.tasks.add(Task(asked.verb, asked.pod, LOAD.now() + wait, asked.shape))
 
 
 def _failure(verb: str, answer: Any) -> str:
-    """Which kind of refusal it was, without the pod's name, so that refusals can be counted."""
+    """The kind of failure without the pod's name, so that equal failures can be counted."""
     if not answer.status_code:
         return f"{verb}: {type(answer.error).__name__}"
     try:
@@ -241,8 +240,8 @@ def _begin(environment: Any, **_: Any) -> None:
 
 def _work(environment: Any) -> None:
     LOAD.watching.wait()
-    while LOAD.connected < ERRAND.users:
-        gevent.sleep(LOOK)
+    while LOAD.connected < WORKER.users:
+        gevent.sleep(POLL_INTERVAL)
     try:
         LOAD.run()
     finally:

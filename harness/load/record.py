@@ -1,6 +1,6 @@
-"""What happened to each pod of a load: bookkeeping of one process, from answers and from its one watch.
+"""Samples of one load process: what happened to each pod, recorded from answers and from the watch.
 
-Times are seconds from the start of the load. Nothing in here reads a clock or a socket.
+Times are seconds from the start of the load; callers pass them in.
 """
 
 from collections import Counter
@@ -11,40 +11,40 @@ import msgspec
 
 
 class Sample(msgspec.Struct, omit_defaults=True):
-    """The life of one pod as its client saw it; None is what has not happened."""
+    """The times of one pod as the client saw them; None: it did not happen."""
 
     pod: str
     shape: str
-    due: float  # when it should have been sent
-    sent: float  # when the request went out
+    due: float  # planned time of the create request
+    sent: float  # time of the create request
     answered: float | None = None
-    seen: float | None = None  # first shown by the watch
-    bound: float | None = None  # first shown by the watch with spec.nodeName
+    seen: float | None = None  # first event of the watch
+    bound: float | None = None  # first event with spec.nodeName
     node: str = ""
-    nodes_seen: int = 0  # how many different nodes, one after the other; more than one is a double binding
-    deleting: float | None = None  # when the deletion was sent
+    nodes_seen: int = 0  # number of nodes that the watch showed; more than one is a double binding
+    deleting: float | None = None  # time of the delete request
     deleted: float | None = None
 
     @property
     def latency(self) -> float | None:
-        """Seconds from the create request to the binding as the watch showed it."""
+        """Seconds from the create request to the watch event with the node."""
         return None if self.bound is None else self.bound - self.sent
 
 
 class Part(msgspec.Struct):
-    """What one process hands back."""
+    """The result of one load process."""
 
     samples: list[Sample] = []
-    errors: dict[str, int] = {}  # how often, by what was refused and why
-    throttled: int = 0  # answers 429
+    errors: dict[str, int] = {}  # count by kind of failure
+    throttled: int = 0  # number of answers with code 429
     watch_restarts: int = 0
-    watch_gaps: int = 0  # restarts that had to list anew; changes in between were not seen one by one
+    watch_gaps: int = 0  # restarts with a new list; changes in between were not seen
     cpu_seconds: float = 0.0
     wall_seconds: float = 0.0
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a process is."""
+    """Counts of a load process that is running."""
 
     created: int = 0
     bound: int = 0
@@ -53,7 +53,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Record:
-    """Collects one process' samples."""
+    """Collects the samples of one process."""
 
     def __init__(self) -> None:
         self._samples: dict[str, Sample] = {}
@@ -62,7 +62,7 @@ class Record:
         self._created = self._bound = self._deleted = 0
 
     def send(self, pod: str, shape: str, *, due: float, now: float) -> None:
-        """The create request goes out now. A repetition keeps the first time: waiting out a 429 is latency, too."""
+        """The create request is sent. A retry keeps the time of the first request: waiting after a 429 is latency."""
         if pod not in self._samples:
             self._samples[pod] = Sample(pod, shape, due, now)
 
@@ -73,22 +73,22 @@ class Record:
             self._created += 1
 
     def failed(self, what: str) -> None:
-        """A request was refused or lost; `what` says which kind and why, without names, so that it can be counted."""
+        """A request was refused or lost; `what` is the kind of failure, without names, so that it can be counted."""
         self._errors[what] += 1
 
     def never_created(self, pod: str) -> None:
-        """Its create request has finally failed; what the watch may still show of it counts for nothing."""
+        """The create request has failed for good; later watch events of the pod are ignored."""
         self._samples.pop(pod, None)
 
     def deleting(self, pod: str, now: float) -> None:
         self._samples[pod].deleting = now
 
     def event(self, kind: str, pod: Mapping[str, Any], now: float) -> str | None:
-        """One line of the watch. Returns the pod's name if this is its first binding."""
+        """Process one watch event. Returns the pod's name if it is its first binding, else None."""
         name = pod["metadata"]["name"]
         sample = self._samples.get(name)
         if sample is None:
-            return None  # not ours
+            return None  # created by another process
         if sample.seen is None:
             sample.seen = now
         newly = self._place(sample, pod.get("spec", {}).get("nodeName", ""), now)
@@ -118,7 +118,7 @@ class Record:
         return self._deleted >= self._created
 
     def part(self, *, cpu_seconds: float, wall_seconds: float) -> Part:
-        """What to hand back."""
+        """The result of this process."""
         return Part(
             list(self._samples.values()),
             dict(self._errors),

@@ -1,4 +1,4 @@
-"""Run a load against a cluster: a namespace of its own, Locust processes, their results as one, nothing left behind."""
+"""Run a load against a cluster: create a namespace, start Locust processes, merge their results, clean up."""
 
 import contextlib
 import os
@@ -19,10 +19,10 @@ import orjson
 from harness.clusters.kubeconfig import load_access
 from harness.clusters.remote import PumpedClock, RemoteTransport
 from harness.errors import ApiRefused, ClusterError, UsageError
-from harness.load.agenda import Bodies
 from harness.load.figures import LoadResult, summarise
 from harness.load.record import Part, Progress
-from harness.load.settings import ERRAND_VARIABLE, LOAD_LABEL, Errand, Go, LoadSettings
+from harness.load.settings import LOAD_LABEL, WORKER_VARIABLE, LoadSettings, StartSignal, WorkerSettings
+from harness.load.task_queue import PodBodies
 from harness.load.workload import crowding, mix
 from harness.processes import die_with_parent, stop
 from scheduler.api.transport import Request, Response
@@ -32,23 +32,23 @@ Say = Callable[[str], None]
 LOCUSTFILE = Path(__file__).with_name("locustfile.py")
 PAGE_HOST = "127.0.0.1"
 READY_WITHIN = 60.0  # seconds for Locust to start and open its watch
-HEAD_START = 0.1  # seconds from the word go to time 0 of the load
-GRACE = 30.0  # seconds beyond the load's own end that its processes get
-NAMESPACE_WITHIN = 60.0  # seconds for a namespace to take pods, and for its end
-LOOK = 0.05
-SAY_EVERY = 1.0
+HEAD_START = 0.1  # seconds from the start signal to time 0 of the load
+GRACE = 30.0  # seconds after the planned end for the processes to finish
+NAMESPACE_WITHIN = 60.0  # seconds for a namespace to accept pods, and to be deleted
+POLL_INTERVAL = 0.05
+PROGRESS_INTERVAL = 1.0
 LAST_LINES = 15
 
 
 def run_load(
     settings: LoadSettings, kubeconfig: Path, *, progress: Say = lambda _: None, samples: Path | None = None
 ) -> LoadResult:
-    """Submit the load and measure what becomes of it; `samples` is where each pod's life is written, a line each.
+    """Submit the load and measure it; one line for each pod is written to `samples` (JSON Lines).
 
-    Blocks for `settings.seconds` and up to `settings.drain` more. With a web page it lasts until it is interrupted.
+    Blocks for `settings.seconds` and at most `settings.drain` more. With a web page it runs until it is interrupted.
 
     Raises:
-        UsageError: the kubeconfig leads nowhere.
+        UsageError: the server of the kubeconfig cannot be reached.
         ClusterError: the API server does not answer, refuses the pods, or a load process ended early.
     """
     cluster = RemoteTransport(load_access(kubeconfig), PumpedClock())
@@ -59,11 +59,11 @@ def run_load(
             raise UsageError(f"kubeconfig {kubeconfig}: {error}") from error
         with tempfile.TemporaryDirectory(prefix="seatrial-load-") as folder, _namespace(cluster, progress) as namespace:
             _wait_for_admission(settings, cluster, namespace)
-            errands = [
-                Errand(settings, str(kubeconfig.absolute()), namespace, folder, part)
+            workers = [
+                WorkerSettings(settings, str(kubeconfig.absolute()), namespace, folder, part)
                 for part in range(settings.processes)
             ]
-            parts = _run(errands, Path(folder), progress)
+            parts = _run(workers, Path(folder), progress)
     finally:
         cluster.close()
     if samples is None:
@@ -83,7 +83,7 @@ def _fullness(settings: LoadSettings, cluster: RemoteTransport) -> dict[str, flo
 
 @contextmanager
 def _namespace(cluster: RemoteTransport, progress: Say) -> Iterator[str]:
-    """A namespace that is gone in the end, with all pods in it, however this is left."""
+    """A new namespace; it is deleted with all its pods when the context is left."""
     name = f"seatrial-load-{uuid.uuid4().hex[:8]}"
     manifest = {
         "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {LOAD_LABEL: "true"}},
@@ -96,17 +96,17 @@ def _namespace(cluster: RemoteTransport, progress: Say) -> Iterator[str]:
         try:
             cluster.call(Request("DELETE", path))
             if not _poll(lambda: cluster.call(Request("GET", path)).code == 404, NAMESPACE_WITHIN):
-                progress(f"namespace {name} is still being deleted after {NAMESPACE_WITHIN:.0f} s; look at its pods")
-        except ClusterError as error:  # Ctrl-C in a terminal ends an embedded cluster with us, namespace and all
+                progress(f"namespace {name} is still terminating after {NAMESPACE_WITHIN:.0f} s; check its pods")
+        except ClusterError as error:  # Ctrl-C in a terminal also ends an embedded cluster and with it the namespace
             progress(f"namespace {name} could not be deleted: {error}")
 
 
 def _wait_for_admission(settings: LoadSettings, cluster: RemoteTransport, namespace: str) -> None:
-    """Try each shape without keeping it: a mistake shows here, once, and not as thousands of errors.
+    """Create a pod of each shape with dryRun: a mistake is reported once instead of thousands of times.
 
-    A new namespace takes no pods until its service account is there; that is a 403, and passes.
+    A new namespace refuses pods with 403 until its service account exists; that is waited for.
     """
-    bodies = Bodies(settings, 0)
+    bodies = PodBodies(settings, 0)
     for shape in mix(settings.mix).shapes:
         request = Request("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", bodies.body(shape.name, "trial"))
         answers: list[Response] = []
@@ -131,25 +131,25 @@ def _expect(answer: Response, what: str, code: int) -> Response:
 
 def _write_samples(path: Path, parts: list[Part]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    lives = sorted((one for part in parts for one in part.samples), key=lambda one: one.sent)
-    path.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in lives))
+    lifetimes = sorted((sample for part in parts for sample in part.samples), key=lambda sample: sample.sent)
+    path.write_bytes(b"".join(msgspec.json.encode(sample) + b"\n" for sample in lifetimes))
 
 
 # -- the load's processes ---------------------------------------------------------------------------------------------
 
 
-def _run(errands: list[Errand], folder: Path, progress: Say) -> list[Part]:
-    settings = errands[0].settings
+def _run(workers: list[WorkerSettings], folder: Path, progress: Say) -> list[Part]:
+    settings = workers[0].settings
     with contextlib.ExitStack() as stack:
-        processes = [stack.enter_context(_process(errand, folder)) for errand in errands]
+        processes = [stack.enter_context(_process(worker, folder)) for worker in workers]
 
         def ended(*, what: str) -> bool:
-            """Every process has left its file of that name.
+            """Whether every process has written its file `what`.
 
             Raises:
-                ClusterError: one has ended without.
+                ClusterError: a process ended without writing it.
             """
-            missing = [one for one in range(len(errands)) if not (folder / f"{what}-{one}").exists()]
+            missing = [number for number in range(len(workers)) if not (folder / f"{what}-{number}").exists()]
             for one in missing:
                 code = processes[one].poll()
                 if code is not None and not (folder / f"{what}-{one}").exists():
@@ -161,20 +161,20 @@ def _run(errands: list[Errand], folder: Path, progress: Say) -> list[Part]:
             progress(f"Locust's page: http://{PAGE_HOST}:{settings.web_port} (Ctrl-C ends it and prints the result)")
         _wait(lambda: ended(what="ready"), READY_WITHIN, "start", lambda: None)
         go = folder / "go.new"
-        go.write_bytes(msgspec.json.encode(Go(time.monotonic() + HEAD_START)))
+        go.write_bytes(msgspec.json.encode(StartSignal(time.monotonic() + HEAD_START)))
         go.rename(folder / "go")
-        said = _Saying(folder, len(errands), progress)
+        said = _ProgressReport(folder, len(workers), progress)
         within = settings.seconds + settings.drain + GRACE
         try:
             _wait(lambda: ended(what="part"), within, "finish", said.look)
             while settings.web_port and processes[0].poll() is None:
-                time.sleep(LOOK)  # the page stays for as long as somebody wants to look at it
+                time.sleep(POLL_INTERVAL)  # the page is served until Ctrl-C
         except KeyboardInterrupt:
             if not settings.web_port:
                 raise
             for process in processes:
                 stop(process)
-    return [msgspec.json.decode((folder / f"part-{one}").read_bytes(), type=Part) for one in range(len(errands))]
+    return [msgspec.json.decode((folder / f"part-{number}").read_bytes(), type=Part) for number in range(len(workers))]
 
 
 def _wait(until: Callable[[], bool], within: float, what: str, meanwhile: Callable[[], None]) -> None:
@@ -183,17 +183,17 @@ def _wait(until: Callable[[], bool], within: float, what: str, meanwhile: Callab
 
 
 def _poll(until: Callable[[], bool], within: float, meanwhile: Callable[[], None] = lambda: None) -> bool:
-    deadline = time.monotonic() + within  # real processes: real time is the only one they have
+    deadline = time.monotonic() + within  # real processes use real time
     while not until():
         if time.monotonic() > deadline:
             return False
         meanwhile()
-        time.sleep(LOOK)
+        time.sleep(POLL_INTERVAL)
     return True
 
 
-class _Saying:
-    """Says every second how far the load is."""
+class _ProgressReport:
+    """Reports the progress of the load every second."""
 
     def __init__(self, folder: Path, parts: int, progress: Say) -> None:
         self._files = [folder / f"progress-{part}" for part in range(parts)]
@@ -202,12 +202,12 @@ class _Saying:
 
     def look(self) -> None:
         now = time.monotonic()
-        if now - self._last < SAY_EVERY:
+        if now - self._last < PROGRESS_INTERVAL:
             return
         self._last = now
         all_ = [msgspec.json.decode(file.read_bytes(), type=Progress) for file in self._files if file.exists()]
         created, bound, deleted, errors = (
-            sum(getattr(one, name) for one in all_) for name in ("created", "bound", "deleted", "errors")
+            sum(getattr(progress, name) for progress in all_) for name in ("created", "bound", "deleted", "errors")
         )
         self._progress(
             f"{now - self._start:5.0f} s  created {created:,}  bound {bound:,}  deleted {deleted:,}  errors {errors:,}"
@@ -215,29 +215,29 @@ class _Saying:
 
 
 @contextmanager
-def _process(errand: Errand, folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """One Locust; stopped when left. In a session of its own: Ctrl-C in a terminal is for us to handle, not for it."""
-    file = folder / f"errand-{errand.part}"
-    file.write_bytes(msgspec.json.encode(errand))
+def _process(worker: WorkerSettings, folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """One Locust process; stopped when the context is left. It has its own session, so Ctrl-C does not reach it."""
+    file = folder / f"worker-{worker.part}"
+    file.write_bytes(msgspec.json.encode(worker))
     command = [sys.executable, "-m", "locust", "-f", str(LOCUSTFILE), "--loglevel", "WARNING"]
-    command += ["--users", str(errand.users), "--spawn-rate", str(errand.users), "--exit-code-on-error", "0"]
-    port = errand.settings.web_port
+    command += ["--users", str(worker.users), "--spawn-rate", str(worker.users), "--exit-code-on-error", "0"]
+    port = worker.settings.web_port
     command += ["--autostart", "--web-host", PAGE_HOST, "--web-port", str(port)] if port else ["--headless"]
     command += [] if port else ["--only-summary"]
-    with (folder / f"log-{errand.part}").open("wb") as log:
+    with (folder / f"log-{worker.part}").open("wb") as log:
         process = subprocess.Popen(  # noqa: S603 our own interpreter, no shell
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=log,
-            env={**os.environ, ERRAND_VARIABLE: str(file)},
+            env={**os.environ, WORKER_VARIABLE: str(file)},
             start_new_session=True,
             preexec_fn=die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
         )
     try:
         yield process
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=5)  # its result is here; it is on its way out
+            process.wait(timeout=5)  # its result is written; it is ending
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""What a load is told: by its user (`LoadSettings`), and what each of its processes gets as a file (`Errand`)."""
+"""Settings of a load (`LoadSettings`), and the file that each load process gets (`WorkerSettings`)."""
 
 import msgspec
 
@@ -6,28 +6,28 @@ from harness.errors import UsageError
 from harness.load.arrival import Arrivals
 from harness.load.workload import mix
 
-ERRAND_VARIABLE = "SEATRIAL_LOAD"  # in the environment of a load process: the path of its errand
+WORKER_VARIABLE = "SEATRIAL_LOAD"  # in the environment of a load process: the path of its settings
 PART_LABEL = "seatrial.dev/load-part"  # on each pod: which process made it, and watches it
 LOAD_LABEL = "seatrial.dev/load"  # on the namespace
 
 
 class LoadSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A load.
+    """The settings of a load.
 
     Raises:
-        UsageError: a value cannot be used; raised at once, before anything is started.
+        UsageError: a value is out of range; raised on construction.
     """
 
-    users: int = 20  # how many requests may be on their way at a time
-    rate: float = 10.0  # pods per second; of a ramp: at its end
+    users: int = 20  # largest number of requests in flight
+    rate: float = 10.0  # pods per second; for a ramp: at its end
     arrivals: str = "poisson"
     seconds: float = 10.0
     mix: str = "mixed"
     hold: float = 1.0  # seconds from a pod's binding to its deletion
-    drain: float = 30.0  # seconds after the last arrival that bindings and deletions are waited for
+    drain: float = 30.0  # longest wait for bindings and deletions after the last arrival, in seconds
     processes: int = 1
     seed: int = 0
-    scheduler: str = ""  # schedulerName of the pods; empty: what the server fills in
+    scheduler: str = ""  # schedulerName of the pods; empty: the server's default
     web_port: int = 0  # of Locust's page; 0: none
 
     def __post_init__(self) -> None:
@@ -45,26 +45,26 @@ class LoadSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise UsageError(f"the web page shows one process; expected --processes 1, found {self.processes}")
 
     def plan(self) -> Arrivals:
-        """When pods are due."""
+        """The arrival process of these settings."""
         return Arrivals(self.arrivals, self.rate, self.seconds)
 
 
-class Errand(msgspec.Struct, frozen=True):
-    """What one load process is to do: every `processes`-th arrival, beginning with number `part`."""
+class WorkerSettings(msgspec.Struct, frozen=True):
+    """The work of one load process: every `processes`-th arrival, beginning with number `part`."""
 
     settings: LoadSettings
     kubeconfig: str
     namespace: str
-    folder: str  # where it says that it is ready, how far it is, and what came out
+    folder: str  # for its files: ready, progress, result
     part: int
 
     @property
     def users(self) -> int:
-        """This process' share of the users."""
+        """The number of users of this process."""
         return len(range(self.part, self.settings.users, self.settings.processes))
 
 
-class Go(msgspec.Struct, frozen=True):
-    """Written by the parent once all processes are ready."""
+class StartSignal(msgspec.Struct, frozen=True):
+    """The start signal, written by the parent when all processes are ready."""
 
     start: float  # on the machine's monotonic clock, which all its processes share

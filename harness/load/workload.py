@@ -1,4 +1,4 @@
-"""Which pods a load submits: a mix of shapes, by name or from a file, and the draw of one shape for each pod.
+"""The pods of a load: a mix of shapes, by name or from a file, from which the shape of each pod is drawn.
 
 shapes:                                  # a mix file
   - name: half-a-card
@@ -23,13 +23,13 @@ from scheduler.api.builders import PodBuilder, pod
 from scheduler.api.quantity import PODS, QuantityError, amount, units
 from scheduler.api.wire import ResourceList
 
-CARDS = "cards"  # what `crowding` calls them
+CARDS = "cards"  # name of all kinds of cards in `crowding`
 _WHOLE_CARDS = (device.NVIDIA_GPU, device.AMD_GPU, device.HYGON_DCU)
 _PERCENT_OF_CARDS = (device.GPU, device.GPU_CORE, device.GPU_MEMORY_RATIO)
 
 
 class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Pods of one kind."""
+    """Labels, requests and priority class of pods of one kind."""
 
     name: str
     requests: dict[str, str | int] = {}
@@ -57,7 +57,7 @@ class Mix:
     shapes: tuple[Shape, ...]
 
     def draw(self, seed: int) -> Iterator[Shape]:
-        """A shape for each pod to come, without end; the same for the same seed."""
+        """An endless series of shapes, drawn by weight; equal for equal seeds."""
         rng = random.Random(seed)  # noqa: S311 not a secret
         weights = [shape.weight for shape in self.shapes]
         while True:
@@ -93,10 +93,10 @@ MIXES: dict[str, tuple[Shape, ...]] = {
 
 
 def mix(name: str) -> Mix:
-    """A mix by its name, or from the YAML file of that path.
+    """A mix by its name, or from the YAML file at that path.
 
     Raises:
-        UsageError: there is neither, or the file has a mistake.
+        UsageError: neither exists, or the file has a mistake.
     """
     if name in MIXES:
         return Mix(name, MIXES[name])
@@ -127,9 +127,10 @@ def _check(path: Path, shapes: tuple[Shape, ...]) -> None:
 
 
 def crowding(demand: Mix, alive: float, allocatable: Iterable[ResourceList]) -> dict[str, float]:
-    """By resource, which part of what nodes offer (`status.allocatable` of each) is asked for when on average `alive`
-    pods live at a time; above 1 the cluster fills, and what is measured is waiting for room. What no node offers is
-    infinity. Cards, whatever their spelling, are counted together as well, as resource "cards".
+    """The requested part of the nodes' resources, by resource, for a mean of `alive` pods at a time.
+
+    `allocatable` is `status.allocatable` of each node. Above 1 the cluster fills, and pods wait for room. A resource
+    that no node offers gives infinity. Cards of all resource names are also counted together, as resource "cards".
     """
     offered: dict[str, float] = {}
     for node in allocatable:

@@ -18,7 +18,7 @@ from harness.replay.cluster import Cluster, Floats, Ints
 from harness.replay.fragmentation import Fragments
 from harness.replay.openb import CARD
 
-MOST_CPU, MOST_GPU = 128_000, 8 * CARD
+MAX_CPU, MAX_GPU = 128_000, 8 * CARD
 INFEASIBLE = -np.inf
 
 
@@ -32,10 +32,10 @@ class Policy(ABC):
 
     @abstractmethod
     def scores(self, nodes: Ints) -> Floats:
-        """[node, shape]: the higher the better. What it says of a shape that does not fit is not looked at."""
+        """Scores [node, shape], higher is better. Values for shapes that do not fit are ignored."""
 
     def choose(self, row: Floats) -> int | None:
-        """The node for a pod whose shape has these scores, None if it fits nowhere."""
+        """The node with the highest score in `row` [node]; None if the pod fits nowhere."""
         best = int(row.argmax())
         return None if row[best] == INFEASIBLE else best
 
@@ -68,8 +68,8 @@ class DotProd(Policy):
 
     def scores(self, nodes: Ints) -> Floats:
         cluster, shapes = self.cluster, self.cluster.shapes
-        cpu = (cluster.cpu[nodes] / MOST_CPU)[:, None] * (shapes.cpu / MOST_CPU)
-        gpu = (cluster.cards[nodes].sum(axis=1) / MOST_GPU)[:, None] * (shapes.request / MOST_GPU)
+        cpu = (cluster.cpu[nodes] / MAX_CPU)[:, None] * (shapes.cpu / MAX_CPU)
+        gpu = (cluster.cards[nodes].sum(axis=1) / MAX_GPU)[:, None] * (shapes.request / MAX_GPU)
         return np.trunc(100 * (1 - (cpu + gpu) / 2))
 
 
@@ -83,7 +83,7 @@ class GpuClustering(Policy):
         kind = np.where(shapes.part > 0, 1, np.left_shift(1, shapes.whole))
         runs = cluster.kinds[nodes][:, None]
         level = np.where(runs == kind, 75, np.where(runs & kind, 50, np.where(runs == 0, 25, 0)))
-        full = 25 * (MOST_GPU - cluster.cards[nodes].sum(axis=1)) // MOST_GPU
+        full = 25 * (MAX_GPU - cluster.cards[nodes].sum(axis=1)) // MAX_GPU
         return np.where(shapes.gpus > 0, level + full[:, None], 0).astype(np.float64)
 
 
@@ -106,19 +106,19 @@ class GpuPacking(Policy):
 
 
 class BestFit(Policy):
-    """The node on which the least CPU and GPU is left once the pod is there."""
+    """Best fit: the node with the least CPU and GPU left after the placement."""
 
     name = "bestfit"
 
     def scores(self, nodes: Ints) -> Floats:
         cluster, shapes = self.cluster, self.cluster.shapes
-        cpu = (cluster.cpu[nodes, None] - shapes.cpu) / MOST_CPU
-        gpu = (cluster.cards[nodes].sum(axis=1)[:, None] - shapes.request) / MOST_GPU
+        cpu = (cluster.cpu[nodes, None] - shapes.cpu) / MAX_CPU
+        gpu = (cluster.cards[nodes].sum(axis=1)[:, None] - shapes.request) / MAX_GPU
         return np.trunc(100 * (1 - (cpu + gpu) / 2))
 
 
 class Fgd(Policy):
-    """Fragmentation gradient descent: the node, and the card on it, where fragmentation rises least."""
+    """Fragmentation gradient descent: the node and card where fragmentation increases least."""
 
     name = "fgd"
 
@@ -126,10 +126,12 @@ class Fgd(Policy):
         return graded(self.gains(nodes))
 
     def card(self, node: int, shape: int) -> int:
-        return int(graded(self.card_gains(node, shape)).argmax())
+        gains = self.card_gains(node, shape)
+        # The grade of a large loss is 0 as well: a card that is too small must come after it.
+        return int(np.where(gains == INFEASIBLE, -1, graded(gains)).argmax())
 
     def card_gains(self, node: int, shape: int) -> Floats:
-        """By how much the fragments shrink when a part of each card is taken; -inf where it is too small."""
+        """The decrease of fragments [card] if the shape's part is taken from it; -inf if the card is too small."""
         fragments, shapes = self.fragments, self.cluster.shapes
         model, cpu, cards = self._state(np.array([node]))
         row = fragments.row(model, cpu - shapes.cpu[shape])
@@ -139,7 +141,7 @@ class Fgd(Policy):
         return gained[0]
 
     def gains(self, nodes: Ints) -> Floats:
-        """[node, shape]: by how much the fragments shrink when a pod comes; of several cards, on the best."""
+        """The decrease of fragments [node, shape] by a placement, on the best card of the node."""
         shapes, fragments = self.cluster.shapes, self.fragments
         model, cpu, cards = self._state(nodes)
         row = fragments.row(model[:, None], cpu[:, None] - shapes.cpu)
@@ -161,7 +163,7 @@ class Fgd(Policy):
         return self.cluster.model[nodes], self.cluster.cpu[nodes], self.cluster.cards[nodes]
 
     def _shares(self, row: Ints, cards: Ints, part: Ints | np.int64, before: Floats) -> Floats:
-        """[..., card]: what taking a part from a card does to the worth of a node; -inf where it is too small."""
+        """The change of a node's worth [..., card] if a part is taken from it; -inf if the card is too small."""
         fragments = self.fragments
         left = cards - part
         change = fragments.cards(row, np.maximum(left, 0)) - before
@@ -172,17 +174,17 @@ class Fgd(Policy):
 
 
 class Balanced(Fgd):
-    """FGD that also keeps CPU and GPU of a node in step; ours.
+    """FGD that also balances CPU and GPU of a node; our own policy.
 
-    FGD notices that CPU runs out on a node once a typical pod no longer fits, which is late. Here GPU counts as
-    stranded as soon as the CPU that is left cannot feed it at the rate at which the typical pods ask for both, and a
-    pod goes where fragments and stranded GPU together grow least. That sends pods without GPU to nodes with CPU to
-    spare. The gain is not rounded; a small share of BestFit keeps large nodes free for pods with several cards.
+    FGD accounts for a lack of CPU only once a typical pod no longer fits. Here GPU counts as stranded as soon as the
+    CPU left is less than the typical pods request with that much GPU. A pod is placed where fragments and stranded GPU
+    together increase least, so pods without GPU are placed on nodes with spare CPU. The gain is not rounded; a small
+    weight of BestFit keeps large nodes free for pods with several cards.
     """
 
     name = "balanced"
     BEST_FIT: ClassVar = 100
-    """What filling a node to the brim is worth, in thousandths of a GPU; 10 does as well, 300 costs 0.15 points."""
+    """The value of filling a node, in thousandths of a GPU; 10 gives the same result, 300 loses 0.15 points."""
 
     def scores(self, nodes: Ints) -> Floats:
         shapes, rate = self.cluster.shapes, self.fragments.gpu_per_cpu
@@ -190,7 +192,7 @@ class Balanced(Fgd):
         idle = cards.sum(axis=1)
         cpu_left, gpu_left = cpu[:, None] - shapes.cpu, idle[:, None] - shapes.request
         stranded = np.maximum(gpu_left - cpu_left * rate, 0) - np.maximum(idle - cpu * rate, 0)[:, None]
-        return self.gains(nodes) - stranded - self.BEST_FIT * (cpu_left / MOST_CPU + gpu_left / MOST_GPU)
+        return self.gains(nodes) - stranded - self.BEST_FIT * (cpu_left / MAX_CPU + gpu_left / MAX_GPU)
 
     def card(self, node: int, shape: int) -> int:
         return int(self.card_gains(node, shape).argmax())

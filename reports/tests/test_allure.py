@@ -88,7 +88,7 @@ def test_the_command_gets_results_and_output(run: Run, tmp_path: Path) -> None:
     ("script", "says"),
     [
         pytest.param("echo no java >&2; exit 3", "exit status 3: no java", id="it-fails"),
-        pytest.param("exit 0", "exit status 0: it said nothing", id="it-makes-nothing"),
+        pytest.param("exit 0", "exit status 0: no output", id="it-makes-nothing"),
     ],
 )
 def test_a_command_that_fails_is_named(run: Run, tmp_path: Path, script: str, says: str) -> None:

@@ -43,7 +43,7 @@ def test_a_run_of_some_cases_alone_says_so(tmp_path: Path) -> None:
         writer.run(made)
         writer.case(Case("t::a", "passed"))
         writer.finish()
-    wanted = "r: only cases that match -k 'a or b' were run; a failure elsewhere would not show"
+    wanted = "r: only cases that match -k 'a or b' were run; failures of other cases would not show"
     assert wanted in collect([tmp_path]).notes
 
 
@@ -52,7 +52,7 @@ def test_runs_are_put_together_in_the_order_they_started(tmp_path: Path) -> None
     write(tmp_path, "b", [Case("t::a", "failed", features=("X-1", "X-2"))])
     found = collect([tmp_path])
     assert [run.info.id for run in found.runs] == ["b", "a"]
-    by_id = {one.feature.id: one for one in found.requirements}
+    by_id = {requirement.feature.id: requirement for requirement in found.requirements}
     assert [by_id["X-1"].state_in(run) for run in (0, 1)] == ["failed", "verified"]
     assert by_id["X-1"].state == "failed"
     assert by_id["X-2"].state_in(1) is None
@@ -66,22 +66,29 @@ def test_listed_features_come_first_and_unlisted_ones_are_kept(tmp_path: Path) -
         tmp_path, "a", [Case("t::a", "passed", features=("Z-10",)), Case("t::b", "passed", features=("Z-9", "A-1"))]
     )
     found = collect([run], features=features)
-    assert [one.feature.id for one in found.requirements] == ["B-1", "A-1", "Z-9", "Z-10"]
-    assert [one.state for one in found.requirements] == ["not verified", "verified", "verified", "verified"]
+    assert [requirement.feature.id for requirement in found.requirements] == ["B-1", "A-1", "Z-9", "Z-10"]
+    assert [requirement.state for requirement in found.requirements] == [
+        "not verified",
+        "verified",
+        "verified",
+        "verified",
+    ]
     assert found.requirements[0].feature.title == "Bees"
     assert found.requirements[3].feature.title == ""
 
 
 def test_the_suites_own_feature_list_is_read(tmp_path: Path) -> None:
     found = collect([write(tmp_path, "a", [Case("t::a", "passed", features=("DEV-1",))])])
-    assert {one.feature.id for one in found.requirements if one.state == "verified"} == {"DEV-1"}
+    assert {requirement.feature.id for requirement in found.requirements if requirement.state == "verified"} == {
+        "DEV-1"
+    }
     assert len(found.requirements) == len(read_features(FEATURES)) > 50
-    assert all(one.feature.title for one in found.requirements)
+    assert all(requirement.feature.title for requirement in found.requirements)
 
 
 def test_a_case_that_names_a_feature_twice_counts_once(tmp_path: Path) -> None:
     found = collect([write(tmp_path, "a", [Case("t::a", "passed", features=("X-1", "X-1"))])])
-    assert {one.feature.id: len(one.cases) for one in found.requirements}["X-1"] == 1
+    assert {requirement.feature.id: len(requirement.cases) for requirement in found.requirements}["X-1"] == 1
 
 
 @pytest.mark.parametrize(
@@ -113,8 +120,8 @@ def test_what_a_reader_must_know_is_noted(tmp_path: Path) -> None:
     other.run(RunInfo("b", moment(SIM_EPOCH + 5), (), "kind", Subject("theirs", "2")))
     found = collect([run, tmp_path / "b"])
     assert found.verdict == "incomplete"
-    assert found.notes[0] == "a: no case passed; the run proves nothing"
-    assert "b: the run never said that it ended" in found.notes[1]
+    assert found.notes[0] == "a: no case passed; nothing is verified"
+    assert "b: the run has no end time" in found.notes[1]
     assert "different subjects (ours 1, theirs 2)" in found.notes[2]
 
 
@@ -123,7 +130,7 @@ def test_the_sample_counts_as_it_was_made(tmp_path: Path) -> None:
     features.write_text(FEATURES_YAML)
     found = collect([sample_run(tmp_path / "run")], features=features)
     assert [found.count(verdict) for verdict in ("passed", "failed", "broken", "skipped")] == [44, 1, 1, 4]
-    states = {one.feature.id: one.state for one in found.requirements}
+    states = {requirement.feature.id: requirement.state for requirement in found.requirements}
     assert {name for name, state in states.items() if state == "failed"} == {"PRE-1"}
     assert {name for name, state in states.items() if state == "not verified"} == {"DEV-7", "DEV-8", "NUMA-1"}
 

@@ -53,7 +53,7 @@ def test_verdicts(
     tmp_path: Path, base: Verdict | None, new: Verdict | None, change: str | None, regressed: bool
 ) -> None:
     found = compare(side(tmp_path / "base", base), side(tmp_path / "new", new))
-    assert [one.change for one in found.cases] == ([change] if change else [])
+    assert [case.change for case in found.cases] == ([change] if change else [])
     assert found.regressed == regressed
 
 
@@ -80,7 +80,7 @@ def test_figures(tmp_path: Path, unit: str, base: list[float], new: list[float],
 
 def test_a_figure_is_told_with_its_ratio(tmp_path: Path) -> None:
     found = compare(side(tmp_path / "b", samples=[10, 20, 30]), side(tmp_path / "n", samples=[15, 30, 45]))
-    assert [(one.base, one.new, one.ratio) for one in found.figures] == [(20, 30, 1.5)]
+    assert [(figure.base, figure.new, figure.ratio) for figure in found.figures] == [(20, 30, 1.5)]
 
 
 def test_equal_distributions_do_not_cry_wolf(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_equal_distributions_do_not_cry_wolf(tmp_path: Path) -> None:
 
 def test_one_backend_a_side_is_compared_whatever_its_name(tmp_path: Path) -> None:
     found = compare(side(tmp_path / "b", backend="embedded"), side(tmp_path / "n", "failed", backend="kind"))
-    assert [one.nodeid for one in found.cases] == ["t::a"]
+    assert [case.nodeid for case in found.cases] == ["t::a"]
 
 
 def test_several_backends_are_kept_apart(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_several_backends_are_kept_apart(tmp_path: Path) -> None:
     side(tmp_path / "new" / "1", "failed")
     side(tmp_path / "new" / "2", "passed", backend="kind")
     found: Comparison = compare(collect([tmp_path / "base"]), collect([tmp_path / "new"]))
-    assert {one.nodeid: one.change for one in found.cases} == {"embedded: t::a": "regressed", "kind: t::a": "fixed"}
+    assert {case.nodeid: case.change for case in found.cases} == {"embedded: t::a": "regressed", "kind: t::a": "fixed"}
 
 
 def test_results_that_prove_nothing_do_not_pass_a_gate(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from harness.results import DeviceState, NodeState
 from reports import svg
 from reports.figures import Load, Series
-from reports.fleet import MOST_NODES, fleet, step_of, summary_of
+from reports.fleet import MAX_NODES, fleet, step_of, summary_of
 
 
 def nodes(count: int, devices: int = 8) -> list[NodeState]:
@@ -15,13 +15,13 @@ def nodes(count: int, devices: int = 8) -> list[NodeState]:
     return [NodeState(f"node-<{number}>", {}, cards) for number in range(count)]
 
 
-@pytest.mark.parametrize("count", [0, 1, 32, 33, 200, 201, MOST_NODES, MOST_NODES + 50])
+@pytest.mark.parametrize("count", [0, 1, 32, 33, 200, 201, MAX_NODES, MAX_NODES + 50])
 def test_every_drawn_device_has_its_cell_inside_the_frame(count: int) -> None:
     found = fleet(nodes(count))
     picture = ET.fromstring(found.picture)  # noqa: S314  # our own
     cells = [rect for rect in picture.iter("rect")]  # noqa: C416  # a list is counted and read twice
-    assert len(cells) == 8 * min(count, MOST_NODES)
-    assert found.left_out == max(0, count - MOST_NODES)
+    assert len(cells) == 8 * min(count, MAX_NODES)
+    assert found.left_out == max(0, count - MAX_NODES)
     wide, high = map(float, picture.attrib["viewBox"].split()[2:])
     for cell in cells:
         assert 0 <= float(cell.attrib["x"]) <= wide - float(cell.attrib["width"])
@@ -39,7 +39,7 @@ def test_steps_of_occupancy(percent: float, want: str) -> None:
 
 def test_a_fleet_in_words() -> None:
     sick = NodeState("n", {}, (DeviceState("npu", 0, health="gone"), DeviceState("npu", 1, used_memory_percent=100)))
-    assert summary_of([sick]) == "1 nodes; 2 npu: 50 % given out, 1 full, 1 free; 1 unhealthy"
+    assert summary_of([sick]) == "1 nodes; 2 npu: 50 % allocated, 1 full, 1 free; 1 unhealthy"
 
 
 @pytest.mark.parametrize(

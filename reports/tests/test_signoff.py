@@ -10,8 +10,10 @@ import pytest
 from harness.errors import ResultsError
 from harness.results import Case, Evidence, ResultsWriter, RunInfo, Subject, moment
 from reports.collect import Collection, collect
-from reports.signoff import MOST_TEXT, TEMPLATES, duration_text, headline, show, signoff, write_signoff
+from reports.evidence import MAX_TEXT, show_evidence
+from reports.signoff import TEMPLATES, headline, signoff, write_signoff
 from reports.tests.sample import FEATURES_YAML, sample_run
+from reports.texts import duration_text
 from scheduler.api.clock import SIM_EPOCH
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}
@@ -171,7 +173,7 @@ def test_evidence_outside_of_the_run_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "link.txt").symlink_to(tmp_path / "secret.txt")
     for file in ("../secret.txt", str(tmp_path / "secret.txt"), "link.txt"):
-        shown = show(tmp_path / "run", Evidence("x", file))
+        shown = show_evidence(tmp_path / "run", Evidence("x", file))
         assert shown.text == ""
         assert "leads out" in shown.remark
 
@@ -180,7 +182,7 @@ def test_evidence_outside_of_the_run_is_not_followed(tmp_path: Path) -> None:
     ("file", "content", "remark"),
     [
         pytest.param("a.log", b"short", "", id="short-text-is-whole"),
-        pytest.param("a.log", b"x" * (MOST_TEXT + 9), "the first 64 KiB", id="long-text-is-cut"),
+        pytest.param("a.log", b"x" * (MAX_TEXT + 9), "the first 64 KiB", id="long-text-is-cut"),
         pytest.param("a.bin", b"\x00\x01", "2 bytes, kept beside", id="what-is-no-text-stays-outside"),
         pytest.param("a.log", b"\xff\xfe", "", id="bytes-that-are-no-text-do-no-harm"),
         pytest.param("gone.log", None, "not there", id="a-missing-file"),
@@ -189,10 +191,10 @@ def test_evidence_outside_of_the_run_is_not_followed(tmp_path: Path) -> None:
 def test_evidence(tmp_path: Path, file: str, content: bytes | None, remark: str) -> None:
     if content is not None:
         (tmp_path / file).write_bytes(content)
-    shown = show(tmp_path, Evidence("x", file))
+    shown = show_evidence(tmp_path, Evidence("x", file))
     assert remark in shown.remark
     assert bool(shown.remark) == bool(remark)
-    assert len(shown.text) <= MOST_TEXT
+    assert len(shown.text) <= MAX_TEXT
 
 
 def test_a_page_that_cannot_be_written_is_named(tmp_path: Path) -> None:
@@ -222,7 +224,7 @@ def schemes() -> dict[str, dict[str, str]]:
     blocks = re.findall(r":root \{(.*?)\}", css, re.DOTALL)
     pairs = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]+)", block)) for block in blocks]
     whole = [
-        {name: c if len(c) == 7 else "#" + "".join(2 * x for x in c[1:]) for name, c in one.items()} for one in pairs
+        {name: c if len(c) == 7 else "#" + "".join(2 * x for x in c[1:]) for name, c in pod.items()} for pod in pairs
     ]
     return dict(zip(("light", "dark", "print"), whole, strict=True))
 

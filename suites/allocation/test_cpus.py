@@ -1,4 +1,4 @@
-"""Pods of the classes LSR and LSE get CPUs of their own: whole cores or one of each, as they and the node say.
+"""Exclusive CPUs for pods of the QoS classes LSR and LSE, by the bind policies of pods and nodes.
 
 The machine of most cases has two NUMA nodes of 16 cores with two threads each.
 """
@@ -29,8 +29,8 @@ MACHINE = "cpu-64"
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 
-def bound(one: PodBuilder, cpu: int | str, qos: str = "LSR") -> PodBuilder:
-    return one.qos(qos).request(cpu=cpu, memory="1Gi")
+def bound(pod: PodBuilder, cpu: int | str, qos: str = "LSR") -> PodBuilder:
+    return pod.qos(qos).request(cpu=cpu, memory="1Gi")
 
 
 @pytest.mark.feature("CPU-1")
@@ -45,7 +45,7 @@ def bound(one: PodBuilder, cpu: int | str, qos: str = "LSR") -> PodBuilder:
     ],
 )
 def test_cpus_of_their_own(cluster: Trial, expect: Expect, qos: str, policy: str, each: int) -> None:
-    """A pod gets as many CPUs as it asks for, on one NUMA node, by the policy it prefers or the scheduler's own."""
+    """A pod gets as many CPUs as it requests, on one NUMA node, by its preferred policy or the scheduler's default."""
     cluster.add(node("n1").server(MACHINE))
     asked = bound(pod("a"), 4, qos)
     cluster.submit(asked.bind_cpus(policy) if policy else asked)
@@ -70,7 +70,7 @@ def test_cpus_of_their_own(cluster: Trial, expect: Expect, qos: str, policy: str
     ],
 )
 def test_all_others_share(cluster: Trial, expect: Expect, asked: PodBuilder, cpu: str) -> None:
-    """No other pod gets CPUs of its own, whatever policy it names."""
+    """Pods of other QoS classes get no exclusive CPUs, whatever policy they name."""
     cluster.add(node("n1").server(MACHINE))
     cluster.submit(asked.request(cpu=cpu))
 
@@ -80,7 +80,7 @@ def test_all_others_share(cluster: Trial, expect: Expect, asked: PodBuilder, cpu
 @pytest.mark.feature("CPU-1")
 @pytest.mark.case("CP-003", severity="critical")
 def test_half_a_cpu_cannot_be_bound(cluster: Trial, expect: Expect) -> None:
-    """Bound CPUs are whole ones."""
+    """A bound pod with a fractional CPU request is refused."""
     cluster.add(node("n1").server(MACHINE))
     cluster.submit(bound(pod("a"), "3500m"))
 
@@ -90,7 +90,7 @@ def test_half_a_cpu_cannot_be_bound(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("CPU-1")
 @pytest.mark.case("CP-004", severity="critical")
 def test_a_preference_gives_way_and_a_requirement_waits(cluster: Trial, expect: Expect) -> None:
-    """Once every core is broken, who prefers whole cores takes single CPUs, and who requires them waits for one."""
+    """With no whole core free, a pod that prefers whole cores gets single CPUs, and one that requires them waits."""
     cluster.add(node("n1").server(MACHINE))
     cluster.submit(bound(pod("breaks"), 32).bind_cpus(required=SPREAD_BY_PCPUS))
     assert set(cores(cluster, expect.running("breaks")).values()) == {1}
@@ -112,11 +112,11 @@ def test_a_preference_gives_way_and_a_requirement_waits(cluster: Trial, expect: 
     [pytest.param(PCPU_LEVEL, cores, id="cores"), pytest.param(NUMA_NODE_LEVEL, cpu_numa_nodes, id="numa-nodes")],
 )
 def test_exclusive_pods_keep_apart(cluster: Trial, expect: Expect, exclusive: str, apart: object) -> None:
-    """Two exclusive pods share no core, or no NUMA node, as long as there is another one."""
+    """Two exclusive pods share no core (or no NUMA node) while another one is free."""
     assert callable(apart)
     cluster.add(node("n1").server(MACHINE).label(NUMA_ALLOCATE_STRATEGY_LABEL, "MostAllocated"))
-    for one in pods("a", 2):
-        cluster.submit(bound(one, 2).bind_cpus(SPREAD_BY_PCPUS, exclusive=exclusive))
+    for builder in pods("a", 2):
+        cluster.submit(bound(builder, 2).bind_cpus(SPREAD_BY_PCPUS, exclusive=exclusive))
     first, second = expect.running("a-0", "a-1")
 
     assert not set(apart(cluster, first)) & set(apart(cluster, second))
@@ -126,9 +126,9 @@ def test_exclusive_pods_keep_apart(cluster: Trial, expect: Expect, exclusive: st
 @pytest.mark.feature("CPU-2")
 @pytest.mark.case("CP-006", severity="normal")
 def test_exclusive_is_a_preference(cluster: Trial, expect: Expect) -> None:
-    """A third pod that wants a NUMA node to itself still runs where there are two."""
+    """A third pod with NUMA node exclusivity still runs on a machine with two NUMA nodes."""
     cluster.add(node("n1").server(MACHINE))
-    cluster.submit(*(bound(one, 2).bind_cpus(exclusive=NUMA_NODE_LEVEL) for one in pods("a", 3)))
+    cluster.submit(*(bound(pod, 2).bind_cpus(exclusive=NUMA_NODE_LEVEL) for pod in pods("a", 3)))
 
     found = expect.running("a-0", "a-1", "a-2")
     assert len(frozenset[int]().union(*map(cpus, found))) == 6
@@ -138,7 +138,7 @@ def test_exclusive_is_a_preference(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.case("CP-007", severity="critical")
 @pytest.mark.parametrize("how", ["label", "kubelet"])
 def test_a_node_that_gives_whole_cores_only(cluster: Trial, expect: Expect, how: str) -> None:
-    """By label or by its kubelet's static policy: everybody's CPUs are bound there, in whole cores, or they wait."""
+    """With the node's label or the kubelet's static policy, all pods are bound to whole cores, or wait."""
     machine = node("n1").server(MACHINE)
     cluster.add(
         machine.label(CPU_BIND_POLICY_LABEL, "FullPCPUsOnly")
@@ -168,12 +168,12 @@ def test_a_node_that_gives_whole_cores_only(cluster: Trial, expect: Expect, how:
     ],
 )
 def test_which_numa_node_cpus_come_from(cluster: Trial, expect: Expect, strategy: str, numa_nodes: int) -> None:
-    """The node's label says whether NUMA nodes are filled one by one."""
+    """The node's label decides whether NUMA nodes are filled one by one."""
     machine = node("n1").server(MACHINE)
     cluster.add(machine.label(NUMA_ALLOCATE_STRATEGY_LABEL, strategy) if strategy else machine)
-    for one in pods("a", 2):
-        cluster.submit(bound(one, 4))
-        expect.running(one.name)
+    for builder in pods("a", 2):
+        cluster.submit(bound(builder, 4))
+        expect.running(builder.name)
 
     assert len({numa for found in cluster.pods() for numa in cpu_numa_nodes(cluster, found)}) == numa_nodes
 
@@ -181,7 +181,7 @@ def test_which_numa_node_cpus_come_from(cluster: Trial, expect: Expect, strategy
 @pytest.mark.feature("CPU-3")
 @pytest.mark.case("CP-009", severity="critical")
 def test_cpus_that_the_kubelet_keeps_are_nobodys(cluster: Trial, expect: Expect) -> None:
-    """Reserved CPUs are bound to no pod, even when all others are."""
+    """CPUs reserved by the kubelet are bound to no pod, even when all others are taken."""
     cluster.add(node("n1").server(MACHINE).kubelet(reserved_cpus="0-1,32-33"))
     cluster.submit(bound(pod("all"), 60), bound(pod("one"), 1))
 
@@ -200,7 +200,7 @@ def test_cpus_that_the_kubelet_keeps_are_nobodys(cluster: Trial, expect: Expect)
     ],
 )
 def test_what_a_node_keeps(cluster: Trial, expect: Expect, kept: dict[str, object], shares_fit: bool) -> None:
-    """CPUs for processes outside containers are nobody's, and count against all pods unless it is said otherwise."""
+    """CPUs reserved for processes outside containers go to no pod, and reduce the capacity by default."""
     cluster.add(node("n1").server(MACHINE))
     marks = {"metadata": {"annotations": {NODE_RESERVATION: to_json(kept).decode()}}}
     assert cluster.call("PATCH", "/api/v1/nodes/n1", marks).ok
@@ -221,7 +221,7 @@ def test_what_a_node_keeps(cluster: Trial, expect: Expect, kept: dict[str, objec
 @pytest.mark.feature("CPU-1", "CPU-2")
 @pytest.mark.case("CP-010", severity="blocker")
 def test_churn_gives_no_cpu_twice(cluster: Trial, seed: int) -> None:
-    """Pods of all kinds come and go; no CPU ever has two owners, and required policies hold all the time."""
+    """Pods of all kinds come and go: no CPU has two owners, and required policies hold at all times."""
     cluster.add(node("n1").server(MACHINE), node("n2").server(MACHINE).numa_policy("SingleNUMANode"))
     draw = random.Random(seed)  # noqa: S311 a churn that can be repeated
     alive: list[str] = []

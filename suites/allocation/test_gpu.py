@@ -1,4 +1,4 @@
-"""GPUs are given out as they were asked for: whole, several, and shared by percent or by bytes."""
+"""GPU allocation: whole cards, several cards, and shares by percent or by bytes."""
 
 import pytest
 
@@ -16,17 +16,17 @@ pytestmark = [pytest.mark.feature("DEV-1", "DEV-3"), pytest.mark.needs(Capabilit
 A10_MEMORY = 23028 << 20  # bytes that an A10 reports, as the catalogue has it
 
 
-def minors(one: Pod) -> list[int]:
-    return sorted(part.minor for part in devices_of(one))
+def minors(pod: Pod) -> list[int]:
+    return sorted(part.minor for part in devices_of(pod))
 
 
-def given(one: Pod, resource: str) -> list[int]:
-    return [units(part.resources[resource]) for part in devices_of(one)]
+def given(pod: Pod, resource: str) -> list[int]:
+    return [units(part.resources[resource]) for part in devices_of(pod)]
 
 
 @pytest.mark.case("DS-001", severity="blocker")
 def test_whole_gpu(cluster: Trial, expect: Expect) -> None:
-    """A pod that asks for one whole GPU gets one card, all of it, and its container sees that card alone."""
+    """A pod that requests one GPU gets all of one card, and its container sees that card only."""
     cluster.add(node("n1").gpus("a10", 2))
     cluster.submit(pod("a").gpus(1))
 
@@ -41,7 +41,7 @@ def test_whole_gpu(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.case("DS-002", severity="blocker")
 @pytest.mark.parametrize("cards", [2, 4, 8])
 def test_several_whole_gpus(cluster: Trial, expect: Expect, cards: int) -> None:
-    """A pod that asks for several GPUs gets that many different cards, all of each."""
+    """A pod that requests several GPUs gets that many different cards, all of each."""
     cluster.add(node("n1").gpus("h100-80g", 8))
     cluster.submit(pod("a").gpus(cards))
 
@@ -54,7 +54,7 @@ def test_several_whole_gpus(cluster: Trial, expect: Expect, cards: int) -> None:
 
 @pytest.mark.case("DS-003", severity="blocker")
 def test_the_spelling_of_nvidia(cluster: Trial, expect: Expect) -> None:
-    """nvidia.com/gpu is taken as whole GPUs, and settled in the same annotation."""
+    """nvidia.com/gpu requests whole GPUs, and the allocation is in Koordinator's annotation."""
     cluster.add(node("n1").gpus("a10", 4))
     cluster.submit(pod("a").nvidia(2))
 
@@ -66,7 +66,7 @@ def test_the_spelling_of_nvidia(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.case("DS-004", severity="blocker")
 def test_share_by_percent(cluster: Trial, expect: Expect) -> None:
-    """Half a GPU is half of the cores and half of the memory of one card, in bytes too."""
+    """Half a GPU is half of the cores and half of the memory of one card, also in bytes."""
     cluster.add(node("n1").gpus("a10", 1))
     cluster.submit(pod("a").gpu_share(50))
 
@@ -79,7 +79,7 @@ def test_share_by_percent(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.case("DS-005", severity="critical")
 def test_share_by_bytes(cluster: Trial, expect: Expect) -> None:
-    """Memory asked for in bytes is given in bytes, and the percentage follows from the card's size."""
+    """Memory requested in bytes is allocated in bytes, and the percentage follows from the card's size."""
     cluster.add(node("n1").gpus("a10", 1))
     cluster.submit(pod("a").gpu_memory("8Gi", core=30))
 
@@ -105,7 +105,7 @@ def test_two_halves_share_one_card(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.case("DS-007", severity="blocker")
 def test_a_card_is_never_given_out_twice(cluster: Trial, expect: Expect) -> None:
-    """What is left of a card is too little for a third pod, however often it is tried again."""
+    """A third pod that needs more than is left of a card stays pending, however often it is tried again."""
     cluster.add(node("n1").gpus("a10", 1))
     cluster.submit(pod("a").gpu_share(60))
     expect.bound("a")
@@ -131,7 +131,7 @@ def test_two_halves_are_not_a_whole(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.case("DS-009", severity="critical")
 def test_what_is_freed_is_given_out_again(cluster: Trial, expect: Expect) -> None:
-    """A waiting pod gets the card as soon as the pod that holds it is gone."""
+    """A waiting pod gets the card as soon as the pod that holds it is deleted."""
     cluster.add(node("n1").gpus("a10", 1))
     cluster.submit(pod("first").gpus(1))
     first = expect.running("first")
@@ -151,7 +151,7 @@ def test_a_full_node_takes_nothing_more(cluster: Trial, expect: Expect) -> None:
     names = [f"p{number}" for number in range(8)]
     cluster.submit(*(pod(name).gpus(1) for name in names))
     bound = expect.bound(names[0], names[1], *names[2:])
-    assert sorted(minor for one in bound for minor in minors(one)) == list(range(8))
+    assert sorted(minor for pod in bound for minor in minors(pod)) == list(range(8))
 
     cluster.submit(pod("ninth").gpus(1))
 
@@ -162,20 +162,20 @@ def test_a_full_node_takes_nothing_more(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.needs(Capability.DEVICE_FAULTS)
 @pytest.mark.case("DS-011", severity="critical")
 def test_an_unhealthy_card_is_not_given_out(cluster: Trial, expect: Expect) -> None:
-    """A card with an XID error leaves the pool; the pod gets the other one."""
+    """A card with an XID error is not allocated; the pod gets the other one."""
     cluster.add(node("n1").gpus("a10", 2))
     cluster.inject({"node": "n1", "verb": "critical", "device": 0, "xid": 79})
 
     def sick() -> bool:
         devices = cluster.device("n1")["spec"]["devices"]
-        return any(one["type"] == "gpu" and one["minor"] == 0 and not one.get("health") for one in devices)
+        return any(device["type"] == "gpu" and device["minor"] == 0 and not device.get("health") for device in devices)
 
     assert cluster.cluster.wait(sick, within=30), "the Device object never said that GPU 0 is unhealthy"
     cluster.submit(pod("a").gpus(1), pod("b").gpus(1))
 
-    assert cluster.cluster.wait(lambda: len([one for one in cluster.pods() if one.spec.node_name]) == 1, within=30)
+    assert cluster.cluster.wait(lambda: len([pod for pod in cluster.pods() if pod.spec.node_name]) == 1, within=30)
     expect.stable(seconds=2)
-    assert [minors(one) for one in cluster.pods() if one.spec.node_name] == [[1]]
+    assert [minors(pod) for pod in cluster.pods() if pod.spec.node_name] == [[1]]
 
 
 @pytest.mark.case("DS-012", severity="normal")
@@ -190,7 +190,7 @@ def test_an_unhealthy_card_is_not_given_out(cluster: Trial, expect: Expect) -> N
 def test_invalid_combinations_are_refused(
     cluster: Trial, expect: Expect, resources: dict[str, int], saying: str
 ) -> None:
-    """A request that the protocol does not know is refused with a reason, and holds nothing."""
+    """A combination of resources that the protocol does not define is refused, and nothing is allocated."""
     cluster.add(node("n1").gpus("a10", 4))
     cluster.submit(pod("odd").resources(dict(resources)))
 
@@ -202,7 +202,7 @@ def test_invalid_combinations_are_refused(
 
 @pytest.mark.case("DS-013", severity="normal")
 def test_slices_of_several_cards(cluster: Trial, expect: Expect) -> None:
-    """Two slices that make a whole card together are halves of two different cards."""
+    """A request for two slices that add up to one card gets halves of two different cards."""
     cluster.add(node("n1").gpus("a10", 2))
     cluster.submit(pod("a").resources({GPU_SHARED: 2, GPU_CORE: 100, GPU_MEMORY_RATIO: 100}))
 

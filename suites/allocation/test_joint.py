@@ -1,4 +1,4 @@
-"""GPUs and RDMA NICs together: near each other, virtual functions one by one, and never split where that is required.
+"""Joint allocation of GPUs and RDMA NICs: topology, virtual functions, and required scopes.
 
 DGX H100 has a GPU and a NIC on each PCIe switch; HGX A100 two GPUs and a NIC. Every NIC has eight virtual functions.
 """
@@ -23,20 +23,20 @@ pytestmark = [pytest.mark.feature("DEV-7"), pytest.mark.needs(Capability.NODES)]
 
 
 def joint(name: str, gpus: int, rdma: int = 100, *, same: bool = False, virtual: bool = False) -> PodBuilder:
-    """GPUs that lead, and NICs with them."""
+    """A pod with GPUs as the primary devices, and NICs with them."""
     one = pod(name).gpus(gpus).rdma(rdma).jointly("gpu", "rdma", same_pcie=same)
     return one.hint("rdma", vfSelector={}) if virtual else one
 
 
-def together(cluster: Trial, one: Pod) -> bool:
-    return switches(cluster, one, "gpu") == switches(cluster, one, "rdma")
+def together(cluster: Trial, pod: Pod) -> bool:
+    return switches(cluster, pod, "gpu") == switches(cluster, pod, "rdma")
 
 
 @pytest.mark.case("DS-050", severity="blocker")
 @pytest.mark.parametrize("same", [pytest.param(False, id="best-effort"), pytest.param(True, id="same-pcie")])
 @pytest.mark.parametrize("cards", [1, 2, 4, 8])
 def test_a_nic_for_each_gpu(cluster: Trial, expect: Expect, cards: int, same: bool) -> None:
-    """Where each switch has a GPU and a NIC, so many GPUs bring so many NICs, switch by switch, each of them whole."""
+    """With one GPU and one NIC on each switch, a pod gets one whole NIC for each of its GPUs, on the same switches."""
     cluster.add(node("n1").server(ONE_EACH))
     cluster.submit(joint("a", cards, same=same))
 
@@ -51,7 +51,7 @@ def test_a_nic_for_each_gpu(cluster: Trial, expect: Expect, cards: int, same: bo
 @pytest.mark.case("DS-051", severity="critical")
 @pytest.mark.parametrize(("cards", "nics"), [(1, 1), (2, 1), (3, 2), (4, 2), (8, 4)])
 def test_a_nic_for_each_switch(cluster: Trial, expect: Expect, cards: int, nics: int) -> None:
-    """Where two GPUs share a switch, they share its NIC."""
+    """GPUs that share a switch share its NIC."""
     cluster.add(node("n1").server(TWO_TO_ONE))
     cluster.submit(joint("a", cards, same=True))
 
@@ -65,7 +65,7 @@ def test_a_nic_for_each_switch(cluster: Trial, expect: Expect, cards: int, nics:
 @pytest.mark.case("DS-052", severity="blocker")
 @pytest.mark.parametrize("cards", [1, 2, 4])
 def test_virtual_functions(cluster: Trial, expect: Expect, cards: int) -> None:
-    """A pod that asks for virtual functions gets one of each NIC, and its container that and not the NIC."""
+    """A pod that requests virtual functions gets one of each NIC; its container sees the function, not the NIC."""
     cluster.add(node("n1").server(ONE_EACH))
     cluster.submit(joint("a", cards, 1, virtual=True))
 
@@ -79,16 +79,16 @@ def test_virtual_functions(cluster: Trial, expect: Expect, cards: int) -> None:
 
 @pytest.mark.case("DS-053", severity="critical")
 def test_functions_of_a_nic_one_by_one(cluster: Trial, expect: Expect) -> None:
-    """Tenants of one NIC get functions of their own until there are no more; one given back is given out again."""
+    """Tenants of one NIC get different functions until none is left; a released function is allocated again."""
     cluster.add(node("n1").devices("a10", 1).nics("connectx-7", 1))
     tenants = [
-        one.gpu_share(10).rdma(1).jointly("gpu", "rdma").hint("rdma", vfSelector={})
-        for one in pods("tenant", FUNCTIONS + 1)
+        pod.gpu_share(10).rdma(1).jointly("gpu", "rdma").hint("rdma", vfSelector={})
+        for pod in pods("tenant", FUNCTIONS + 1)
     ]
     cluster.submit(*tenants[:FUNCTIONS])
-    names = [one.name for one in tenants]
+    names = [pod.name for pod in tenants]
     bound = expect.running(names[0], names[1], *names[2:FUNCTIONS])
-    given = [function for one in bound for function in functions(one)]
+    given = [function for pod in bound for function in functions(pod)]
     assert len(set(given)) == FUNCTIONS
     nodes = [one for pod in bound for one in check_arrival(cluster, pod).devices if "uverbs" in one]
     assert len(set(nodes)) == FUNCTIONS
@@ -102,7 +102,7 @@ def test_functions_of_a_nic_one_by_one(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.case("DS-054", severity="critical")
 def test_a_whole_nic_is_nobody_elses(cluster: Trial, expect: Expect) -> None:
-    """A NIC that was given whole has no function left for others, and one with a tenant cannot be given whole."""
+    """A NIC allocated as a whole has no function left; a NIC with a tenant cannot be allocated as a whole."""
     cluster.add(node("n1").devices("a10", 1).nics("connectx-7", 1))
     cluster.submit(pod("whole").rdma(100))
     expect.running("whole")
@@ -118,7 +118,7 @@ def test_a_whole_nic_is_nobody_elses(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.case("DS-055", severity="blocker")
 def test_a_joint_pod_waits_for_its_nic(cluster: Trial, expect: Expect) -> None:
-    """With the only NIC taken by another, a joint pod waits for it, and has it when it comes free."""
+    """A joint pod waits while another pod holds the only NIC, and runs when the NIC is released."""
     cluster.add(node("n1").gpus("a10", 2).nics("connectx-7", 1))
     cluster.submit(pod("taker").rdma(100))
     expect.running("taker")
@@ -136,16 +136,16 @@ def test_a_joint_pod_waits_for_its_nic(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.case("DS-056", severity="blocker")
 @pytest.mark.parametrize("same", [pytest.param(False, id="best-effort"), pytest.param(True, id="same-pcie")])
 def test_when_the_near_nic_is_taken(cluster: Trial, expect: Expect, same: bool) -> None:
-    """Best effort gets another NIC of the node; a pod that requires the same switch is never split, it waits."""
+    """With best effort a pod gets another NIC of the node; a pod that requires the same switch waits."""
     cluster.add(node("n1").server(ONE_EACH))
     cluster.submit(joint("pilot", 1))
     pilot = expect.running("pilot")
     near = minors(pilot, "rdma")
     cluster.delete("pilot")  # what a first pod got is what the next one would get
-    holders = [one.rdma(100) for one in pods("holder", 8)]
+    holders = [pod.rdma(100) for pod in pods("holder", 8)]
     cluster.submit(*holders)
-    names = [one.name for one in holders]
-    by_nic = {first_of(one, "rdma"): one.metadata.name for one in expect.running(names[0], names[1], *names[2:])}
+    names = [pod.name for pod in holders]
+    by_nic = {first_of(pod, "rdma"): pod.metadata.name for pod in expect.running(names[0], names[1], *names[2:])}
     kept = by_nic.pop(near[0])
     cluster.delete(*by_nic.values())
 
@@ -175,7 +175,7 @@ def test_when_the_near_nic_is_taken(cluster: Trial, expect: Expect, same: bool) 
     ],
 )  # fmt: skip
 def test_how_many_nics(cluster: Trial, expect: Expect, rdma: int, hint: dict[str, str], nics: int, each: int) -> None:  # noqa: PLR0917
-    """What a number of `koordinator.sh/rdma` means is said by the hint."""
+    """The hint defines what a number of `koordinator.sh/rdma` means."""
     cluster.add(node("n1").server(ONE_EACH))
     cluster.submit(pod("a").rdma(rdma).hint("rdma", **hint))
 
@@ -196,7 +196,7 @@ def test_how_many_nics(cluster: Trial, expect: Expect, rdma: int, hint: dict[str
     ],
 )  # fmt: skip
 def test_what_cannot_be_had_is_said(cluster: Trial, expect: Expect, asked: PodBuilder, saying: str) -> None:
-    """A request that no node can meet is refused with the reason."""
+    """A request that no node can satisfy is refused with the reason."""
     cluster.add(node("n1").gpus("a10", 2))
     cluster.submit(asked)
 
@@ -205,7 +205,7 @@ def test_what_cannot_be_had_is_said(cluster: Trial, expect: Expect, asked: PodBu
 
 @pytest.mark.case("DS-059", severity="blocker")
 def test_churn_never_splits_a_joint_request(cluster: Trial, seed: int) -> None:
-    """Joint pods of all shapes come and go: where required GPUs and NICs share switches, and nothing is given twice."""
+    """Joint pods of all shapes come and go: required GPUs and NICs share switches, and nothing is allocated twice."""
     cluster.add(node("one-each").server(ONE_EACH), node("two-to-one").server(TWO_TO_ONE))
     draw = random.Random(seed)  # noqa: S311 a churn that can be repeated
     alive: list[str] = []
@@ -219,8 +219,8 @@ def test_churn_never_splits_a_joint_request(cluster: Trial, seed: int) -> None:
             cluster.submit(asking.label("same", str(same)))
             alive.append(asking.name)
         cluster.cluster.wait(lambda: False, within=0.1)
-        bound = [one for one in cluster.pods() if one.spec.node_name and not one.terminated]
-        judged += sum(check_joint(cluster, one) for one in bound)
+        bound = [pod for pod in cluster.pods() if pod.spec.node_name and not pod.terminated]
+        judged += sum(check_joint(cluster, pod) for pod in bound)
         check_nothing_twice(bound)
     assert judged >= 40, "the churn bound too little to prove anything"
     for one in cluster.pods():
@@ -228,22 +228,22 @@ def test_churn_never_splits_a_joint_request(cluster: Trial, seed: int) -> None:
             check_arrival(cluster, one)
 
 
-def check_joint(cluster: Trial, one: Pod) -> bool:
-    """Whether the pod had something to be judged by."""
-    gpu, rdma = minors(one), minors(one, "rdma")
-    assert gpu, f"{one.metadata.name} has no GPU"
-    assert rdma, f"{one.metadata.name} has no NIC"
-    if one.metadata.labels["same"] == "True":
-        assert together(cluster, one), f"{one.metadata.name}: GPUs {gpu} and NICs {rdma} are on different switches"
+def check_joint(cluster: Trial, pod: Pod) -> bool:
+    """Check a joint pod; whether there was something to check."""
+    gpu, rdma = minors(pod), minors(pod, "rdma")
+    assert gpu, f"{pod.metadata.name} has no GPU"
+    assert rdma, f"{pod.metadata.name} has no NIC"
+    if pod.metadata.labels["same"] == "True":
+        assert together(cluster, pod), f"{pod.metadata.name}: GPUs {gpu} and NICs {rdma} are on different switches"
         return True
     return False
 
 
 def check_nothing_twice(bound: list[Pod]) -> None:
-    """No GPU, no function has two owners; no NIC has more given out than it has."""
-    gpus = [(one.spec.node_name, minor) for one in bound for minor in minors(one)]
+    """No GPU and no function has two owners; no NIC is allocated beyond its capacity."""
+    gpus = [(pod.spec.node_name, minor) for pod in bound for minor in minors(pod)]
     assert len(set(gpus)) == len(gpus), f"a GPU has two owners: {sorted(gpus)}"
-    given = [(one.spec.node_name, function) for one in bound for function in functions(one)]
+    given = [(pod.spec.node_name, function) for pod in bound for function in functions(pod)]
     assert len(set(given)) == len(given), f"a function has two owners: {sorted(given)}"
     used: dict[tuple[str, int], int] = {}
     for one in bound:

@@ -1,6 +1,6 @@
-"""Allocation on the node that this machine is, with the cards that are here: real ones, or a stand-in's (`--fake`).
+"""Allocation on this machine as a node, with its real cards or stand-ins (`--fake`).
 
-Nothing is assumed of the machine: how many cards there are and how large they are is read from its Device object.
+The number and size of the cards are read from the Device object.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ def devices(cluster: Trial) -> list[dict[str, Any]]:
     (node,) = orjson.loads(cluster.call("GET", "/api/v1/nodes").body)["items"]
     if GPU_VENDOR_LABEL not in node["metadata"]["labels"]:
         pytest.skip("needs accelerators; this machine has none, and --fake stands in for none")
-    return [one for one in cluster.device(node["metadata"]["name"])["spec"]["devices"] if one["health"]]
+    return [device for device in cluster.device(node["metadata"]["name"])["spec"]["devices"] if device["health"]]
 
 
 @pytest.fixture
@@ -41,9 +41,9 @@ def cards(cluster: Trial, devices: list[dict[str, Any]]) -> list[dict[str, Any]]
 @pytest.mark.feature("DEV-1", "HIL-1")
 @pytest.mark.case("DS-080", severity="critical")
 def test_all_cards_at_once(cluster: Trial, expect: Expect, cards: list[dict[str, Any]]) -> None:
-    """One pod asks for every card and gets each once; the next one waits, and runs when the first is gone."""
+    """One pod requests all cards and gets each once; the next one waits, and runs when the first is deleted."""
     cluster.submit(pod("all").gpus(len(cards)))
-    assert sorted(minors(expect.running("all"))) == sorted(one["minor"] for one in cards)
+    assert sorted(minors(expect.running("all"))) == sorted(device["minor"] for device in cards)
     cluster.submit(pod("late").gpus(1))
     expect.pending("late", saying="Insufficient")
     cluster.delete("all")
@@ -53,7 +53,7 @@ def test_all_cards_at_once(cluster: Trial, expect: Expect, cards: list[dict[str,
 @pytest.mark.feature("DEV-3", "HIL-1")
 @pytest.mark.case("DS-081", severity="critical")
 def test_halves_fill_the_machine(cluster: Trial, expect: Expect, cards: list[dict[str, Any]]) -> None:
-    """Two halves a card fit and no third: every card is full in the end, none has more than it has."""
+    """Two halves fit on each card and no third: in the end every card is full and none is overcommitted."""
     names = [f"half{number}" for number in range(2 * len(cards))]
     cluster.submit(*(pod(name).gpu_share(50) for name in names))
     held: dict[int, int] = {}
@@ -61,7 +61,7 @@ def test_halves_fill_the_machine(cluster: Trial, expect: Expect, cards: list[dic
         one = expect.running(name)
         (minor,), (core,) = minors(one), amounts(one, GPU_CORE)
         held[minor] = held.get(minor, 0) + core
-    assert held == {one["minor"]: 100 for one in cards}
+    assert held == {device["minor"]: 100 for device in cards}
     cluster.submit(pod("late").gpu_share(50))
     expect.pending("late", saying="Insufficient")
 
@@ -69,8 +69,8 @@ def test_halves_fill_the_machine(cluster: Trial, expect: Expect, cards: list[dic
 @pytest.mark.feature("DEV-3", "HIL-1")
 @pytest.mark.case("DS-082", severity="normal")
 def test_bytes_of_a_card(cluster: Trial, expect: Expect, cards: list[dict[str, Any]]) -> None:
-    """A share by memory is promised to the byte, and more than the largest card is refused."""
-    size = max(units(one["resources"][GPU_MEMORY]) for one in cards)
+    """A share by memory is allocated to the byte; more than the largest card is refused."""
+    size = max(units(device["resources"][GPU_MEMORY]) for device in cards)
     cluster.submit(pod("part").gpu_memory("1Gi", core=10))
     assert amounts(expect.running("part"), GPU_MEMORY) == [1 << 30]
     cluster.submit(pod("more").gpu_memory(str(size + (1 << 30)), core=10))
@@ -80,8 +80,8 @@ def test_bytes_of_a_card(cluster: Trial, expect: Expect, cards: list[dict[str, A
 @pytest.mark.feature("DEV-7", "HIL-1")
 @pytest.mark.case("DS-083", severity="normal")
 def test_a_nic_of_this_machine(cluster: Trial, expect: Expect, devices: list[dict[str, Any]]) -> None:
-    """A whole NIC is one that the machine has, and as many pods as there are NICs each get another."""
-    nics = [one["minor"] for one in devices if one["type"] == "rdma"]
+    """A pod gets a whole NIC of the machine; as many pods as there are NICs get different ones."""
+    nics = [device["minor"] for device in devices if device["type"] == "rdma"]
     if not nics:
         pytest.skip("needs an RDMA NIC; this machine has none, and --fake stands in for none")
     names = [f"n{minor}" for minor in nics]

@@ -1,6 +1,6 @@
-"""Cambricon MLUs: whole cards, and dynamic sMLU slices, asked for in Koordinator's words beside the plugin's own.
+"""Cambricon MLUs: whole cards and dynamic sMLU slices, requested with Koordinator's and the plugin's resource names.
 
-The plugin's own names (cambricon.com/*) are what makes kubelet call it; which card it is, is settled by Koordinator's.
+The plugin's names (cambricon.com/*) make kubelet call the plugin; Koordinator's names decide the card.
 """
 
 import random
@@ -30,7 +30,7 @@ def whole(name: str, cards: int) -> PodBuilder:
 
 
 def slice_of(name: str, core: int, memory: int) -> PodBuilder:
-    """A dynamic sMLU of so many percent and bytes, in both spellings."""
+    """A dynamic sMLU slice of the given percent and bytes, with both resource names."""
     return pod(name).resources(
         {GPU_SHARED: 1, GPU_CORE: core, GPU_MEMORY: memory, VCORE: core, VMEMORY: memory // UNIT}
     )
@@ -39,7 +39,7 @@ def slice_of(name: str, core: int, memory: int) -> PodBuilder:
 @pytest.mark.case("DS-070", severity="blocker")
 @pytest.mark.parametrize("cards", [1, 2, 4, 8])
 def test_full_cards(cluster: Trial, expect: Expect, cards: int) -> None:
-    """Whole MLUs, on one NUMA node as long as it has so many, with their control nodes in the container."""
+    """Whole MLUs come from one NUMA node if it has enough, and the container gets their control nodes."""
     cluster.add(node("n1").server(SERVER))
     cluster.submit(whole("a", cards))
 
@@ -55,7 +55,7 @@ def test_full_cards(cluster: Trial, expect: Expect, cards: int) -> None:
 
 @pytest.mark.case("DS-071", severity="critical")
 def test_a_full_node_takes_nothing_more(cluster: Trial, expect: Expect) -> None:
-    """Cards that are taken are taken, in either spelling; one that comes free is given out again."""
+    """Allocated cards are not allocated again under either resource name; a released card is."""
     cluster.add(node("n1").gpus(CARD, 2))
     cluster.submit(whole("first", 1), whole("second", 1))
     first, second = expect.running("first", "second")
@@ -78,7 +78,7 @@ def test_a_full_node_takes_nothing_more(cluster: Trial, expect: Expect) -> None:
     ],
 )
 def test_dynamic_slices(cluster: Trial, expect: Expect, core: int, memory: int, profile: str) -> None:
-    """A slice is promised in percent and bytes; the plugin is told its card and size, and answers on the pod."""
+    """A slice is allocated in percent and bytes; the plugin gets card and size, and answers on the pod."""
     cluster.add(node("n1").server(SERVER))
     cluster.submit(slice_of("a", core, memory).scheduler(PLUGINS))
 
@@ -99,13 +99,13 @@ def test_dynamic_slices(cluster: Trial, expect: Expect, core: int, memory: int, 
 @pytest.mark.profile(PLUGINS)
 @pytest.mark.case("DS-073", severity="critical")
 def test_the_node_is_unlocked_for_the_next_slice(cluster: Trial, expect: Expect) -> None:
-    """The plugin serves one pod at a time under a lock on the node; one after the other, all get their slices."""
+    """The plugin serves one pod at a time under a lock on the node; one after the other, all pods get their slices."""
     cluster.add(node("n1").gpus(CARD, 1))
-    cluster.submit(*(slice_of(one.name, 20, 8 << 30).scheduler(PLUGINS) for one in pods("slice", 5)))
+    cluster.submit(*(slice_of(pod.name, 20, 8 << 30).scheduler(PLUGINS) for pod in pods("slice", 5)))
 
     bound = expect.running("slice-0", "slice-1", "slice-2", "slice-3", "slice-4", within=120)
 
-    profiles = [one.metadata.annotations[PROFILE] for one in bound]
+    profiles = [pod.metadata.annotations[PROFILE] for pod in bound]
     assert profiles == ["0_20_32"] * 5
     for one in bound:
         check_arrival(cluster, one)
@@ -119,26 +119,26 @@ def test_the_node_is_unlocked_for_the_next_slice(cluster: Trial, expect: Expect)
 @pytest.mark.profile(PLUGINS)
 @pytest.mark.case("DS-074", severity="normal")
 def test_whole_cards_need_no_lock(cluster: Trial, expect: Expect) -> None:
-    """Whole cards are not the slice plugin's: no profile, and no lock that nobody would take away."""
+    """Whole cards do not involve the slice plugin: no profile on the pod and no lock on the node."""
     cluster.add(node("n1").gpus(CARD, 2))
     cluster.submit(whole("first", 1).scheduler(PLUGINS), whole("second", 1).scheduler(PLUGINS))
 
-    for one in expect.running("first", "second"):
-        assert PROFILE not in one.metadata.annotations
-        check_arrival(cluster, one)
+    for running in expect.running("first", "second"):
+        assert PROFILE not in running.metadata.annotations
+        check_arrival(cluster, running)
     assert LOCK not in cluster.node("n1")["metadata"].get("annotations", {})
 
 
 @pytest.mark.profile(PLUGINS)
 @pytest.mark.case("DS-075", severity="normal")
 def test_slices_that_the_plugin_cannot_cut(cluster: Trial) -> None:
-    """Less memory than the plugin's unit is refused before anything is bound."""
+    """Less memory than the plugin's unit is refused before binding."""
     cluster.add(node("n1").gpus(CARD, 1))
     tiny = pod("tiny").resources({GPU_SHARED: 1, GPU_CORE: 5, GPU_MEMORY: UNIT // 2, VCORE: 5, VMEMORY: 1})
     cluster.submit(tiny.scheduler(PLUGINS))
 
     def refused() -> bool:
-        return any("must not be less than" in one.message for one in cluster.events("tiny"))
+        return any("must not be less than" in event.message for event in cluster.events("tiny"))
 
     assert cluster.cluster.wait(refused, within=30), cluster.timeline()
     assert not cluster.pod("tiny").spec.node_name
@@ -147,7 +147,7 @@ def test_slices_that_the_plugin_cannot_cut(cluster: Trial) -> None:
 @pytest.mark.profile(PLUGINS)
 @pytest.mark.case("DS-076", severity="critical")
 def test_churn_never_gives_out_more_than_a_card(cluster: Trial, seed: int) -> None:
-    """Slices and whole cards come and go; no card is ever promised beyond what it has, in percent or in bytes."""
+    """Slices and whole cards come and go: no card is allocated beyond its capacity, in percent or in bytes."""
     cluster.add(node("n1").gpus(CARD, 2))
     draw = random.Random(seed)  # noqa: S311 a churn that can be repeated
     alive: list[str] = []
@@ -163,12 +163,12 @@ def test_churn_never_gives_out_more_than_a_card(cluster: Trial, seed: int) -> No
         cluster.cluster.wait(lambda: False, within=0.2)
         cores: dict[int, int] = {}
         memory: dict[int, int] = {}
-        for one in cluster.pods():
-            if one.spec.node_name and not one.terminated:
-                assert len(devices_of(one)) == 1
-                card = first_of(one)
-                cores[card] = cores.get(card, 0) + amounts(one, GPU_CORE)[0]
-                memory[card] = memory.get(card, 0) + amounts(one, GPU_MEMORY)[0]
+        for placed in cluster.pods():
+            if placed.spec.node_name and not placed.terminated:
+                assert len(devices_of(placed)) == 1
+                card = first_of(placed)
+                cores[card] = cores.get(card, 0) + amounts(placed, GPU_CORE)[0]
+                memory[card] = memory.get(card, 0) + amounts(placed, GPU_MEMORY)[0]
                 judged += 1
         assert max(cores.values(), default=0) <= 100, cores
         assert max(memory.values(), default=0) <= CARD_MEMORY, memory

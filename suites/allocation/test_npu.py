@@ -1,7 +1,7 @@
-"""Ascend NPUs: whole, in HCCS partitions, and cut into virtual ones by templates.
+"""Ascend NPUs: whole cards, HCCS partitions, and virtual NPUs by templates.
 
-Atlas 800T A2: eight 910B3 with twenty AI cores each, two on a PCIe switch, in two HCCS rings of four, each of which its
-Device object lists as a partition.
+Atlas 800T A2: eight 910B3 with twenty AI cores each, two on a PCIe switch, in two HCCS rings of four. The Device object
+lists each ring as a partition.
 """
 
 import json
@@ -50,7 +50,7 @@ def virtual(name: str, cores: int = 5, cpus: int = 1, dvpp: int = 25, memory: st
 
 @pytest.fixture
 def templates(cluster: Trial) -> Iterator[Trial]:
-    """The ConfigMap in which Koordinator looks for the sizes of virtual NPUs, and a scheduler that has read it."""
+    """The ConfigMap with the templates of virtual NPUs, and a scheduler that has read it."""
     cluster.call("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}})
     path = f"/api/v1/namespaces/{SYSTEM}/configmaps"
     name = "gpu-shared-resource-templates"
@@ -76,7 +76,7 @@ def templates(cluster: Trial) -> Iterator[Trial]:
     ],
 )
 def test_whole_npus(cluster: Trial, expect: Expect, cards: int, on_switches: int) -> None:
-    """Whole NPUs with all their cores and memory, near to each other, under Ascend's own names in the container."""
+    """Whole NPUs with all cores and memory, close to each other, under Ascend's names in the container."""
     cluster.add(node("n1").server(SERVER))
     cluster.submit(whole("a", cards))
 
@@ -91,7 +91,7 @@ def test_whole_npus(cluster: Trial, expect: Expect, cards: int, on_switches: int
 @pytest.mark.feature("DEV-6")
 @pytest.mark.case("DS-061", severity="critical")
 def test_the_node_reports_its_rings(cluster: Trial) -> None:
-    """The Device object lists the HCCS rings as partitions of four, and keeps to them by preference."""
+    """The Device object lists the HCCS rings as partitions of four, as a preference."""
     cluster.add(node("n1").server(SERVER))
 
     meta = cluster.device("n1")["metadata"]
@@ -106,11 +106,11 @@ def test_the_node_reports_its_rings(cluster: Trial) -> None:
 @pytest.mark.feature("DEV-6")
 @pytest.mark.case("DS-062", severity="critical")
 def test_four_npus_are_a_ring(cluster: Trial, expect: Expect) -> None:
-    """Four NPUs are one ring; a pod that insists waits when both rings are broken into, another takes what there is."""
+    """Four NPUs are one ring; with both rings partly used, a pod that requires a ring waits, another gets any four."""
     cluster.add(node("n1").server(SERVER))
     cluster.submit(whole("single", 1))
     single = expect.running("single")
-    ring = next(one for one in RINGS if first_of(single) in one)
+    ring = next(ring for ring in RINGS if first_of(single) in ring)
     other = next(one for one in RINGS if one != ring)
 
     cluster.submit(whole("first", 4).partition("Restricted"))
@@ -127,7 +127,7 @@ def test_four_npus_are_a_ring(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("DEV-6")
 @pytest.mark.case("DS-063", severity="critical")
 def test_rings_are_a_preference_only(cluster: Trial, expect: Expect) -> None:
-    """Pods that do not insist get two or six NPUs, too, for which the table has no row."""
+    """Pods without a requirement get two or six NPUs, for which the table has no row."""
     cluster.add(node("n1").server(SERVER))
     cluster.submit(whole("two", 2), whole("six", 6))
 
@@ -150,11 +150,11 @@ def test_rings_are_a_preference_only(cluster: Trial, expect: Expect) -> None:
 def test_virtual_npus(
     templates: Trial, expect: Expect, size: tuple[int, int, int, str], template: str, fit: int
 ) -> None:
-    """A slice has the size of a template, which is named for the runtime; a card holds so many, and then no more."""
+    """A slice has the size of a template, whose name the runtime gets; a card holds as many as fit."""
     templates.add(node("n1").gpus(CARD, 1))
-    asked = [virtual(one.name, *size) for one in pods("slice", fit + 1)]
+    asked = [virtual(pod.name, *size) for pod in pods("slice", fit + 1)]
     templates.submit(*asked[:fit])
-    names = [one.name for one in asked]
+    names = [pod.name for pod in asked]
 
     bound = expect.running(names[0], names[1], *names[2:fit])
 
@@ -176,7 +176,7 @@ def test_virtual_npus(
 
 @pytest.mark.case("DS-065", severity="critical")
 def test_a_slice_of_no_known_size_is_refused(templates: Trial, expect: Expect) -> None:
-    """An NPU can only be cut as its templates say."""
+    """A slice whose size matches no template is refused."""
     templates.add(node("n1").gpus(CARD, 1))
     templates.submit(virtual("odd", cores=7))
 
@@ -185,7 +185,7 @@ def test_a_slice_of_no_known_size_is_refused(templates: Trial, expect: Expect) -
 
 @pytest.mark.case("DS-066", severity="critical")
 def test_a_cut_npu_is_not_given_whole(templates: Trial, expect: Expect) -> None:
-    """While a virtual NPU lives on a card, that card is nobody's as a whole; afterwards it is."""
+    """A card with a virtual NPU is not allocated as a whole; after the virtual NPU is deleted, it is."""
     templates.add(node("n1").gpus(CARD, 1))
     templates.submit(virtual("slice"))
     expect.running("slice")
@@ -200,7 +200,7 @@ def test_a_cut_npu_is_not_given_whole(templates: Trial, expect: Expect) -> None:
 @pytest.mark.profile("vendor-plugins")
 @pytest.mark.case("DS-067", severity="critical")
 def test_what_huaweis_plugin_reads(templates: Trial, expect: Expect) -> None:
-    """With adaption to device plugins on, the pod says in Huawei's words which cards or which slice it was promised."""
+    """With the device plugin adaptor on, the pod's annotations name its cards or its slice in Huawei's format."""
     templates.add(node("n1").server(SERVER))
     templates.submit(whole("two", 2).scheduler("vendor-plugins"), virtual("slice").scheduler("vendor-plugins"))
 
@@ -208,29 +208,29 @@ def test_what_huaweis_plugin_reads(templates: Trial, expect: Expect) -> None:
 
     assert two.metadata.annotations["huawei.com/npu-core"] == ",".join(map(str, minors(two)))
     assert part.metadata.annotations["huawei.com/npu-core"] == f"{first_of(part)}-vir05_1c_16g"
-    for one in (two, part):
-        assert int(one.metadata.annotations["predicate-time"]) > 0
-        assert one.metadata.annotations["scheduling.koordinator.sh/gpu-minors"] == ",".join(map(str, minors(one)))
-        check_arrival(templates, one)
+    for placed in (two, part):
+        assert int(placed.metadata.annotations["predicate-time"]) > 0
+        assert placed.metadata.annotations["scheduling.koordinator.sh/gpu-minors"] == ",".join(map(str, minors(placed)))
+        check_arrival(templates, placed)
 
 
 @pytest.mark.feature("DEV-2")
 @pytest.mark.needs(Capability.DEVICE_FAULTS)
 @pytest.mark.case("DS-068", severity="critical")
 def test_a_sick_npu_breaks_its_ring(cluster: Trial, expect: Expect) -> None:
-    """A faulty NPU leaves the pool, and its ring cannot be given out any more."""
+    """A faulty NPU leaves the pool, and its ring cannot be allocated."""
     cluster.add(node("n1").server(SERVER))
     cluster.inject({"node": "n1", "verb": "critical", "device": 0, "code": 0x80E01801})
 
     def sick() -> list[int]:
-        return [one["minor"] for one in cluster.device("n1")["spec"]["devices"] if not one.get("health")]
+        return [device["minor"] for device in cluster.device("n1")["spec"]["devices"] if not device.get("health")]
 
     assert cluster.cluster.wait(lambda: len(sick()) == 1, within=30), "the Device object never said that an NPU is sick"
     (minor,) = sick()
-    well = next(one for one in RINGS if minor not in one)
+    well = next(ring for ring in RINGS if minor not in ring)
     for name in ("first", "second"):
         cluster.submit(whole(name, 4).partition("Restricted"))
-    assert cluster.cluster.wait(lambda: any(one.spec.node_name for one in cluster.pods()), within=30)
+    assert cluster.cluster.wait(lambda: any(pod.spec.node_name for pod in cluster.pods()), within=30)
     expect.stable(seconds=2)
 
-    assert [minors(one) for one in cluster.pods() if one.spec.node_name] == [well]
+    assert [minors(pod) for pod in cluster.pods() if pod.spec.node_name] == [well]

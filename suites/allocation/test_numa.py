@@ -1,4 +1,4 @@
-"""All that a pod gets comes from the same NUMA nodes, as the node's label, its kubelet or the pod itself says.
+"""NUMA alignment: all resources of a pod from the same NUMA nodes, by the policy of node label, kubelet or pod.
 
 The machines: one with two NUMA nodes of 32 CPUs and 128 GiB, one with eight H100, four on each of two NUMA nodes of
 112 CPUs and 1 TiB.
@@ -44,7 +44,7 @@ def plain(name: str, cpu: int, memory: str = "16Gi") -> PodBuilder:
     ],
 )
 def test_the_nodes_policy(cluster: Trial, expect: Expect, policy: str, cpu: int, spans: int | None) -> None:
-    """How many NUMA nodes a pod has parts of, and that they add up to what it asked for."""
+    """The node's policy decides over how many NUMA nodes a pod spans; the amounts add up to the request."""
     cluster.add(labelled(policy))
     cluster.submit(plain("a", cpu))
 
@@ -61,7 +61,7 @@ def test_the_nodes_policy(cluster: Trial, expect: Expect, policy: str, cpu: int,
 @pytest.mark.case("NU-002", severity="critical")
 @pytest.mark.parametrize("level", ["PodLevel", "ContainerLevel"])
 def test_the_kubelets_policy_wins(cluster: Trial, expect: Expect, level: str) -> None:
-    """Where the label would let a pod span NUMA nodes and the kubelet would not, it is not sent there."""
+    """A pod that the label allows to span NUMA nodes but the kubelet does not is not placed there."""
     cluster.add(labelled(RESTRICTED).kubelet(topology_policy=f"SingleNUMANode{level}"))
     cluster.submit(plain("large", 33), plain("small", 32))
 
@@ -72,7 +72,7 @@ def test_the_kubelets_policy_wins(cluster: Trial, expect: Expect, level: str) ->
 @pytest.mark.feature("NUMA-1")
 @pytest.mark.case("NU-003", severity="critical")
 def test_a_full_numa_node_is_waited_for(cluster: Trial, expect: Expect) -> None:
-    """What is free on two NUMA nodes together does not do for a pod that must have it on one."""
+    """A pod that must be on one NUMA node waits, although two NUMA nodes together have enough."""
     cluster.add(labelled(SINGLE_NUMA_NODE))
     cluster.submit(plain("a", 24), plain("b", 24))
     expect.running("a", "b")
@@ -97,7 +97,7 @@ def test_a_full_numa_node_is_waited_for(cluster: Trial, expect: Expect) -> None:
     ],
 )
 def test_the_pods_policy(cluster: Trial, expect: Expect, policy: str, cpu: int, spans: int | None) -> None:
-    """A pod that names a policy is aligned on a node that names none; others there are not."""
+    """A pod with a policy is aligned on a node without one; other pods there are not."""
     cluster.add(node("n1").server(MACHINE))
     cluster.submit(plain("a", cpu).align(policy), plain("b", 1))
 
@@ -111,7 +111,7 @@ def test_the_pods_policy(cluster: Trial, expect: Expect, policy: str, cpu: int, 
 @pytest.mark.feature("NUMA-2")
 @pytest.mark.case("NU-005", severity="critical")
 def test_policies_that_differ(cluster: Trial, expect: Expect) -> None:
-    """A pod goes to a node of its own policy, or of none, and to no other."""
+    """A pod is placed on nodes with its own policy or with none."""
     cluster.add(labelled(RESTRICTED))
     cluster.submit(plain("other", 8).align(SINGLE_NUMA_NODE), plain("same", 8).align(RESTRICTED))
 
@@ -132,7 +132,7 @@ def test_policies_that_differ(cluster: Trial, expect: Expect) -> None:
     ],
 )
 def test_single_numa_node_exclusive(cluster: Trial, expect: Expect, exclusive: str, fits: bool) -> None:
-    """A pod on one NUMA node keeps off those that a pod with CPUs of both already spans, if it is exclusive."""
+    """An exclusive pod on one NUMA node avoids NUMA nodes that a pod with CPUs of both spans."""
     cluster.add(node("n1").server(MACHINE))
     cluster.submit(plain("wide", 40).qos("LSR").align(RESTRICTED))
     assert cpu_numa_nodes(cluster, expect.running("wide")) == {0, 1}
@@ -158,7 +158,7 @@ def test_single_numa_node_exclusive(cluster: Trial, expect: Expect, exclusive: s
     ],
 )
 def test_scores(cluster: Trial, expect: Expect, profile: str, on_nodes: int, on_numa_nodes: int) -> None:
-    """The profile says how nodes are filled, and how NUMA nodes are."""
+    """The profile decides how nodes, and how NUMA nodes, are filled."""
     cluster.add(labelled(SINGLE_NUMA_NODE), labelled(SINGLE_NUMA_NODE, name="n2"))
     for one in pods("a", 4):
         cluster.submit(one.request(cpu=4, memory="16Gi").scheduler(profile))
@@ -176,7 +176,7 @@ def test_scores(cluster: Trial, expect: Expect, profile: str, on_nodes: int, on_
 @pytest.mark.parametrize("policy", [RESTRICTED, SINGLE_NUMA_NODE])
 @pytest.mark.parametrize("qos", ["", "LSR"])
 def test_cards_cpus_and_memory_together(cluster: Trial, expect: Expect, policy: str, qos: str) -> None:
-    """The release's own pod: two cards, 64 CPUs and 500Gi from one NUMA node, and a second one from the other."""
+    """The release's example pod: two cards, 64 CPUs and 500Gi from one NUMA node; a second pod gets the other."""
     cluster.add(node("n1").server(CARDS))
     for asked in pods("a", 2):
         asked.request(cpu=64, memory="500Gi").gpus(2).align(policy, exclusive="Preferred")
@@ -190,35 +190,35 @@ def test_cards_cpus_and_memory_together(cluster: Trial, expect: Expect, policy: 
         assert shares(one, "memory") == {numa: 500 * GIB}
         assert len(cpus(one)) == (64 if qos else 0)
         assert cpu_numa_nodes(cluster, one) <= {numa}
-    assert {len(numa_nodes(cluster, one)) for one in found} == {1}
+    assert {len(numa_nodes(cluster, pod)) for pod in found} == {1}
     assert shares(found[0]).keys() != shares(found[1]).keys()
 
 
 @pytest.mark.feature("NUMA-4", "DEV-5")
 @pytest.mark.case("NU-009", severity="critical")
 def test_cards_follow_the_cpus(cluster: Trial, expect: Expect) -> None:
-    """Where one NUMA node has no CPUs left, its cards are no option for a pod that wants both from one."""
+    """Cards of a NUMA node without free CPUs are not allocated to a pod that needs both from one NUMA node."""
     cluster.add(labelled(SINGLE_NUMA_NODE, CARDS))
     cluster.submit(plain("busy", 100))
     (taken,) = shares(expect.running("busy"))
-    cluster.submit(*(one.request(cpu=20, memory="16Gi").gpus(1) for one in pods("a", 5)))
+    cluster.submit(*(pod.request(cpu=20, memory="16Gi").gpus(1) for pod in pods("a", 5)))
 
     names = [f"a-{number}" for number in range(5)]
-    assert cluster.cluster.wait(lambda: sum(bool(one.spec.node_name) for one in cluster.pods()) == 5, within=30)
+    assert cluster.cluster.wait(lambda: sum(bool(pod.spec.node_name) for pod in cluster.pods()) == 5, within=30)
     expect.stable(seconds=2)
-    placed = [one for one in cluster.pods() if one.spec.node_name and one.metadata.name in names]
-    assert {numa for one in placed for numa in numa_nodes(cluster, one)} == {1 - taken}
-    assert sorted(minor for one in placed for minor in minors(one)) == sorted(
-        {minor for one in placed for minor in minors(one)}
+    placed = [pod for pod in cluster.pods() if pod.spec.node_name and pod.metadata.name in names]
+    assert {numa for pod in placed for numa in numa_nodes(cluster, pod)} == {1 - taken}
+    assert sorted(minor for pod in placed for minor in minors(pod)) == sorted(
+        {minor for pod in placed for minor in minors(pod)}
     )
-    waiting = next(name for name in names if name not in {one.metadata.name for one in placed})
+    waiting = next(name for name in names if name not in {pod.metadata.name for pod in placed})
     expect.pending(waiting, saying="Unaligned NUMA Hint cause")
 
 
 @pytest.mark.feature("NUMA-4")
 @pytest.mark.case("NU-010", severity="critical")
 def test_more_cpus_than_one_numa_node_and_one_card(cluster: Trial, expect: Expect) -> None:
-    """Restricted lets the CPUs span where they must, and the card does not stand in the way."""
+    """With Restricted the CPUs span NUMA nodes where they must, although one card is on one NUMA node."""
     cluster.add(labelled(RESTRICTED, CARDS))
     cluster.submit(plain("a", 120).gpus(1))
 
@@ -230,10 +230,10 @@ def test_more_cpus_than_one_numa_node_and_one_card(cluster: Trial, expect: Expec
 @pytest.mark.feature("NUMA-4")
 @pytest.mark.case("NU-011", severity="critical")
 def test_a_nic_as_well(cluster: Trial, expect: Expect) -> None:
-    """CPUs, memory, a card and a NIC of one pod, all from one NUMA node."""
+    """CPUs, memory, a card and a NIC of one pod come from one NUMA node."""
     cluster.add(labelled(SINGLE_NUMA_NODE, CARDS))
-    for one in pods("a", 4):
-        cluster.submit(one.request(cpu=16, memory="64Gi").gpus(1).rdma(100).jointly("gpu", "rdma"))
+    for builder in pods("a", 4):
+        cluster.submit(builder.request(cpu=16, memory="64Gi").gpus(1).rdma(100).jointly("gpu", "rdma"))
 
     for found in expect.running("a-0", "a-1", "a-2", "a-3"):
         (numa,) = shares(found)
@@ -244,11 +244,11 @@ def test_a_nic_as_well(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("NUMA-1")
 @pytest.mark.case("NU-012", severity="normal")
 def test_numa_nodes_are_not_overbooked(cluster: Trial, expect: Expect) -> None:
-    """Pods that come by the dozen share the NUMA nodes without taking more than there is."""
+    """Many pods share the NUMA nodes without exceeding their capacity."""
     cluster.add(labelled(SINGLE_NUMA_NODE))
-    cluster.submit(*(one.request(cpu=6, memory="8Gi") for one in pods("a", 12)))
+    cluster.submit(*(pod.request(cpu=6, memory="8Gi") for pod in pods("a", 12)))
 
-    assert cluster.cluster.wait(lambda: sum(bool(one.spec.node_name) for one in cluster.pods()) == 10, within=30)
+    assert cluster.cluster.wait(lambda: sum(bool(pod.spec.node_name) for pod in cluster.pods()) == 10, within=30)
     expect.stable(seconds=2)
     used = {0: 0, 1: 0}
     for found in cluster.pods():

@@ -1,7 +1,7 @@
-"""Linked GPUs are given out by the partition table of their node, where node or pod insist on it.
+"""Linked GPUs are allocated by the node's partition table, where node or pod require it.
 
-The machine is a DGX H100 whose administrator has written a table of NVLink partitions into its Device object. The pairs
-of the table are such as no other rule would choose.
+The machine is a DGX H100 with a table of NVLink partitions in its Device object. No other rule would choose the pairs
+of this table.
 """
 
 import json
@@ -37,7 +37,7 @@ def table_of(by_count: dict[int, list[list[int]]]) -> dict[str, Any]:
 
 
 def partitioned(cluster: Trial, table: dict[str, Any], policy: str) -> None:
-    """A node n1 with that table, and a scheduler that knows it."""
+    """A node n1 with the table, and a scheduler that has read it."""
     cluster.add(node("n1").server("dgx-h100"))
     patch = {
         "metadata": {
@@ -63,11 +63,11 @@ def partitioned(cluster: Trial, table: dict[str, Any], policy: str) -> None:
 
 
 def take(cluster: Trial, expect: Expect, cards: set[int]) -> None:
-    """Pods of one card each on just these cards of a node that was empty."""
-    holders = [one.gpus(1) for one in pods("holder", 8)]
+    """Pods of one card each on the given cards of an empty node."""
+    holders = [pod.gpus(1) for pod in pods("holder", 8)]
     cluster.submit(*holders)
-    names = [one.name for one in holders]
-    held = {first_of(one): one.metadata.name for one in expect.running(names[0], names[1], *names[2:])}
+    names = [pod.name for pod in holders]
+    held = {first_of(pod): pod.metadata.name for pod in expect.running(names[0], names[1], *names[2:])}
     cluster.delete(*(name for minor, name in held.items() if minor not in cards))
 
 
@@ -75,7 +75,7 @@ def take(cluster: Trial, expect: Expect, cards: set[int]) -> None:
 @pytest.mark.parametrize("cards", [2, 4, 8])
 @pytest.mark.parametrize("policy", [HONOR, PREFER])
 def test_cards_are_a_row_of_the_table(cluster: Trial, expect: Expect, policy: str, cards: int) -> None:
-    """Several cards of a pod are linked, as the table says, by preference as by rule."""
+    """The cards of a pod are a row of the table, both as a preference and as a requirement."""
     partitioned(cluster, table_of(BY_COUNT), policy)
     cluster.submit(pod("a").gpus(cards))
 
@@ -87,7 +87,7 @@ def test_cards_are_a_row_of_the_table(cluster: Trial, expect: Expect, policy: st
 
 @pytest.mark.case("DS-041", severity="critical")
 def test_honoured_tables_are_the_only_way(cluster: Trial, expect: Expect) -> None:
-    """A number of cards that the table does not have is refused, and so is one whose rows are all broken into."""
+    """A number of cards without a row is refused, and so is one whose rows are all partly used."""
     partitioned(cluster, table_of(BY_COUNT), HONOR)
     cluster.submit(pod("three").gpus(3))
     expect.pending("three", saying="Unsupported number of GPU requests")
@@ -99,7 +99,7 @@ def test_honoured_tables_are_the_only_way(cluster: Trial, expect: Expect) -> Non
 
 @pytest.mark.case("DS-042", severity="critical")
 def test_preferred_tables_give_way(cluster: Trial, expect: Expect) -> None:
-    """Where the table is a preference, a number that it does not have is found by topology."""
+    """Where the table is a preference, a number of cards without a row is allocated by topology."""
     partitioned(cluster, table_of(BY_COUNT), PREFER)
     cluster.submit(pod("three").gpus(3))
 
@@ -112,7 +112,7 @@ def test_preferred_tables_give_way(cluster: Trial, expect: Expect) -> None:
     [pytest.param(1, [2, 5], id="one-card"), pytest.param(2, [0, 1, 6, 7], id="two-cards")],
 )
 def test_small_partitions_spare_large_ones(cluster: Trial, expect: Expect, cards: int, left_whole: list[int]) -> None:
-    """With card 3 in use, its own four is broken already: smaller requests come from there, the other four stays."""
+    """With card 3 in use, smaller requests use the rest of its partition of four; the other four stay free."""
     partitioned(cluster, table_of(BY_COUNT), HONOR)
     take(cluster, expect, {3})
 
@@ -125,7 +125,7 @@ def test_small_partitions_spare_large_ones(cluster: Trial, expect: Expect, cards
 @pytest.mark.case("DS-044", severity="critical")
 @pytest.mark.parametrize("text", [pytest.param(False, id="numbers"), pytest.param(True, id="strings-as-in-the-post")])
 def test_the_highest_score_first(cluster: Trial, expect: Expect, text: bool) -> None:
-    """Of two fours the one with the higher score goes first, whether scores are numbers or strings."""
+    """Of two partitions the one with the higher score is used first, with scores as numbers or strings."""
     low, high = FOURS
     scores = ("1", "10") if text else (1, 10)
     partitioned(cluster, {"4": [linked(low, score=scores[0]), linked(high, score=scores[1])]}, HONOR)
@@ -147,7 +147,7 @@ def test_the_highest_score_first(cluster: Trial, expect: Expect, text: bool) -> 
     ],
 )
 def test_what_a_pod_may_insist_on(cluster: Trial, expect: Expect, policy: str, waits: bool) -> None:
-    """When the partition with the best score is taken, Restricted waits for it."""
+    """When the partition with the best score is taken, a pod with Restricted waits for it."""
     low, high = FOURS
     partitioned(cluster, {"4": [linked(low), linked(high, score=10)]}, PREFER)
     cluster.submit(pod("first").gpus(4).partition("Restricted"))
@@ -173,7 +173,7 @@ def test_what_a_pod_may_insist_on(cluster: Trial, expect: Expect, policy: str, w
     ],
 )
 def test_ring_bandwidth(cluster: Trial, expect: Expect, bandwidth: str, expected: list[int] | None) -> None:
-    """A pod that names the bandwidth of its ring gets a ring that has it."""
+    """A pod that requests a ring bandwidth gets a partition that has it."""
     slow, fast = FOURS
     partitioned(cluster, {"4": [linked(slow, bandwidth="200Gi"), linked(fast, bandwidth="400Gi")]}, PREFER)
     cluster.submit(pod("a").gpus(4).partition("BestEffort", bandwidth=bandwidth))
@@ -186,7 +186,7 @@ def test_ring_bandwidth(cluster: Trial, expect: Expect, bandwidth: str, expected
 
 @pytest.mark.case("DS-047", severity="critical")
 def test_no_table_no_partition(cluster: Trial, expect: Expect) -> None:
-    """A pod that insists on partitions keeps off nodes that have none; others do not care."""
+    """A pod that requires partitions is not placed on nodes without a table; other pods are."""
     cluster.add(node("n1").gpus("a10", 4))
     cluster.submit(pod("insists").gpus(2).partition("Restricted"), pod("plain").gpus(2))
 
@@ -196,22 +196,22 @@ def test_no_table_no_partition(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.case("DS-048", severity="normal")
 def test_well_known_machines_need_no_table(cluster: Trial, expect: Expect) -> None:
-    """Nodes labelled as H100 have NVLink partitions of one, two, four and eight neighbours without anybody's table."""
+    """Nodes labelled as H100 have built-in NVLink partitions of one, two, four and eight neighbours."""
     marked = node("n1").server("dgx-h100").label(GPU_MODEL_LABEL, "H100").label(GPU_PARTITION_POLICY_LABEL, HONOR)
     cluster.add(marked)
     cluster.submit(pod("three").gpus(3))
     expect.pending("three", saying="Unsupported number of GPU requests")
 
-    cluster.submit(*(one.gpus(2) for one in pods("pair", 2)), pod("four").gpus(4))
+    cluster.submit(*(pod.gpus(2) for pod in pods("pair", 2)), pod("four").gpus(4))
 
     four, *pairs = expect.running("four", "pair-0", "pair-1")
     assert minors(four) in BLOCKS[4]
-    assert all(minors(one) in BLOCKS[2] for one in pairs)
+    assert all(minors(pod) in BLOCKS[2] for pod in pairs)
 
 
 @pytest.mark.case("DS-049", severity="critical")
 def test_churn_never_leaves_the_table(cluster: Trial, seed: int) -> None:
-    """Pods of all sizes come and go: whoever is bound has a row of the honoured table, and no card has two owners."""
+    """Pods of all sizes come and go: every bound pod has a row of the table, and no card has two owners."""
     partitioned(cluster, table_of(BY_COUNT), HONOR)
     draw = random.Random(seed)  # noqa: S311 a churn that can be repeated
     alive: list[str] = []
@@ -223,8 +223,8 @@ def test_churn_never_leaves_the_table(cluster: Trial, seed: int) -> None:
             cluster.submit(pod(f"p{step}").gpus(draw.choice([1, 1, 2, 2, 3, 4])))
             alive.append(f"p{step}")
         cluster.cluster.wait(lambda: False, within=0.1)
-        bound = [one for one in cluster.pods() if one.spec.node_name and not one.terminated]
-        held = [minor for one in bound for minor in minors(one)]
+        bound = [pod for pod in cluster.pods() if pod.spec.node_name and not pod.terminated]
+        held = [minor for pod in bound for minor in minors(pod)]
         assert len(set(held)) == len(held), f"a card has two owners: {sorted(held)}"
         for one in bound:
             judged += len(minors(one)) > 1

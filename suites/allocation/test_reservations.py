@@ -1,6 +1,6 @@
-"""Resources and devices held for pods to come: nobody else gets them, their owners do, and what is left is given back.
+"""Reservations: resources and devices are held for their owners, and returned.
 
-A reservation is judged by what its status says, by where pods land, and by which cards they get.
+Cases check the status of reservations, the nodes of pods, and their devices.
 """
 
 import pytest
@@ -23,7 +23,7 @@ SMALL = 8  # cores of a node
 
 
 def owner(name: str, **resources: str | int) -> PodBuilder:
-    """A pod for which the reservations here are."""
+    """A pod that owns the reservations of these cases."""
     return pod(name).label("app", "owner").request(**resources)
 
 
@@ -38,7 +38,7 @@ def conditions(one: Reservation) -> list[tuple[str, str, str]]:
 @pytest.mark.feature("RSV-1")
 @pytest.mark.case("RV-001", severity="blocker")
 def test_a_place_is_held_for_its_owner(cluster: Trial, expect: Expect) -> None:
-    """A reservation is scheduled like a pod; strangers stay out of it, its owner gets in, and both say so."""
+    """A reservation is scheduled like a pod; only its owner gets its resources, and both record it."""
     cluster.add(node("n1").cpu(SMALL))
     cluster.reserve(reservation("held").like(pod("x").request(cpu=6, memory="1Gi")).for_labels(app="owner").many())
     held = expect.available("held")
@@ -63,7 +63,7 @@ def test_a_place_is_held_for_its_owner(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("RSV-1")
 @pytest.mark.case("RV-002", severity="critical")
 def test_a_place_is_used_again(cluster: Trial, expect: Expect) -> None:
-    """What an owner leaves goes back to the reservation: the next owner gets it, a stranger does not."""
+    """Resources that an owner releases return to the reservation: the next owner gets them, other pods do not."""
     cluster.add(node("n1").cpu(SMALL))
     cluster.reserve(reservation("held").like(pod("x").request(cpu=6)).for_labels(app="owner").many())
     expect.available("held")
@@ -85,7 +85,7 @@ def test_a_place_is_used_again(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("RSV-1")
 @pytest.mark.case("RV-003", severity="critical")
 def test_time_runs_out(cluster: Trial, expect: Expect) -> None:
-    """A reservation whose ttl is over is Failed with the reason Expired, and what it held is anybody's."""
+    """A reservation whose ttl has expired is Failed with reason Expired, and its resources are free for all pods."""
     cluster.add(node("n1").cpu(SMALL))
     cluster.reserve(reservation("held").like(pod("x").request(cpu=6)).for_labels(app="owner").many().ttl("8s"))
     expect.available("held")
@@ -101,7 +101,7 @@ def test_time_runs_out(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("RSV-1")
 @pytest.mark.case("RV-004", severity="critical")
 def test_no_room_for_a_reservation(cluster: Trial, expect: Expect) -> None:
-    """A reservation that fits nowhere stays Pending and says why, as a pod would; once there is room it is placed."""
+    """A reservation that fits nowhere stays Pending with a reason, and is placed once there is room."""
     cluster.add(node("n1").cpu(SMALL))
     cluster.submit(pod("there").request(cpu=4))
     expect.bound("there")
@@ -112,7 +112,7 @@ def test_no_room_for_a_reservation(cluster: Trial, expect: Expect) -> None:
     assert conditions(refused) == [("Scheduled", "False", "Unschedulable")]
     assert "Insufficient cpu" in refused.status.conditions[0].message
     assert not refused.status.node_name
-    assert "FailedScheduling" in [one.reason for one in cluster.events("large", namespace="default")]
+    assert "FailedScheduling" in [event.reason for event in cluster.events("large", namespace="default")]
     cluster.delete("there")
     expect.available("large")
 
@@ -120,7 +120,7 @@ def test_no_room_for_a_reservation(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("RSV-1")
 @pytest.mark.case("RV-005", severity="critical")
 def test_an_owner_by_name_waits_for_its_place(cluster: Trial, expect: Expect) -> None:
-    """A pod that finds no room gets in once a reservation for it is there; others of its shape keep waiting."""
+    """A pod without room is placed once a reservation for it exists; other pods of its shape keep waiting."""
     cluster.add(node("n1").cpu(SMALL))
     cluster.submit(pod("filler").request(cpu=3))
     expect.bound("filler")
@@ -136,7 +136,7 @@ def test_an_owner_by_name_waits_for_its_place(cluster: Trial, expect: Expect) ->
 @pytest.mark.feature("RSV-2")
 @pytest.mark.case("RV-010", severity="critical")
 def test_it_serves_once(cluster: Trial, expect: Expect) -> None:
-    """The first owner ends a reservation that is allocated once, however little it takes; the rest is free to all."""
+    """The first owner ends an allocate-once reservation, whatever it takes; the rest is free for all pods."""
     cluster.add(node("n1").cpu(SMALL))
     cluster.reserve(reservation("once").like(pod("x").request(cpu=6)).for_labels(app="owner"))
     expect.available("once")
@@ -161,7 +161,7 @@ def test_it_serves_once(cluster: Trial, expect: Expect) -> None:
      pytest.param("Restricted", False, id="restricted")],
 )  # fmt: skip
 def test_more_than_was_reserved(cluster: Trial, expect: Expect, policy: str, fits: bool) -> None:
-    """An owner may take the rest from the node, unless the reservation is Restricted."""
+    """An owner may take further resources from the node, unless the reservation is Restricted."""
     cluster.add(node("n1").cpu(SMALL))
     held = reservation("held").like(pod("x").request(cpu=4)).for_labels(app="owner").many()
     cluster.reserve(held.policy(policy) if policy else held)
@@ -178,7 +178,7 @@ def test_more_than_was_reserved(cluster: Trial, expect: Expect, policy: str, fit
 @pytest.mark.feature("RSV-3")
 @pytest.mark.case("RV-020", severity="critical")
 def test_affinity(cluster: Trial, expect: Expect) -> None:
-    """A pod may ask for a reservation by name or by labels; where there is none such it waits, room or no room."""
+    """A pod may require a reservation by name or labels; without a matching one it waits, even if there is room."""
     cluster.add(node("n1").cpu(64))
     cluster.reserve(
         reservation("gold").like(pod("x").request(cpu=2)).for_labels(app="owner").many().label("tier", "gold"),
@@ -200,21 +200,21 @@ def test_affinity(cluster: Trial, expect: Expect) -> None:
     expect.pending("no-such-name", saying="2 Reservation(s) didn't match the requested reservation name")
     expect.pending("no-such-label", saying="2 Reservation(s) didn't match affinity rules")
     expect.pending("not-an-owner", saying="node(s) no reservations match reservation affinity")
-    said = [one.message for one in cluster.events("no-such-name") if one.reason == "FailedScheduling-Reservation"]
+    said = [event.message for event in cluster.events("no-such-name") if event.reason == "FailedScheduling-Reservation"]
     assert said == ["0/2 reservations are available: 2 Reservation(s) didn't match the requested reservation name."]
 
 
 @pytest.mark.feature("RSV-3")
 @pytest.mark.case("RV-021", severity="critical")
 def test_closed_and_tainted(cluster: Trial, expect: Expect) -> None:
-    """Nobody new gets into a closed reservation; taints keep out who asks for one and does not tolerate them."""
+    """An unschedulable reservation takes no new owners; taints exclude pods with affinity and no toleration."""
     cluster.add(node("n1").cpu(SMALL))
     held = [
         reservation(name).like(pod("x").request(cpu=3)).for_labels(app=name).many() for name in ("closed", "tainted")
     ]
     cluster.reserve(held[0].closed(), held[1].taint("t", "v"))
-    for one in held:
-        expect.available(one.name)
+    for share in held:
+        expect.available(share.name)
 
     cluster.submit(
         pod("in-vain").label("app", "closed").request(cpu=3),
@@ -231,7 +231,7 @@ def test_closed_and_tainted(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("RSV-3")
 @pytest.mark.case("RV-022", severity="critical")
 def test_exactly_this_size(cluster: Trial, expect: Expect) -> None:
-    """A pod that asks for an exact match takes the reservation of its size, and no larger one."""
+    """A pod that requires an exact match uses the reservation of its size and no larger one."""
     cluster.add(node("n1").cpu(16))
     cluster.reserve(*(reservation(f"of-{cores}").like(pod("x").request(cpu=cores)).for_labels(app="owner").many()
                       for cores in (2, 4)))  # fmt: skip
@@ -247,7 +247,7 @@ def test_exactly_this_size(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("RSV-3")
 @pytest.mark.case("RV-023", severity="critical")
 def test_reservations_ignored(cluster: Trial, expect: Expect) -> None:
-    """To a pod that ignores reservations what they hold is free, and it is nobody's owner."""
+    """For a pod that ignores reservations, reserved resources are free, and it becomes no owner."""
     cluster.add(node("n1").cpu(SMALL))
     cluster.reserve(reservation("held").like(pod("x").request(cpu=6)).for_labels(app="owner").many())
     expect.available("held")
@@ -263,7 +263,7 @@ def test_reservations_ignored(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("RSV-3")
 @pytest.mark.case("RV-024", severity="normal")
 def test_order(cluster: Trial, expect: Expect) -> None:
-    """Of several reservations the one with the least order is used first, on whichever node it is."""
+    """Of several reservations the one with the lowest order is used first, on whichever node it is."""
     cluster.add(node("n1").cpu(SMALL), node("n2").cpu(SMALL))
     cluster.reserve(
         reservation("third").like(pod("x").request(cpu=2)).for_labels(app="owner"),
@@ -288,7 +288,7 @@ CARDS, NICS = 4, 8  # of an A10 and a DGX-H100 machine
 @pytest.mark.case("RV-030", severity="blocker")
 @pytest.mark.parametrize("policy", ["", "Aligned", "Restricted"])
 def test_cards_are_held(cluster: Trial, expect: Expect, policy: str) -> None:
-    """A reservation of cards holds these very cards: strangers get others, owners get them, one by one."""
+    """A reservation of cards holds specific cards: owners get these, one by one, and other pods get other cards."""
     cluster.add(node("n1").gpus("a10", CARDS))
     held = reservation("held").like(pod("x").gpus(2)).for_labels(app="owner").many()
     cluster.reserve(held.policy(policy) if policy else held)
@@ -311,7 +311,7 @@ def test_cards_are_held(cluster: Trial, expect: Expect, policy: str) -> None:
 @pytest.mark.feature("RSV-2", "DEV-4")
 @pytest.mark.case("RV-031", severity="critical")
 def test_a_share_of_a_card_is_held(cluster: Trial, expect: Expect) -> None:
-    """Half a card that is held is left out of what others share; a Restricted owner gets no more than that half."""
+    """A reserved half of a card is not shared by others; an owner of a Restricted reservation gets no more than it."""
     cluster.add(node("n1").gpus("a10", 1))
     cluster.reserve(
         reservation("half").like(pod("x").gpu_share(50)).for_labels(app="owner").many().policy("Restricted")
@@ -332,7 +332,7 @@ def test_a_share_of_a_card_is_held(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("RSV-1", "DEV-1")
 @pytest.mark.case("RV-032", severity="critical")
 def test_cards_go_back_to_the_reservation(cluster: Trial, expect: Expect) -> None:
-    """The cards of an owner that ends are its reservation's again; once that has gone they are anybody's."""
+    """The cards of an owner that ends return to its reservation; once that is deleted, they are free for all pods."""
     cluster.add(node("n1").gpus("a10", 2))
     cluster.reserve(reservation("held").like(pod("x").gpus(2)).for_labels(app="owner").many())
     expect.available("held")
@@ -352,16 +352,16 @@ def test_cards_go_back_to_the_reservation(cluster: Trial, expect: Expect) -> Non
 @pytest.mark.feature("RSV-1", "DEV-7")
 @pytest.mark.case("RV-033", severity="critical")
 def test_virtual_functions_are_held(cluster: Trial, expect: Expect) -> None:
-    """A Restricted reservation of a NIC's virtual function lends this very one, and no second one."""
+    """An owner of a Restricted reservation of a NIC's virtual function gets that function and no second one."""
     cluster.add(node("n1").server("dgx-h100"))
-    first = [function_of(one) for one in pods("first", NICS)]
+    first = [function_of(pod) for pod in pods("first", NICS)]
     cluster.submit(*first)
-    taken = [virtual_functions(one) for one in expect.bound(*(one.name for one in first))]
+    taken = [virtual_functions(one) for one in expect.bound(*(pod.name for pod in first))]
     held = reservation("held").like(function_of(pod("x"))).for_labels(app="owner").many().policy("Restricted")
     cluster.reserve(held)
     reserved = virtual_functions(Pod(expect.available("held").metadata))
     assert reserved not in taken
-    cluster.delete(*(one.name for one in first))  # so that a function before the reserved one is free
+    cluster.delete(*(pod.name for pod in first))  # so that a function before the reserved one is free
 
     cluster.submit(function_of(owner("a")).into_reservation())
     assert virtual_functions(expect.bound("a")) == reserved
@@ -370,12 +370,12 @@ def test_virtual_functions_are_held(cluster: Trial, expect: Expect) -> None:
 
 
 def function_of(asking: PodBuilder) -> PodBuilder:
-    """A virtual function of some NIC."""
+    """A pod that requests a virtual function of any NIC."""
     return asking.rdma(1).hint("rdma", vfSelector={})
 
 
-def virtual_functions(one: Pod) -> list[str]:
-    found = (nic.extension for nic in device_allocations(one).get("rdma", ()))
+def virtual_functions(pod: Pod) -> list[str]:
+    found = (nic.extension for nic in device_allocations(pod).get("rdma", ()))
     return [function.bus_id for extension in found if extension is not None for function in extension.vfs]
 
 
@@ -384,7 +384,7 @@ def virtual_functions(one: Pod) -> list[str]:
 @pytest.mark.parametrize("policy", ["", "Restricted"])
 @pytest.mark.parametrize("qos", ["", "LSR"])
 def test_a_numa_node_is_held(cluster: Trial, expect: Expect, policy: str, qos: str) -> None:
-    """CPUs, memory and cards of one NUMA node are held, and the pod that they are for gets all of these."""
+    """A reservation holds CPUs, memory and cards of one NUMA node, and its owner gets all of them."""
     cluster.add(node("n1").server("dgx-h100").numa_policy("SingleNUMANode"))
 
     def asking(name: str) -> PodBuilder:
@@ -413,7 +413,7 @@ def test_a_numa_node_is_held(cluster: Trial, expect: Expect, policy: str, qos: s
 @pytest.mark.case("RV-040", severity="critical")
 @pytest.mark.profile(RESERVING)
 def test_room_is_made_inside(cluster: Trial, expect: Expect) -> None:
-    """Who must go into a full reservation has its least important pod go, and nobody beside it."""
+    """A pod that must use a full reservation preempts the least important owner, and no other pod."""
     cluster.apply(priority_class("trial-high", 1000))
     cluster.add(node("n1").cpu(SMALL))
     held = reservation("held").like(pod("x").request(cpu=4)).for_labels(app="owner").many()
@@ -432,7 +432,7 @@ def test_room_is_made_inside(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("RSV-5")
 @pytest.mark.case("RV-050", severity="critical")
 def test_its_own_place_is_not_in_the_way(cluster: Trial, expect: Expect) -> None:
-    """What stands for a reservation keeps off who must not be near its owners, but not these owners themselves."""
+    """A reservation counts for the anti-affinity of other pods, but not for that of its own owners."""
     cluster.add(node("n1").cpu(SMALL))
     alone = away_from(pod("x").request(cpu=2).label("app", "owner"), "owner")
     cluster.reserve(reservation("held").like(alone).for_labels(app="owner").many())
@@ -445,8 +445,8 @@ def test_its_own_place_is_not_in_the_way(cluster: Trial, expect: Expect) -> None
     assert reservation_of(expect.bound("a")) == "held"
 
 
-def away_from(one: PodBuilder, app: str) -> PodBuilder:
-    """Not on a node that has a pod of that app."""
+def away_from(pod: PodBuilder, app: str) -> PodBuilder:
+    """A pod that avoids nodes with a pod of the given app."""
     term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "kubernetes.io/hostname"}
-    one.manifest["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    return one
+    pod.manifest["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return pod

@@ -1,4 +1,4 @@
-"""Devices are packed or spread, between nodes and between the cards of one node, as the pod's profile says."""
+"""Devices are packed or spread, between nodes and between the cards of a node, by the pod's profile."""
 
 import pytest
 
@@ -18,15 +18,15 @@ pytestmark = [
 
 
 def under(profile: str, asked: list[PodBuilder]) -> list[PodBuilder]:
-    return [one.scheduler(profile) for one in asked]
+    return [pod.scheduler(profile) for pod in asked]
 
 
 def one_by_one(cluster: Trial, expect: Expect, asked: list[PodBuilder]) -> list[str]:
-    """Their nodes; each pod is placed before the next one comes."""
+    """The nodes of pods that are submitted one after the other, each after the previous one was placed."""
     found = []
-    for one in asked:
-        cluster.submit(one)
-        found.append(expect.running(one.name).spec.node_name)
+    for pod in asked:
+        cluster.submit(pod)
+        found.append(expect.running(pod.name).spec.node_name)
     return found
 
 
@@ -42,7 +42,7 @@ def test_whole_cards_between_nodes(cluster: Trial, expect: Expect, profile: str,
     """Four one-card pods on two nodes of four cards: all on one, or two on each."""
     cluster.add(node("n1").gpus("a10", 4), node("n2").gpus("a10", 4))
 
-    where = one_by_one(cluster, expect, under(profile, [one.gpus(1) for one in pods("a", 4)]))
+    where = one_by_one(cluster, expect, under(profile, [pod.gpus(1) for pod in pods("a", 4)]))
 
     assert sorted((where.count("n1"), where.count("n2")), reverse=True) == share
     for one in cluster.pods():
@@ -64,17 +64,17 @@ def test_shares_between_cards(cluster: Trial, expect: Expect, profile: str, card
     """
     cluster.add(node("n1").gpus("a10", 2))
 
-    one_by_one(cluster, expect, under(profile, [one.gpu_share(25) for one in pods("a", 2)]))
+    one_by_one(cluster, expect, under(profile, [pod.gpu_share(25) for pod in pods("a", 2)]))
 
     found = cluster.pods()
-    assert len({minor for one in found for minor in minors(one)}) == cards
+    assert len({minor for pod in found for minor in minors(pod)}) == cards
     for one in found:
         check_arrival(cluster, one)
 
 
 @pytest.mark.case("DS-022", severity="minor")
 def test_the_fullest_card_that_suffices(cluster: Trial, expect: Expect) -> None:
-    """Packing prefers, among the cards in use, the one with the least left that is enough; Koordinator the first."""
+    """Packing prefers, among used cards, the one with the least left that is enough; Koordinator takes the first."""
     cluster.add(node("n1").server("mlu370-x8-8"))  # of MLUs no switch is known: those of a NUMA node are all alike
     sizes = (20, 60, 70)
     holders = [one.gpu_share(size) for one, size in zip(pods("holder", 3), sizes, strict=True)]
@@ -97,7 +97,7 @@ def test_the_fullest_card_that_suffices(cluster: Trial, expect: Expect) -> None:
     ],
 )
 def test_nodes_of_two_sizes(cluster: Trial, expect: Expect, profile: str, expected: str) -> None:
-    """Two cards taken are half of a small node and a quarter of a large one."""
+    """Two used cards are half of a small node and a quarter of a large one; strategies compare the parts."""
     cluster.add(
         node("small").gpus("a10", 4).label("size", "small"), node("large").gpus("a10", 8).label("size", "large")
     )
@@ -105,18 +105,18 @@ def test_nodes_of_two_sizes(cluster: Trial, expect: Expect, profile: str, expect
     cluster.submit(holders[0].gpus(2).on(size="small"), holders[1].gpus(2).on(size="large"))
     expect.running(holders[0].name, holders[1].name)
 
-    where = one_by_one(cluster, expect, under(profile, [one.gpus(1) for one in pods("a", 1)]))
+    where = one_by_one(cluster, expect, under(profile, [pod.gpus(1) for pod in pods("a", 1)]))
 
     assert where == [expected]
 
 
 @pytest.mark.case("DS-024", severity="critical")
 def test_packing_leaves_room_for_a_large_pod(cluster: Trial, expect: Expect) -> None:
-    """What packing is for: after small pods on half of the cards, a pod of a whole node still finds one."""
+    """With packing, a pod of a whole node fits after small pods have taken half of the cards."""
     cluster.add(*(node(f"n{number}").gpus("a10", 4) for number in range(2)))
-    one_by_one(cluster, expect, under(PACKING, [one.gpus(1) for one in pods("small", 4)]))
+    one_by_one(cluster, expect, under(PACKING, [pod.gpus(1) for pod in pods("small", 4)]))
 
-    (large,) = under(PACKING, [one.gpus(4) for one in pods("large", 1)])
+    (large,) = under(PACKING, [pod.gpus(4) for pod in pods("large", 1)])
     cluster.submit(large)
 
     assert minors(expect.running(large.name)) == [0, 1, 2, 3]
@@ -124,28 +124,28 @@ def test_packing_leaves_room_for_a_large_pod(cluster: Trial, expect: Expect) -> 
 
 @pytest.mark.case("DS-025", severity="normal")
 def test_spreading_keeps_loads_apart(cluster: Trial, expect: Expect) -> None:
-    """What spreading is for: as long as there are enough nodes, no two pods share one; a pod of a whole node waits."""
+    """With spreading, pods do not share nodes while there are enough; a pod of a whole node waits."""
     cluster.add(*(node(f"n{number}").gpus("a10", 4) for number in range(4)))
-    small = under(SPREADING, [one.gpus(1) for one in pods("small", 4)])
+    small = under(SPREADING, [pod.gpus(1) for pod in pods("small", 4)])
 
     assert len(set(one_by_one(cluster, expect, small))) == 4
 
-    (large,) = under(SPREADING, [one.gpus(4) for one in pods("large", 1)])
+    (large,) = under(SPREADING, [pod.gpus(4) for pod in pods("large", 1)])
     cluster.submit(large)
     expect.pending(large.name, saying="Insufficient")
 
 
 @pytest.mark.case("DS-026", severity="normal")
 def test_two_profiles_side_by_side(cluster: Trial, expect: Expect) -> None:
-    """Pods of both profiles meet on the same nodes, and neither forgets what the other has taken."""
+    """Pods of two profiles on the same nodes: each profile accounts for the other's allocations."""
     cluster.add(node("n1").gpus("a10", 2), node("n2").gpus("a10", 2))
-    packed = under(PACKING, [one.gpus(1) for one in pods("packed", 1)])
-    spread = under(SPREADING, [one.gpus(1) for one in pods("spread", 1)])
-    more = under(PACKING, [one.gpus(1) for one in pods("more", 2)])
+    packed = under(PACKING, [pod.gpus(1) for pod in pods("packed", 1)])
+    spread = under(SPREADING, [pod.gpus(1) for pod in pods("spread", 1)])
+    more = under(PACKING, [pod.gpus(1) for pod in pods("more", 2)])
 
     first, second, third, fourth = one_by_one(cluster, expect, [*packed, *spread, *more])
 
     assert second != first, "the spread pod should keep away from the packed one"
     assert third != fourth, "two nodes with one card each have room for one of the last two each"
-    held = [(one.spec.node_name, minor) for one in cluster.pods() for minor in minors(one)]
+    held = [(pod.spec.node_name, minor) for pod in cluster.pods() for minor in minors(pod)]
     assert len(set(held)) == len([*packed, *spread, *more])

@@ -1,4 +1,4 @@
-"""GPUs of one pod sit near each other: on one PCIe switch or NUMA node where they can, and only there if it insists.
+"""GPUs of one pod are close to each other: on one PCIe switch or NUMA node if possible, or only there if required.
 
 The machine of most cases has eight A100, two on a PCIe switch, two switches on a NUMA node.
 """
@@ -23,16 +23,16 @@ Where = Callable[[Trial, Pod], Collection[object]]
 pytestmark = [pytest.mark.feature("DEV-5"), pytest.mark.needs(Capability.NODES)]
 
 
-def scoped(one: PodBuilder, scope: str) -> PodBuilder:
-    return one.hint("gpu", requiredTopologyScope=scope)
+def scoped(pod: PodBuilder, scope: str) -> PodBuilder:
+    return pod.hint("gpu", requiredTopologyScope=scope)
 
 
 def fill(cluster: Trial, expect: Expect) -> list[Pod]:
     """Eight pods of one card each, on all cards of the only node."""
-    cluster.submit(*(one.gpus(1) for one in pods("single", 8)))
+    cluster.submit(*(pod.gpus(1) for pod in pods("single", 8)))
     names = [f"single-{number}" for number in range(8)]
     found = expect.running(names[0], names[1], *names[2:])
-    assert sorted(minor for one in found for minor in minors(one)) == list(range(8))
+    assert sorted(minor for pod in found for minor in minors(pod)) == list(range(8))
     return list(found)
 
 
@@ -48,7 +48,7 @@ def fill(cluster: Trial, expect: Expect) -> list[Pod]:
     ],
 )
 def test_as_near_as_can_be(cluster: Trial, expect: Expect, cards: int, on_switches: int, on_numa_nodes: int) -> None:
-    """Without a word from the pod, its cards share the smallest part of the machine that has so many."""
+    """Without a hint, a pod's cards share the smallest part of the machine that has enough."""
     cluster.add(node("n1").server(PAIRS))
     cluster.submit(pod("a").gpus(cards))
 
@@ -61,15 +61,15 @@ def test_as_near_as_can_be(cluster: Trial, expect: Expect, cards: int, on_switch
 
 @pytest.mark.case("DS-031", severity="critical")
 def test_small_pods_share_a_switch(cluster: Trial, expect: Expect) -> None:
-    """Single cards are taken from switches in use first, so that pairs stay whole for those who need pairs."""
+    """Single cards are taken from used switches first, so that pairs stay free for pods that need pairs."""
     cluster.add(node("n1").server(PAIRS))
     for one in pods("single", 4):
         cluster.submit(one.gpus(1))
         expect.running(one.name)
 
-    assert max(Counter(at for one in cluster.pods() for at in switches(cluster, one)).values(), default=0) == 2
-    assert len({at for one in cluster.pods() for at in switches(cluster, one)}) == 2
-    assert len({at for one in cluster.pods() for at in numa_nodes(cluster, one)}) == 1
+    assert max(Counter(at for pod in cluster.pods() for at in switches(cluster, pod)).values(), default=0) == 2
+    assert len({at for pod in cluster.pods() for at in switches(cluster, pod)}) == 2
+    assert len({at for pod in cluster.pods() for at in numa_nodes(cluster, pod)}) == 1
 
 
 @pytest.mark.case("DS-032", severity="blocker")
@@ -78,7 +78,7 @@ def test_small_pods_share_a_switch(cluster: Trial, expect: Expect) -> None:
     [pytest.param("PCIe", switches, id="pcie"), pytest.param("NUMANode", numa_nodes, id="numa-node")],
 )
 def test_a_required_scope_is_waited_for(cluster: Trial, expect: Expect, scope: str, where: Where) -> None:
-    """Two free cards that are far apart do for a pod that does not mind; one that requires nearness waits for it."""
+    """Two free cards on different switches suffice for a pod without a scope; a pod with a required scope waits."""
     cluster.add(node("n1").server(PAIRS))
     by_place: dict[object, list[str]] = {}
     for one in fill(cluster, expect):
@@ -98,7 +98,7 @@ def test_a_required_scope_is_waited_for(cluster: Trial, expect: Expect, scope: s
 
 @pytest.mark.case("DS-033", severity="critical")
 def test_the_same_cards_do_for_a_pod_that_does_not_mind(cluster: Trial, expect: Expect) -> None:
-    """The other half of the case before: nearness is not forced on pods that did not ask for it."""
+    """The counterpart of the case before: a pod without a required scope gets the two distant cards."""
     cluster.add(node("n1").server(PAIRS))
     by_switch: dict[str, list[str]] = {}
     for one in fill(cluster, expect):
@@ -113,15 +113,15 @@ def test_the_same_cards_do_for_a_pod_that_does_not_mind(cluster: Trial, expect: 
 
 @pytest.mark.case("DS-034", severity="critical")
 def test_the_scope_chooses_the_node(cluster: Trial, expect: Expect) -> None:
-    """Where one machine has pairs of cards on a switch and the other has not, pairs go to the first, all of them."""
+    """Pairs with a required switch scope are placed on the machine that has pairs of cards on a switch."""
     cluster.add(node("singles").server(SINGLES), node("pairs").server(PAIRS))
-    cluster.submit(*(scoped(one.gpus(2), "PCIe") for one in pods("near", 5)))
+    cluster.submit(*(scoped(pod.gpus(2), "PCIe") for pod in pods("near", 5)))
 
-    assert cluster.cluster.wait(lambda: sum(bool(one.spec.node_name) for one in cluster.pods()) == 4, within=30)
+    assert cluster.cluster.wait(lambda: sum(bool(pod.spec.node_name) for pod in cluster.pods()) == 4, within=30)
     expect.stable(seconds=2)
-    bound = [one for one in cluster.pods() if one.spec.node_name]
-    assert {one.spec.node_name for one in bound} == {"pairs"}
-    assert all(len(switches(cluster, one)) == 1 for one in bound)
+    bound = [pod for pod in cluster.pods() if pod.spec.node_name]
+    assert {pod.spec.node_name for pod in bound} == {"pairs"}
+    assert all(len(switches(cluster, pod)) == 1 for pod in bound)
 
 
 @pytest.mark.case("DS-035", severity="normal")
@@ -137,7 +137,7 @@ def test_the_scope_chooses_the_node(cluster: Trial, expect: Expect) -> None:
     ],
 )
 def test_what_a_scope_can_hold(cluster: Trial, expect: Expect, scope: str, cards: int, fits: bool) -> None:
-    """On an empty machine, a scope holds as many cards as it has."""
+    """On an empty machine a scope holds as many cards as it has."""
     cluster.add(node("n1").server(PAIRS))
     cluster.submit(scoped(pod("a").gpus(cards), scope))
 
@@ -149,7 +149,7 @@ def test_what_a_scope_can_hold(cluster: Trial, expect: Expect, scope: str, cards
 
 @pytest.mark.case("DS-036", severity="normal")
 def test_a_share_joins_a_switch_in_use(cluster: Trial, expect: Expect) -> None:
-    """A share, too, goes to a switch in use before it breaks into an untouched one."""
+    """A share is placed on a used switch before an unused one."""
     cluster.add(node("n1").server(PAIRS))
     cluster.submit(pod("whole").gpus(1))
     whole = expect.running("whole")
@@ -164,7 +164,7 @@ def test_a_share_joins_a_switch_in_use(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.case("DS-037", severity="critical")
 def test_churn_never_breaks_a_required_scope(cluster: Trial, seed: int) -> None:
-    """Pods with and without required scopes come and go; whoever is bound has what it required, on cards of its own."""
+    """Pods with and without required scopes come and go: every bound pod has its required scope and its own cards."""
     cluster.add(node("pairs").server(PAIRS), node("singles").server(SINGLES))
     draw = random.Random(seed)  # noqa: S311 a churn that can be repeated
     asked: dict[str, Where] = {"PCIe": switches, "NUMANode": numa_nodes}
@@ -179,8 +179,8 @@ def test_churn_never_breaks_a_required_scope(cluster: Trial, seed: int) -> None:
             cluster.submit(scoped(asking, scope).label("scope", scope) if scope else asking)
             alive.append(asking.name)
         cluster.cluster.wait(lambda: False, within=0.1)
-        bound = [one for one in cluster.pods() if one.spec.node_name and not one.terminated]
-        held = [(one.spec.node_name, minor) for one in bound for minor in minors(one)]
+        bound = [pod for pod in cluster.pods() if pod.spec.node_name and not pod.terminated]
+        held = [(pod.spec.node_name, minor) for pod in bound for minor in minors(pod)]
         assert len(set(held)) == len(held), f"a card has two owners: {sorted(held)}"
         for one in bound:
             where = asked.get(one.metadata.labels.get("scope", ""))

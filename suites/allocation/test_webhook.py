@@ -1,4 +1,4 @@
-"""Koordinator's pod webhook in front of the scheduler: a pod says how many GPUs, and is stored with what that means."""
+"""Koordinator's pod webhook before the scheduler: a GPU request is stored with the resources that it stands for."""
 
 import select
 import subprocess
@@ -55,10 +55,10 @@ def webhook(cluster: Trial, certificates: Path) -> Iterator[None]:
         assert process.stdout is not None
         if not select.select([process.stdout], [], [], STARTS_WITHIN)[0]:
             raise ClusterError(f"the webhook did not listen within {STARTS_WITHIN:.0f} s")
-        for one in yaml.safe_load_all(process.stdout.read()):
-            one["metadata"]["name"] = cluster.name
-            path = f"{GROUP}/{one['kind'].lower()}s"
-            cluster.accept(one, path)
+        for manifest in yaml.safe_load_all(process.stdout.read()):
+            manifest["metadata"]["name"] = cluster.name
+            path = f"{GROUP}/{manifest['kind'].lower()}s"
+            cluster.accept(manifest, path)
             registered.append(f"{path}/{cluster.name}")
         yield
     finally:
@@ -67,15 +67,15 @@ def webhook(cluster: Trial, certificates: Path) -> Iterator[None]:
         stop(process)
 
 
-def asked(one: Pod) -> dict[str, int]:
-    """What the stored pod asks for, CPU and the like aside."""
-    requests: dict[str, Any] = dict(one.spec.containers[0].resources.requests)
+def asked(pod: Pod) -> dict[str, int]:
+    """The requests of the stored pod without CPU and memory."""
+    requests: dict[str, Any] = dict(pod.spec.containers[0].resources.requests)
     return {name: units(amount) for name, amount in requests.items() if "/" in name}
 
 
 @pytest.mark.case("DS-090", severity="critical")
 def test_gpus_become_cores_and_memory(cluster: Trial, expect: Expect) -> None:
-    """`koordinator.sh/gpu: 200` is stored as 200 percent of cores and of memory on two cards, and gets both cards."""
+    """`koordinator.sh/gpu: 200` is stored as 200 percent of cores and of memory, and two cards are allocated."""
     cluster.add(node("n1").gpus("a10", 4))
     cluster.submit(pod("a").gpus(2))
 
@@ -87,7 +87,7 @@ def test_gpus_become_cores_and_memory(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.case("DS-091", severity="normal")
 def test_a_share_says_that_it_is_one(cluster: Trial, expect: Expect) -> None:
-    """A share of a card is stored with `gpu.shared: 1`, and gets that share of one card."""
+    """A share of a card is stored with `gpu.shared: 1`, and that share of one card is allocated."""
     cluster.add(node("n1").gpus("a10", 1))
     cluster.submit(pod("a").gpu_share(50))
 
@@ -99,7 +99,7 @@ def test_a_share_says_that_it_is_one(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.case("DS-092", severity="normal")
 def test_the_spelling_of_nvidia_stays(cluster: Trial, expect: Expect) -> None:
-    """`nvidia.com/gpu` is left as it is, and gets whole cards all the same."""
+    """`nvidia.com/gpu` is not changed, and whole cards are allocated."""
     cluster.add(node("n1").gpus("a10", 2))
     cluster.submit(pod("a").nvidia(1))
 
@@ -130,7 +130,7 @@ def test_the_spelling_of_nvidia_stays(cluster: Trial, expect: Expect) -> None:
     ],
 )  # fmt: skip
 def test_requests_that_make_no_sense(cluster: Trial, request_: dict[str, Any], why: str) -> None:
-    """The API server does not take the pod, in the webhook's words."""
+    """The API server refuses the pod with the webhook's message."""
     with pytest.raises(ApiRefused) as refused:
         cluster.submit(pod("a").resources(request_))
 

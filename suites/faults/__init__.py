@@ -1,1 +1,1 @@
-"""What breaks, leaves the pool; what heals, comes back."""
+"""What fails leaves the pool of resources; what recovers returns to it."""

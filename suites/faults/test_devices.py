@@ -1,4 +1,4 @@
-"""A device that fails leaves the pool: its node says so, nobody new gets it, who has it keeps it; it can come back."""
+"""A device that fails leaves the pool: its node reports it, new pods do not get it, its pods keep it."""
 
 from typing import Any
 
@@ -44,11 +44,11 @@ HARMLESS = [
 def entry(cluster: Trial, name: str, minor: int, kind: str = "gpu") -> dict[str, Any] | None:
     """One device of a node's Device object; None if it is not listed."""
     devices = cluster.device(name)["spec"]["devices"]
-    return next((one for one in devices if one["type"] == kind and one["minor"] == minor), None)
+    return next((device for device in devices if device["type"] == kind and device["minor"] == minor), None)
 
 
 def becomes(cluster: Trial, name: str, minor: int, *, well: bool, kind: str = "gpu") -> dict[str, Any]:
-    """Wait until the Device object says so of a device; gives its entry."""
+    """Wait until the Device object reports the health of a device; returns its entry."""
 
     def holds() -> bool:
         found = entry(cluster, name, minor, kind)
@@ -62,23 +62,23 @@ def becomes(cluster: Trial, name: str, minor: int, *, well: bool, kind: str = "g
 
 
 def heal(cluster: Trial, name: str) -> None:
-    """Take the node's faults back, as somebody does who resets the card."""
+    """Remove the node's faults, as an administrator does who resets the card."""
     body = {"metadata": {"annotations": {FAULTS_ANNOTATION: None}}}
     assert cluster.call("PATCH", f"/api/v1/nodes/{name}", body).ok
 
 
 def minors(cluster: Trial, name: str, kind: str = "gpu") -> set[int]:
-    """The devices that a pod was promised."""
+    """The minors of the devices that a pod was allocated."""
     return {one.minor for one in device_allocations(cluster.pod(name)).get(kind, ())}
 
 
 def offered(cluster: Trial, name: str, resource: str) -> int:
-    """What a node says it can give."""
+    """The allocatable resources of a node."""
     return int(cluster.node(name)["status"]["allocatable"].get(resource, 0))
 
 
 def serves_one_until_healed(cluster: Trial, expect: Expect, a: PodBuilder, b: PodBuilder) -> None:
-    """Card 0 of two is broken: one pod runs on the other, one waits, and runs on card 0 once that is well."""
+    """Card 0 of two is faulty: one pod runs on the other, one waits, and runs on card 0 once it is healthy."""
     cluster.submit(a)
     expect.running("a")
     assert minors(cluster, "a") == {1}
@@ -147,7 +147,7 @@ def test_what_is_no_fault_of_the_card_changes_nothing(cluster: Trial, expect: Ex
 @pytest.mark.feature("HIL-4", "DEV-2")
 @pytest.mark.case("FT-004", severity="blocker")
 def test_who_has_the_card_keeps_it(cluster: Trial, expect: Expect) -> None:
-    """A pod on a card that breaks stays where it is and keeps its promise; after the pod, the card is nobody's."""
+    """A pod on a card that fails stays and keeps its allocation; afterwards no pod gets the card."""
     cluster.add(node("n1").gpus("a100-80g", 1))
     cluster.submit(pod("a").gpus(1))
     before = expect.running("a")
@@ -167,7 +167,7 @@ def test_who_has_the_card_keeps_it(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("HIL-4", "DEV-2")
 @pytest.mark.case("FT-005", severity="critical")
 def test_neighbours_of_a_share_stay_and_no_one_joins(cluster: Trial, expect: Expect) -> None:
-    """Two tenants share a card that breaks; a third is not put beside them, though there is room."""
+    """Two tenants share a card that fails; a third pod is not placed there, although there is room."""
     cluster.add(node("n1").gpus("a100-80g", 1).isolation())
     cluster.submit(*(pod(name).gpu_share(30).isolated() for name in ("a", "b")))
     expect.running("a", "b")
@@ -177,7 +177,7 @@ def test_neighbours_of_a_share_stay_and_no_one_joins(cluster: Trial, expect: Exp
     cluster.submit(pod("c").gpu_share(30).isolated())
     expect.pending("c")
     expect.stable(seconds=1.0)
-    assert {one.metadata.name for one in cluster.pods() if one.status.phase == "Running"} == {"a", "b"}
+    assert {pod.metadata.name for pod in cluster.pods() if pod.status.phase == "Running"} == {"a", "b"}
 
     heal(cluster, "n1")
     expect.running("c")
@@ -186,7 +186,7 @@ def test_neighbours_of_a_share_stay_and_no_one_joins(cluster: Trial, expect: Exp
 @pytest.mark.feature("HIL-4", "DEV-2")
 @pytest.mark.case("FT-006", severity="critical")
 def test_another_node_takes_over(cluster: Trial, expect: Expect) -> None:
-    """With all cards of one node broken, pods go to the other; healed, both are used."""
+    """With all cards of one node faulty, pods are placed on the other; after recovery, on both."""
     cluster.add(node("n1").gpus("a10", 2), node("n2").gpus("a10", 2))
     for minor in (0, 1):
         cluster.inject({"node": "n1", "device": minor, "verb": "lost"})
@@ -213,7 +213,7 @@ def test_another_node_takes_over(cluster: Trial, expect: Expect) -> None:
 def test_a_nic_without_link_leaves_the_pool_and_comes_back(
     cluster: Trial, expect: Expect, fault: dict[str, Any]
 ) -> None:
-    """A NIC whose port is down is not given out; it recovers by itself when the port is up again."""
+    """A NIC whose port is down is not allocated; it returns to the pool when the port is up."""
     cluster.add(node("n1").nics("connectx-7", 2))
     assert offered(cluster, "n1", RDMA) == 200
     cluster.inject({"node": "n1", "device": 0, "type": "rdma", **fault})
@@ -235,14 +235,14 @@ def test_a_nic_without_link_leaves_the_pool_and_comes_back(
 @pytest.mark.feature("HIL-4", "DEV-2")
 @pytest.mark.case("FT-008", severity="normal")
 def test_a_card_that_is_pulled_out_is_not_listed(cluster: Trial, expect: Expect) -> None:
-    """A removed card leaves the Device object altogether; the others keep their numbers."""
+    """A removed card is not in the Device object; the other cards keep their minors."""
     cluster.add(node("n1").gpus("a10", 2))
     cluster.inject({"node": "n1", "device": 0, "verb": "remove"})
     assert cluster.cluster.wait(lambda: entry(cluster, "n1", 0) is None, within=SOON)
 
     cluster.submit(pod("a").gpus(1), pod("b").gpus(1))
-    assert cluster.cluster.wait(lambda: sum(bool(one.spec.node_name) for one in cluster.pods()) == 1, within=SOON)
-    bound = next(one.metadata.name for one in cluster.pods() if one.spec.node_name)
+    assert cluster.cluster.wait(lambda: sum(bool(pod.spec.node_name) for pod in cluster.pods()) == 1, within=SOON)
+    bound = next(pod.metadata.name for pod in cluster.pods() if pod.spec.node_name)
     waits = {"a", "b"} - {bound}
     expect.running(bound)
     assert minors(cluster, bound) == {1}
@@ -252,7 +252,7 @@ def test_a_card_that_is_pulled_out_is_not_listed(cluster: Trial, expect: Expect)
 @pytest.mark.feature("HIL-4", "DEV-2")
 @pytest.mark.case("FT-009", severity="normal")
 def test_a_fault_that_passes_by_itself(cluster: Trial, expect: Expect) -> None:
-    """A fault with an end: the card is back in the pool afterwards, and the waiting pod gets it without a push."""
+    """A fault with an end: afterwards the card is in the pool, and the waiting pod gets it."""
     cluster.add(node("n1").gpus("a10", 1))
     cluster.inject({"node": "n1", "device": 0, "verb": "critical", "xid": 95, "for": 3})
     becomes(cluster, "n1", 0, well=False)
@@ -263,5 +263,5 @@ def test_a_fault_that_passes_by_itself(cluster: Trial, expect: Expect) -> None:
 
 
 def nic(name: str) -> PodBuilder:
-    """A pod that wants one NIC."""
+    """A pod that requests one NIC."""
     return pod(name).resources({RDMA: 100})

@@ -1,7 +1,7 @@
-"""Devices of the node that this machine is: one that fails leaves the pool within a second, and comes back.
+"""Devices of this machine as a node: a device that fails leaves the pool within a second, and returns.
 
-The same faults as on simulated nodes (test_devices.py), here on the whole way: the stand-in's library or files tell,
-the real provider asks, the node agent publishes, the scheduler obeys, a process runs.
+The same faults as on simulated nodes (test_devices.py), through all parts: the stand-in's library or files report, the
+real provider reads, the node agent publishes, the scheduler decides, a process runs.
 """
 
 from collections.abc import Iterator
@@ -50,37 +50,37 @@ HARMLESS = [
 
 @pytest.fixture
 def machine(cluster: Trial) -> Iterator[str]:
-    """The name of this machine's node; its faults are taken back afterwards."""
+    """The name of this machine's node; its faults are removed afterwards."""
     (only,) = orjson.loads(cluster.call("GET", "/api/v1/nodes").body)["items"]
     name: str = only["metadata"]["name"]
     yield name
     heal(cluster, name)
-    for one in devices(cluster, name):
-        becomes(cluster, name, one["minor"], well=True, kind=one["type"])
+    for device in devices(cluster, name):
+        becomes(cluster, name, device["minor"], well=True, kind=device["type"])
 
 
 def heal(cluster: Trial, name: str) -> None:
-    """Take all faults back, as somebody does who resets the card."""
+    """Remove all faults, as an administrator does who resets the card."""
     body = {"metadata": {"annotations": {FAULTS_ANNOTATION: None}}}
     assert cluster.call("PATCH", f"/api/v1/nodes/{name}", body).ok
 
 
 def devices(cluster: Trial, name: str, kind: str = "") -> list[dict[str, Any]]:
     """The node's devices, or those of one type."""
-    return [one for one in cluster.device(name)["spec"]["devices"] if kind in {"", one["type"]}]
+    return [device for device in cluster.device(name)["spec"]["devices"] if kind in {"", device["type"]}]
 
 
 def vendor(cluster: Trial, name: str) -> str:
-    """Whose cards the node has, by the label that it carries."""
+    """The vendor of the node's cards, by the node's label."""
     labels: dict[str, str] = cluster.node(name)["metadata"]["labels"]
     return labels.get(GPU_VENDOR_LABEL, "")
 
 
 def becomes(cluster: Trial, name: str, minor: int, *, well: bool, kind: str = "gpu") -> dict[str, Any]:
-    """Wait until the Device object says so of a device; gives its entry."""
+    """Wait until the Device object reports the health of a device; returns its entry."""
 
     def entry() -> dict[str, Any]:
-        return next(one for one in devices(cluster, name, kind) if one["minor"] == minor)
+        return next(device for device in devices(cluster, name, kind) if device["minor"] == minor)
 
     assert cluster.cluster.wait(lambda: entry()["health"] is well, within=SOON), entry()
     return entry()
@@ -89,7 +89,7 @@ def becomes(cluster: Trial, name: str, minor: int, *, well: bool, kind: str = "g
 def holders(cluster: Trial, name: str) -> list[PodBuilder]:
     """A pod for each card of the node."""
     ask = ASKS[vendor(cluster, name)]
-    return [pod(f"a{one['minor']}").resources(dict(ask)) for one in devices(cluster, name, "gpu")]
+    return [pod(f"a{device['minor']}").resources(dict(ask)) for device in devices(cluster, name, "gpu")]
 
 
 @pytest.mark.feature("HIL-3", "HIL-4", "DEV-2")
@@ -98,7 +98,7 @@ def holders(cluster: Trial, name: str) -> list[PodBuilder]:
 def test_a_card_that_fails_leaves_the_pool_and_comes_back(  # noqa: PLR0917
     cluster: Trial, expect: Expect, machine: str, whose: str, fault: dict[str, Any], reason: str
 ) -> None:
-    """The card is unhealthy with the reason and the pods get the others; healed, it is given out again."""
+    """The card is unhealthy with the reason and pods get the others; after recovery it is allocated again."""
     if vendor(cluster, machine) != whose:
         pytest.skip(f"needs cards of {whose}; this machine's are of {vendor(cluster, machine) or 'nobody'}")
     broken = devices(cluster, machine, "gpu")[0]["minor"]
@@ -111,10 +111,10 @@ def test_a_card_that_fails_leaves_the_pool_and_comes_back(  # noqa: PLR0917
 
     pods = holders(cluster, machine)
     cluster.submit(*pods)
-    names = [one.manifest["metadata"]["name"] for one in pods]
+    names = [pod.manifest["metadata"]["name"] for pod in pods]
 
     def bound() -> list[str]:
-        return [one.metadata.name for one in cluster.pods() if one.spec.node_name]
+        return [pod.metadata.name for pod in cluster.pods() if pod.spec.node_name]
 
     assert cluster.cluster.wait(lambda: len(bound()) == len(names) - 1, within=30.0), cluster.timeline()
     given = {part.minor for name in bound() for part in devices_of(cluster.pod(name))}
@@ -132,7 +132,7 @@ def test_a_card_that_fails_leaves_the_pool_and_comes_back(  # noqa: PLR0917
 @pytest.mark.case("FT-041", severity="critical")
 @pytest.mark.parametrize("fault", HARMLESS)
 def test_what_is_no_fault_of_the_card_changes_nothing(cluster: Trial, machine: str, fault: dict[str, Any]) -> None:
-    """Heat, corrected errors and the application's own errors leave the card in the pool."""
+    """Heat, corrected errors and errors of the application leave the card in the pool."""
     if vendor(cluster, machine) != "nvidia":
         pytest.skip("needs cards of nvidia")
     before = cluster.device(machine)["spec"]
@@ -145,7 +145,7 @@ def test_what_is_no_fault_of_the_card_changes_nothing(cluster: Trial, machine: s
 @pytest.mark.case("FT-042", severity="critical")
 @pytest.mark.parametrize("verb", ["link", "lost"])
 def test_a_nic_whose_link_is_down_leaves_the_pool_and_comes_back(cluster: Trial, machine: str, verb: str) -> None:
-    """Ports of NICs are read from files, which follow the fault both ways."""
+    """The ports of NICs are read from files, which follow the fault in both directions."""
     nics = devices(cluster, machine, "rdma")
     if not nics:
         pytest.skip("needs an RDMA NIC; this machine has none")
@@ -161,12 +161,12 @@ def test_a_nic_whose_link_is_down_leaves_the_pool_and_comes_back(cluster: Trial,
 @pytest.mark.feature("HIL-4")
 @pytest.mark.case("FT-043", severity="critical")
 def test_a_node_that_is_not_ready_takes_no_pod(cluster: Trial, expect: Expect, machine: str) -> None:
-    """NotReady for as long as the fault lasts; the pod that waited runs then."""
+    """The node is NotReady while the fault lasts; the waiting pod runs afterwards."""
     cluster.inject({"node": machine, "verb": "not_ready"})
 
     def ready() -> bool:
         conditions = cluster.node(machine)["status"]["conditions"]
-        return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+        return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
     assert cluster.cluster.wait(lambda: not ready(), within=SOON)
     heal(cluster, machine)

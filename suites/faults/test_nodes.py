@@ -1,4 +1,4 @@
-"""A node that is not ready or does not answer gets no pods, loses those that do not put up with it, and comes back."""
+"""A node that is not ready or unreachable gets no pods, its pods without toleration are evicted, and it recovers."""
 
 import pytest
 
@@ -16,9 +16,9 @@ NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unr
 
 
 def ready(cluster: Trial, name: str) -> str:
-    """Status of the node's Ready condition."""
+    """The status of the node's Ready condition."""
     conditions = cluster.node(name)["status"]["conditions"]
-    return next(str(one["status"]) for one in conditions if one["type"] == "Ready")
+    return next(str(condition["status"]) for condition in conditions if condition["type"] == "Ready")
 
 
 def taints(cluster: Trial, name: str) -> set[tuple[str, str]]:
@@ -31,7 +31,7 @@ def heal(cluster: Trial, name: str) -> None:
 
 
 def impatient(name: str) -> PodBuilder:
-    """A pod that leaves a node soon after the node has become unready or unreachable."""
+    """A pod with a short toleration of unready and unreachable nodes."""
     one = pod(name).gpus(1)
     one.manifest["spec"]["tolerations"] = [
         {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": STAYS}
@@ -43,7 +43,7 @@ def impatient(name: str) -> PodBuilder:
 @pytest.mark.feature("HIL-4")
 @pytest.mark.case("FT-020", severity="blocker")
 def test_a_node_that_is_not_ready(cluster: Trial, expect: Expect) -> None:
-    """It is tainted, gets no pods, and impatient pods are driven out; patient ones stay; ready again, it is used."""
+    """The node is tainted and gets no pods; pods with a short toleration are evicted, others stay; it recovers."""
     cluster.add(node("n1").gpus("a10", 3))
     cluster.submit(impatient("a"), pod("patient").gpus(1))
     expect.running("a", "patient")
@@ -67,7 +67,7 @@ def test_a_node_that_is_not_ready(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.case("FT-021", severity="blocker")
 @pytest.mark.long(seconds=60)
 def test_a_node_that_freezes(cluster: Trial, expect: Expect) -> None:
-    """Its lease runs out and it is unreachable; pods to be driven out cannot end until it wakes up, and then do."""
+    """Its lease expires and it is unreachable; evicted pods cannot terminate until it recovers, and then do."""
     cluster.add(node("n1").gpus("a10", 2), node("n2").gpus("a10", 1))
     cluster.submit(impatient("a").select({"kubernetes.io/hostname": "n1"}))
     expect.running("a")
@@ -95,7 +95,7 @@ def test_a_node_that_freezes(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("HIL-4")
 @pytest.mark.case("FT-022", severity="critical")
 def test_a_short_freeze_is_not_noticed(cluster: Trial, expect: Expect) -> None:
-    """A node that wakes up before its lease runs out has lost nothing, and starts what was bound to it meanwhile."""
+    """A node that recovers before its lease expires loses no pod, and starts pods bound meanwhile."""
     cluster.add(node("n1").gpus("a10", 2))
     cluster.submit(impatient("a"))
     before = expect.running("a")

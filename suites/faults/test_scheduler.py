@@ -1,6 +1,6 @@
-"""The scheduler, or its way to the API server, fails: no pod is lost, none is bound twice, no card is given twice.
+"""The scheduler or its connection to the API server fails: no pod is lost or bound twice, no card is allocated twice.
 
-That a pod is bound once and keeps its devices is watched in every test; here the cards are compared as well.
+Every test checks that pods are bound once and keep their devices; these cases compare the cards as well.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ CHANGES = 20_000  # of pods, after which the embedded API server has forgotten t
 
 @pytest.fixture
 def running(subject: Subject | None) -> Subject:
-    """The scheduler under test, if it is ours to end."""
+    """The scheduler under test, if the test may end it."""
     if subject is None:
         pytest.skip("needs a scheduler that the harness started; somebody else runs this one")
     return subject
@@ -32,13 +32,13 @@ def running(subject: Subject | None) -> Subject:
 
 @pytest.fixture
 def link(running: Subject) -> Iterator[Link]:
-    """The scheduler's way to the API server."""
+    """The scheduler's connection to the API server."""
     with running.troubled() as link:
         yield link
 
 
 def pause(cluster: Trial, seconds: float, *, real: float) -> None:
-    """Let time pass; where it cannot be moved, a little of it."""
+    """Let time pass; in real time only a little."""
     virtual = Capability.VIRTUAL_TIME in cluster.cluster.capabilities
     cluster.cluster.wait(lambda: False, within=seconds if virtual else real)
 
@@ -57,9 +57,9 @@ def add(cluster: Trial, expect: Expect, *nodes: NodeBuilder) -> None:
 
 
 def cards(cluster: Trial) -> list[tuple[str, int]]:
-    """Node and number of every card that was given to a pod."""
+    """Node and minor of every allocated card."""
     return [
-        (one.spec.node_name, share.minor) for one in cluster.pods() if one.spec.node_name for share in devices_of(one)
+        (pod.spec.node_name, share.minor) for pod in cluster.pods() if pod.spec.node_name for share in devices_of(pod)
     ]
 
 
@@ -71,7 +71,7 @@ def submit(cluster: Trial, first: int, end: int) -> list[str]:
 
 
 def check(cluster: Trial, expect: Expect, names: list[str]) -> None:
-    """Everybody is bound, each to cards of its own."""
+    """Every pod is bound, each with its own cards."""
     expect.bound(*names, within=90)
     given = cards(cluster)
     assert len(given) == len(names)
@@ -79,12 +79,12 @@ def check(cluster: Trial, expect: Expect, names: list[str]) -> None:
 
 
 def some_bound(cluster: Trial) -> bool:
-    return any(one.spec.node_name for one in cluster.pods())
+    return any(pod.spec.node_name for pod in cluster.pods())
 
 
 @pytest.mark.case("FT-030", severity="blocker")
 def test_killed_while_it_binds(cluster: Trial, expect: Expect, running: Subject, link: Link) -> None:
-    """Killed when the first binding has been carried out; its successor finishes what is left, and what came since."""
+    """Killed after the first binding; its successor places the remaining pods and new ones."""
     add(cluster, expect, node("n1").gpus("a10", 8), node("n2").gpus("a10", 8))
     heard = link.answers[201]
     link.delay = 5.0  # the answers are still under way when it dies
@@ -100,7 +100,7 @@ def test_killed_while_it_binds(cluster: Trial, expect: Expect, running: Subject,
 
 @pytest.mark.case("FT-031", severity="blocker")
 def test_killed_while_pods_wait(cluster: Trial, expect: Expect, running: Subject) -> None:
-    """A pod that found no room before the crash finds some after it, although nothing told the successor to look."""
+    """A pod without room before the crash is placed afterwards, although no event reaches the successor."""
     add(cluster, expect, node("n1").gpus("a10", 1))
     cluster.submit(pod("p0").gpus(1))
     expect.bound("p0")
@@ -115,7 +115,7 @@ def test_killed_while_pods_wait(cluster: Trial, expect: Expect, running: Subject
 @pytest.mark.feature("RSV-1")
 @pytest.mark.case("FA-030", severity="critical")
 def test_killed_with_cards_reserved(cluster: Trial, expect: Expect, running: Subject) -> None:
-    """A scheduler that starts again finds reservations as they were: whose cards are held, and who is in them."""
+    """A restarted scheduler finds reservations as they were: their cards and their owners."""
     add(cluster, expect, node("n1").gpus("a10", 4))
     cluster.reserve(reservation("held").like(pod("x").gpus(3)).for_labels(app="owner").many())
     expect.available("held")
@@ -128,10 +128,10 @@ def test_killed_with_cards_reserved(cluster: Trial, expect: Expect, running: Sub
     cluster.submit(*(pod(name).gpus(1) for name in ("first", "second")))
     cluster.submit(*(pod(name).label("app", "owner").gpus(1) for name in ("a", "b", "c")))
     a, b = expect.bound("a", "b")
-    given = {minor for one in (before, a, b) for minor in minors(one)}
+    given = {minor for pod in (before, a, b) for minor in minors(pod)}
     assert len(given) == 3
-    assert [reservation_of(one) for one in (before, a, b)] == ["held"] * 3
-    placed = [one for one in cluster.pods() if one.metadata.name in {"first", "second", "c"} and one.spec.node_name]
+    assert [reservation_of(pod) for pod in (before, a, b)] == ["held"] * 3
+    placed = [pod for pod in cluster.pods() if pod.metadata.name in {"first", "second", "c"} and pod.spec.node_name]
     assert len(placed) == 1
     assert not given & {*minors(placed[0])}
 
@@ -140,7 +140,7 @@ def test_killed_with_cards_reserved(cluster: Trial, expect: Expect, running: Sub
 @pytest.mark.parametrize("code", [429, 500, 503])
 @pytest.mark.parametrize("picks", [pytest.param(one, id=one.__name__) for one in (every, writes, bindings)])
 def test_the_api_server_refuses(cluster: Trial, expect: Expect, link: Link, code: int, picks: Picks) -> None:
-    """For a while requests are refused; afterwards everything is made up for, and more work goes on as usual."""
+    """Requests are refused for a while; afterwards all pods are placed, and new ones too."""
     add(cluster, expect, node("n1").gpus("a10", 8), node("n2").gpus("a10", 8))
     names = submit(cluster, 0, 4)
     expect.bound(*names)
@@ -158,7 +158,7 @@ def test_the_api_server_refuses(cluster: Trial, expect: Expect, link: Link, code
 @pytest.mark.case("FT-033", severity="blocker")
 @pytest.mark.parametrize("outage", [pytest.param(0.0, id="at-once"), pytest.param(40.0, id="then-nothing-for-a-while")])
 def test_bindings_are_carried_out_unheard(cluster: Trial, expect: Expect, link: Link, outage: float) -> None:
-    """The API server takes bindings and the answers are lost, with or without the watch: no card is given again."""
+    """Bindings succeed and their answers are lost, with or without the watch: no card is allocated twice."""
     add(cluster, expect, node("n1").gpus("a10", 8))
     link.lose_answers(bindings)
     names = submit(cluster, 0, 4)
@@ -175,7 +175,7 @@ def test_bindings_are_carried_out_unheard(cluster: Trial, expect: Expect, link: 
 
 @pytest.mark.case("FT-036", severity="blocker")
 def test_nothing_is_heard_of_bindings(cluster: Trial, expect: Expect, link: Link) -> None:
-    """Bindings are taken, answers are lost and the watch is silent: no card is given again, however often
+    """Bindings succeed, answers are lost and the watch is silent: no card is allocated twice, however often
     a binding is sent."""
     add(cluster, expect, node("n1").gpus("a10", 8))
     link.refuse(500, bindings)
@@ -195,13 +195,13 @@ def test_nothing_is_heard_of_bindings(cluster: Trial, expect: Expect, link: Link
 @pytest.mark.case("FT-034", severity="blocker")
 @pytest.mark.long(60)
 def test_a_watch_that_fell_too_far_behind(cluster: Trial, expect: Expect, link: Link) -> None:
-    """So long without a connection that the API server has forgotten the changes: the world is listed anew."""
+    """Disconnected until the resource version has expired at the API server: the scheduler lists again."""
     add(cluster, expect, node("n1").gpus("a10", 4), node("n2").gpus("a10", 4))
     first = submit(cluster, 0, 8)
     expect.bound(*first)
     expired = link.answers[410]
     link.cut()
-    gone = [one.metadata.name for one in cluster.pods() if one.spec.node_name == "n1"]
+    gone = [pod.metadata.name for pod in cluster.pods() if pod.spec.node_name == "n1"]
     cluster.delete(*gone)
     names = [name for name in first if name not in gone] + submit(cluster, 8, 11)
     busy = f"/api/v1/namespaces/{cluster.name}/pods/busy"
@@ -218,7 +218,7 @@ def test_a_watch_that_fell_too_far_behind(cluster: Trial, expect: Expect, link: 
 @pytest.mark.needs(Capability.VIRTUAL_TIME)
 @pytest.mark.parametrize("seconds", [pytest.param(7200, id="forward"), pytest.param(-7200, id="back")])
 def test_the_wall_clock_jumps(cluster: Trial, expect: Expect, seconds: float) -> None:
-    """The time of day is set by two hours: who waits goes on waiting no longer than before, who is bound stays."""
+    """The wall clock is set by two hours: waiting pods wait no longer than before, bound pods stay."""
     add(cluster, expect, node("n1").gpus("a10", 2))
     names = submit(cluster, 0, 2)
     expect.bound(*names)

@@ -1,4 +1,4 @@
-"""One check of HAMi-core as a test: what it measured becomes evidence, what it found wrong is the verdict."""
+"""One check of HAMi-core as a test: its measurements are evidence, its breaches are the verdict."""
 
 import json
 
@@ -12,7 +12,7 @@ def finding_of(name: str, bench: Bench, results: ResultsWriter | None, request: 
     """The finding of the check of that name, without breaches.
 
     Raises:
-        AssertionError: there are some; one a line.
+        AssertionError: there are breaches; one on each line.
     """
     finding = CHECKS[name](bench)
     if results is not None:

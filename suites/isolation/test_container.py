@@ -1,4 +1,4 @@
-"""What arrived in the container is what was promised to the pod: no more, no less, and nothing of a neighbour's."""
+"""A container gets the devices that the pod was allocated: no more, no less, and none of another pod."""
 
 import random
 
@@ -20,15 +20,15 @@ MLUS = {GPU_CORE: 200, GPU_MEMORY_RATIO: 200}
 LIBRARY = "/usr/local/vgpu/libvgpu.so"
 
 
-def promised(one: Pod) -> set[str]:
-    """Device nodes of the cards that the pod was promised."""
-    return {f"/dev/nvidia{part.minor}" for part in device_allocations(one).get("gpu", [])}
+def promised(pod: Pod) -> set[str]:
+    """Device files of the cards that the pod was allocated."""
+    return {f"/dev/nvidia{part.minor}" for part in device_allocations(pod).get("gpu", [])}
 
 
 @pytest.mark.feature("DEV-1", "DEV-3")
 @pytest.mark.case("IS-001", severity="blocker")
 def test_whole_cards_arrive_as_promised(cluster: Trial, expect: Expect) -> None:
-    """The variable that NVIDIA's runtime obeys and the device nodes agree with the annotation."""
+    """NVIDIA's environment variable and the device files agree with the annotation."""
     cluster.add(node("n1").gpus("a10", 4))
     cluster.submit(pod("a").gpus(2), pod("b").gpus(1))
 
@@ -43,7 +43,7 @@ def test_whole_cards_arrive_as_promised(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.case("IS-002", severity="blocker")
 @pytest.mark.parametrize("percent", [10, 25, 50, 75])
 def test_hami_limits_a_share(cluster: Trial, expect: Expect, percent: int) -> None:
-    """A share on a node with HAMi-core carries its limits in memory and cores, and the library that enforces them."""
+    """A share on a node with HAMi-core has memory and core limits, and the library that enforces them."""
     cluster.add(node("n1").gpus("a10", 1).isolation())
     cluster.submit(pod("a").gpu_share(percent).isolated())
 
@@ -60,7 +60,7 @@ def test_hami_limits_a_share(cluster: Trial, expect: Expect, percent: int) -> No
 @pytest.mark.feature("DEV-8")
 @pytest.mark.case("IS-003", severity="critical")
 def test_hami_leaves_whole_cards_alone(cluster: Trial, expect: Expect) -> None:
-    """A pod with a whole card has nobody to be kept from: no limits, no library."""
+    """A pod with a whole card has no limits and no library."""
     cluster.add(node("n1").gpus("a10", 1).isolation())
     cluster.submit(pod("a").gpus(1).isolated())
 
@@ -75,7 +75,7 @@ def test_hami_leaves_whole_cards_alone(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("DEV-8")
 @pytest.mark.case("IS-004", severity="critical")
 def test_a_share_that_must_be_isolated_avoids_nodes_that_cannot(cluster: Trial, expect: Expect) -> None:
-    """A pod that asks for HAMi-core goes to the node that has it, and waits if there is none."""
+    """A pod that requests HAMi-core is placed on a node that has it, and waits if there is none."""
     cluster.add(node("bare").gpus("a10", 1), node("hami").gpus("a10", 1).isolation())
     cluster.submit(pod("a").gpu_share(50).isolated(), pod("b").gpu_share(50).isolated())
 
@@ -89,23 +89,23 @@ def test_a_share_that_must_be_isolated_avoids_nodes_that_cannot(cluster: Trial, 
 @pytest.mark.feature("DEV-8")
 @pytest.mark.case("IS-005", severity="critical")
 def test_limits_of_neighbours_add_up_to_the_card(cluster: Trial, expect: Expect) -> None:
-    """Tenants of one card are promised no more memory and no more cores than the card has."""
+    """The limits of one card's tenants add up to no more than its memory and cores."""
     cluster.add(node("n1").gpus("a10", 1).isolation())
     cluster.submit(*(pod(f"p{number}").gpu_share(25).isolated() for number in range(4)))
 
     pods = expect.running("p0", "p1", "p2", "p3")
 
-    inside = [cluster.container(one.metadata.name) for one in pods]
+    inside = [cluster.container(pod.metadata.name) for pod in pods]
     card = cluster.device("n1")["spec"]["devices"][0]["resources"]
-    assert sum(units(one.env["CUDA_DEVICE_MEMORY_LIMIT"]) for one in inside) <= units(card[GPU_MEMORY])
-    assert sum(units(one.env["CUDA_DEVICE_SM_LIMIT"]) for one in inside) <= 100
-    assert all(set(one.cards()) == {"/dev/nvidia0"} for one in inside)
+    assert sum(units(container.env["CUDA_DEVICE_MEMORY_LIMIT"]) for container in inside) <= units(card[GPU_MEMORY])
+    assert sum(units(container.env["CUDA_DEVICE_SM_LIMIT"]) for container in inside) <= 100
+    assert all(set(container.cards()) == {"/dev/nvidia0"} for container in inside)
 
 
 @pytest.mark.feature("DEV-1")
 @pytest.mark.case("IS-006", severity="critical")
 def test_a_pod_without_devices_sees_none(cluster: Trial, expect: Expect) -> None:
-    """On a node full of cards, a pod that asked for none gets none."""
+    """A pod without a device request sees no cards on a node with cards."""
     cluster.add(node("n1").gpus("h100-80g", 8))
     cluster.submit(pod("plain").request(cpu=1, memory="1Gi"))
 
@@ -128,7 +128,7 @@ def test_a_pod_without_devices_sees_none(cluster: Trial, expect: Expect) -> None
 def test_other_vendors_cards_arrive_as_promised(  # noqa: PLR0917
     cluster: Trial, expect: Expect, model: str, ask: dict[str, int], prefix: str, variable: str
 ) -> None:
-    """Ascend and Cambricon cards arrive under their own runtime's names, and are the ones that were promised."""
+    """Ascend and Cambricon cards are granted under their runtimes' names, as allocated."""
     cluster.add(node("n1").gpus(model, 4))
     cluster.submit(pod("a").resources(dict(ask)))
 
@@ -143,7 +143,7 @@ def test_other_vendors_cards_arrive_as_promised(  # noqa: PLR0917
 @pytest.mark.feature("DEV-1", "DEV-3")
 @pytest.mark.case("IS-008", severity="blocker")
 def test_churn_never_gives_one_card_to_two(cluster: Trial, seed: int) -> None:
-    """Pods of random sizes come and go; at no moment does a whole card have two tenants, or a card more than it has."""
+    """Pods of random sizes come and go: at no time does a whole card have two tenants or is a card overcommitted."""
     cluster.add(node("n1").gpus("a10", 4).isolation(), node("n2").gpus("h100-80g", 4).isolation())
     draw = random.Random(seed)  # noqa: S311 a churn that can be repeated
     alive: list[str] = []
@@ -167,21 +167,21 @@ def test_churn_never_gives_one_card_to_two(cluster: Trial, seed: int) -> None:
             alive.append(name)
         cluster.cluster.wait(lambda: False, within=0.1)
         check_no_overlap(cluster)
-    assert sum(bool(one.spec.node_name) for one in cluster.pods()) >= 4, "the churn bound too little to prove anything"
+    assert sum(bool(pod.spec.node_name) for pod in cluster.pods()) >= 4, "the churn bound too little to prove anything"
 
 
 def check_no_overlap(cluster: Trial) -> None:
-    """Whole cards have one tenant; shares of a card add up to no more than the card."""
+    """Whole cards have one tenant; shares of a card add up to at most the card."""
     cores: dict[tuple[str, int], list[tuple[str, int, int]]] = {}
-    for one in cluster.pods():
-        if not one.spec.node_name or one.terminated:
+    for placed in cluster.pods():
+        if not placed.spec.node_name or placed.terminated:
             continue
-        for part in device_allocations(one).get("gpu", []):
-            row = (one.metadata.name, units(part.resources.get(GPU_CORE, 0)), units(part.resources[GPU_MEMORY]))
-            cores.setdefault((one.spec.node_name, part.minor), []).append(row)
+        for part in device_allocations(placed).get("gpu", []):
+            row = (placed.metadata.name, units(part.resources.get(GPU_CORE, 0)), units(part.resources[GPU_MEMORY]))
+            cores.setdefault((placed.spec.node_name, part.minor), []).append(row)
     for (name, minor), rows in cores.items():
         devices = cluster.device(name)["spec"]["devices"]
-        card = next(one for one in devices if one["type"] == "gpu" and one["minor"] == minor)["resources"]
+        card = next(device for device in devices if device["type"] == "gpu" and device["minor"] == minor)["resources"]
         assert sum(core for _, core, _ in rows) <= 100, f"GPU {minor} of {name} is over-committed: {rows}"
         assert sum(memory for _, _, memory in rows) <= units(card[GPU_MEMORY]), f"GPU {minor} of {name}: {rows}"
         if any(core == 100 for _, core, _ in rows):

@@ -1,6 +1,6 @@
-"""HAMi-core around shares: what containers carry, which library goes with which driver, and what its monitor tells.
+"""HAMi-core with shares: what containers get, which library matches which driver, and the monitor's metrics.
 
-The library itself does not run here. Where its books are read, the suite writes them as the library would, from what
+The library itself does not run here. The suite writes the library's shared region as the library would, from what
 reached the container.
 """
 
@@ -48,7 +48,7 @@ _COLLECTIONS = {
 
 
 def watched(name: str, percent: int) -> PodBuilder:
-    """A share whose use is to be seen from outside."""
+    """A pod with a share whose use is monitored."""
     return pod(name).gpu_share(percent).isolated().annotation(MONITOR_ANNOTATION, "true")
 
 
@@ -64,7 +64,7 @@ def fate(cluster: Trial, name: str) -> tuple[str, str]:
 @pytest.mark.feature("DEV-8")
 @pytest.mark.case("IS-010", severity="blocker")
 def test_a_share_in_bytes_is_limited_to_its_bytes(cluster: Trial, expect: Expect) -> None:
-    """Asked for by bytes, the limit is those bytes, to the byte; library and lock are there, and the promised card."""
+    """A share requested in bytes is limited to exactly these bytes; library, lock and the allocated card are there."""
     cluster.add(node("n1").gpus("a10", 2).isolation())
     cluster.submit(pod("a").gpu_memory("5000000000", core=30).isolated())
 
@@ -83,7 +83,7 @@ def test_a_share_in_bytes_is_limited_to_its_bytes(cluster: Trial, expect: Expect
 @pytest.mark.feature("DEV-8")
 @pytest.mark.case("IS-011", severity="critical")
 def test_without_the_label_there_is_no_library(cluster: Trial, expect: Expect) -> None:
-    """A share of a pod that did not ask for isolation is shared on trust, also on a node with the library."""
+    """A share without the isolation label gets no library, also on a node that has it."""
     cluster.add(node("n1").gpus("a10", 1).isolation())
     cluster.submit(pod("a").gpu_share(50))
 
@@ -97,7 +97,7 @@ def test_without_the_label_there_is_no_library(cluster: Trial, expect: Expect) -
 @pytest.mark.feature("DEV-8")
 @pytest.mark.case("IS-012", severity="normal")
 def test_the_provider_s_name_is_taken_letter_by_letter(cluster: Trial, expect: Expect) -> None:
-    """`hami-core` is another provider than `HAMi-core`, and no node here has it."""
+    """`hami-core` is not `HAMi-core`: no node has that provider."""
     cluster.add(node("n1").gpus("a10", 1).isolation())
     cluster.submit(pod("a").gpu_share(50).label(GPU_ISOLATION_PROVIDER, "hami-core"))
     expect.pending("a")
@@ -117,7 +117,7 @@ def test_the_provider_s_name_is_taken_letter_by_letter(cluster: Trial, expect: E
     ],
 )
 def test_a_library_that_goes_with_the_driver(cluster: Trial, expect: Expect, driver: str, release: str) -> None:
-    """The node says its driver, and an isolated share runs there under the library."""
+    """An isolated share runs with the library on a node whose driver the library supports."""
     cluster.add(node("n1").gpus("a10", 1).isolation().label(GPU_DRIVER_LABEL, driver).label(VERSION_LABEL, release))
     assert cluster.node("n1")["metadata"]["labels"][GPU_DRIVER_LABEL] == driver
     cluster.submit(pod("a").gpu_share(50).isolated())
@@ -142,18 +142,18 @@ def test_a_library_too_old_for_the_driver(cluster: Trial, expect: Expect) -> Non
 @pytest.mark.feature("DEV-9")
 @pytest.mark.case("IS-015", severity="normal")
 def test_the_chart_is_taken(cluster: Trial) -> None:
-    """Every object of the chart hami-daemon is accepted; its DaemonSets select the nodes that isolated shares go to."""
+    """Every object of the chart hami-daemon is accepted; its DaemonSets select the nodes for isolated shares."""
     made = []
     try:
-        for one in manifests(cluster.name):
-            path = _COLLECTIONS[one["kind"]].format(ns=cluster.name)
-            made.append((cluster.accept(one, path), path))
+        for manifest in manifests(cluster.name):
+            path = _COLLECTIONS[manifest["kind"]].format(ns=cluster.name)
+            made.append((cluster.accept(manifest, path), path))
     finally:
         for found, path in made:
             cluster.call("DELETE", f"{path}/{found['metadata']['name']}")
     daemons = [found for found, _ in made if found["kind"] == "DaemonSet"]
-    assert {one["metadata"]["name"] for one in daemons} == {"hami-daemon", "hami-vgpu-monitor"}
-    assert all(selects(one, node("any").isolation().manifest["labels"]) for one in daemons)
+    assert {daemon["metadata"]["name"] for daemon in daemons} == {"hami-daemon", "hami-vgpu-monitor"}
+    assert all(selects(daemon, node("any").isolation().manifest["labels"]) for daemon in daemons)
 
 
 def selects(daemon: Manifest, labels: dict[str, str]) -> bool:
@@ -165,13 +165,13 @@ def selects(daemon: Manifest, labels: dict[str, str]) -> bool:
 # -- the monitor ------------------------------------------------------------------------------------------------------
 
 
-def books(host: Path, one: Pod, inside: Container, *, used: int, core: int) -> None:
-    """Write what the library would have written for a container: its limits, and one process's use."""
+def books(host: Path, pod: Pod, inside: Container, *, used: int, core: int) -> None:
+    """Write the library's shared region of a container: its limits, and the use of one process."""
     cache = Path(inside.env[CACHE])
     assert str(cache.parent) == FOLDER
     assert FOLDER in inside.mounts, "the container's folder on the host is mounted over the library's"
     limits = CardLimits(
-        uuid_of(one),
+        uuid_of(pod),
         memory=int(inside.env["CUDA_DEVICE_MEMORY_LIMIT"]),
         cores=int(inside.env["CUDA_DEVICE_SM_LIMIT"]),
     )
@@ -180,9 +180,9 @@ def books(host: Path, one: Pod, inside: Container, *, used: int, core: int) -> N
     write_region(host / cache.stem / cache.name, region)
 
 
-def uuid_of(one: Pod) -> str:
-    """A UUID of NVML's form for the card that the pod was promised; the monitor only passes it on."""
-    return f"GPU-00000000-0000-0000-0000-{first_of(one):012}"
+def uuid_of(pod: Pod) -> str:
+    """A UUID in NVML's format for the card that the pod was allocated."""
+    return f"GPU-00000000-0000-0000-0000-{first_of(pod):012}"
 
 
 @contextmanager
@@ -209,7 +209,7 @@ def scrape(url: str) -> dict[tuple[str, str], float]:
 @pytest.mark.feature("DEV-10", "DEV-8")
 @pytest.mark.case("IS-016", severity="critical")
 def test_the_monitor_shows_each_tenant_s_part(cluster: Trial, expect: Expect, tmp_path: Path) -> None:
-    """Two tenants of one card, each with books of its own: limits as promised, use as written, under HAMi's names."""
+    """Two tenants of one card: limits as allocated and use as recorded, under HAMi's metric names."""
     cluster.add(node("n1").gpus("a10", 1).isolation())
     cluster.submit(watched("a", 40), watched("b", 60))
     pods = expect.running("a", "b")
@@ -235,11 +235,11 @@ def test_the_monitor_shows_each_tenant_s_part(cluster: Trial, expect: Expect, tm
 @pytest.mark.feature("DEV-10")
 @pytest.mark.case("IS-017", severity="normal")
 def test_a_pod_that_is_gone_is_not_shown(cluster: Trial, expect: Expect, tmp_path: Path) -> None:
-    """Books outlive their pod on the host; the monitor shows pods that are there."""
+    """The monitor does not show deleted pods, although their regions stay on the host."""
     cluster.add(node("n1").gpus("a10", 1).isolation())
     cluster.submit(watched("a", 40), watched("b", 40))
-    for one in expect.running("a", "b"):
-        books(tmp_path, one, cluster.container(one.metadata.name), used=1, core=1)
+    for running in expect.running("a", "b"):
+        books(tmp_path, running, cluster.container(running.metadata.name), used=1, core=1)
 
     with metrics_of(cluster, tmp_path) as url:
         assert {name for _, name in scrape(url)} == {"a", "b"}

@@ -1,6 +1,6 @@
-"""HAMi's real library on stand-ins for CUDA and NVML: its memory books, limits and clean-up, without a GPU.
+"""HAMi's real library on stand-ins for CUDA and NVML: memory accounting, limits and clean-up, without a GPU.
 
-Verifies the library, not hardware: nothing here says anything of a card. Give the library by --hami-library.
+This verifies the library, not hardware. `--hami-library` gives the library.
 """
 
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ def bench(pytestconfig: pytest.Config, tmp_path: Path) -> Iterator[Bench]:
 def test_the_library_keeps_its_books(
     bench: Bench, name: str, results: ResultsWriter | None, request: pytest.FixtureRequest
 ) -> None:
-    """Limits hold to the block, memory comes back from the living and the dead, the region says what tenants hold."""
+    """Limits hold exactly, memory of live and dead processes is returned, and the region shows the use of tenants."""
     finding_of(name, bench, results, request)
     if name == "filling":
         assert list(bench.regions()), "the library has kept no books: it was not in the way"

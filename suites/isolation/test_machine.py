@@ -1,4 +1,4 @@
-"""Containers that really run: what a pod was promised is what its processes find, on a machine with real cards too."""
+"""Containers with real processes: processes find what the pod was allocated, also with real cards."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.needs(Capability.CONTAINERS)]
 
 
 def script(name: str, text: str, *, restart: str = "Never") -> PodBuilder:
-    """A pod whose one container runs a script."""
+    """A pod with one container that runs a script."""
     built = pod(name)
     built.manifest["spec"]["containers"][0]["command"] = ["sh", "-c", text]
     built.manifest["spec"]["restartPolicy"] = restart
@@ -25,14 +25,14 @@ def script(name: str, text: str, *, restart: str = "Never") -> PodBuilder:
 
 
 def status(cluster: Trial, name: str) -> dict[str, Any]:
-    """The status of the pod's one container; empty before there is any."""
+    """The status of the pod's container; empty before there is one."""
     found = orjson.loads(cluster.call("GET", f"/api/v1/namespaces/{cluster.name}/pods/{name}").body)
     statuses = found["status"].get("containerStatuses") or [{}]
     return dict(statuses[0])
 
 
 def comes_to(cluster: Trial, name: str, *, restarts: int = 0, within: float = 30.0) -> dict[str, Any]:
-    """How the container ended, or its status after so many restarts."""
+    """Wait for the end of the container, or for the given number of restarts; returns its status."""
 
     def there() -> bool:
         now = status(cluster, name)
@@ -42,9 +42,9 @@ def comes_to(cluster: Trial, name: str, *, restarts: int = 0, within: float = 30
     return status(cluster, name)
 
 
-def promised(one: Pod) -> set[int]:
-    """The minors of the cards that the pod was promised."""
-    return {part.minor for part in device_allocations(one).get("gpu", [])}
+def promised(pod: Pod) -> set[int]:
+    """The minors of the cards that the pod was allocated."""
+    return {part.minor for part in device_allocations(pod).get("gpu", [])}
 
 
 @pytest.mark.feature("HIL-1")
@@ -57,7 +57,7 @@ def promised(one: Pod) -> set[int]:
     ],
 )
 def test_a_command_runs_and_its_end_is_told(cluster: Trial, text: str, code: int, printed: str) -> None:
-    """Bound by the scheduler, run by the node: exit code and output come back through the API."""
+    """Bound by the scheduler, run by the node: exit code and output are in the API."""
     cluster.submit(script("a", text))
 
     assert comes_to(cluster, "a")["state"]["terminated"]["exitCode"] == code
@@ -68,7 +68,7 @@ def test_a_command_runs_and_its_end_is_told(cluster: Trial, text: str, code: int
 @pytest.mark.feature("HIL-1")
 @pytest.mark.case("IS-031", severity="critical")
 def test_what_fails_is_started_again(cluster: Trial) -> None:
-    """A container that failed comes back where the pod's policy asks for it, and its restarts are counted."""
+    """A failed container is restarted by the pod's policy, and its restarts are counted."""
     cluster.submit(script("a", "exit 1", restart="OnFailure"))
 
     assert comes_to(cluster, "a", restarts=1)["restartCount"] >= 1
@@ -77,7 +77,7 @@ def test_what_fails_is_started_again(cluster: Trial) -> None:
 @pytest.mark.feature("HIL-1")
 @pytest.mark.case("IS-032", severity="critical")
 def test_the_pods_own_words_reach_its_process(cluster: Trial) -> None:
-    """Literal variables, fields of the pod and substitutions are in the environment of the process."""
+    """Literal variables, field references and substitutions are in the environment of the process."""
     built = script("a", "env")
     built.manifest["spec"]["containers"][0]["env"] = [
         {"name": "HOME_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
@@ -94,7 +94,7 @@ def test_the_pods_own_words_reach_its_process(cluster: Trial) -> None:
 @pytest.mark.feature("HIL-1")
 @pytest.mark.case("IS-033", severity="critical")
 def test_a_deleted_pod_goes_however_stubborn_it_is(cluster: Trial, expect: Expect) -> None:
-    """A process that ignores SIGTERM is killed when its grace is over, and the pod goes."""
+    """A process that ignores SIGTERM is killed after the grace period, and the pod is removed."""
     cluster.submit(script("a", "trap '' TERM; while :; do sleep 0.1; done", restart="Always"))
     expect.running("a")
 
@@ -106,12 +106,14 @@ def test_a_deleted_pod_goes_however_stubborn_it_is(cluster: Trial, expect: Expec
 @pytest.mark.feature("HIL-1", "HIL-3", "DEV-1")
 @pytest.mark.case("IS-035", severity="blocker")
 def test_cards_of_this_machine_are_given_once(cluster: Trial, expect: Expect) -> None:
-    """A stand-in's cards or real ones: each pod finds another one in its environment, the one it was promised."""
+    """With stand-ins or real cards: each pod finds its own allocated card in its environment."""
     (node,) = orjson.loads(cluster.call("GET", "/api/v1/nodes").body)["items"]
     if node["metadata"]["labels"].get(GPU_VENDOR_LABEL) != "nvidia":
         pytest.skip("needs NVIDIA cards; this machine has none, and --fake stands in for none")
-    cards = [one for one in cluster.device(node["metadata"]["name"])["spec"]["devices"] if one["type"] == "gpu"]
-    uuids = {one["minor"]: one["id"] for one in cards if one["health"]}
+    cards = [
+        device for device in cluster.device(node["metadata"]["name"])["spec"]["devices"] if device["type"] == "gpu"
+    ]
+    uuids = {device["minor"]: device["id"] for device in cards if device["health"]}
     names = [f"a{minor}" for minor in uuids]
     cluster.submit(*(pod(name).gpus(1) for name in names))
 
@@ -129,8 +131,8 @@ def test_cards_of_this_machine_are_given_once(cluster: Trial, expect: Expect) ->
 @pytest.mark.case("IS-034", severity="blocker")
 @pytest.mark.needs(Capability.REAL_DEVICES)
 def test_real_cards_are_given_once(cluster: Trial, expect: Expect) -> None:
-    """As many pods as there are cards each find another one; one pod more waits."""
-    cards = [one for one in survey()[0] if one.vendor == "nvidia" and one.health.ok]
+    """As many pods as there are cards find different cards; one more pod waits."""
+    cards = [device for device in survey()[0] if device.vendor == "nvidia" and device.health.ok]
     if not cards:
         pytest.skip("needs healthy NVIDIA cards; this machine has none")
     names = [f"a{number}" for number in range(len(cards))]
@@ -143,6 +145,6 @@ def test_real_cards_are_given_once(cluster: Trial, expect: Expect) -> None:
         listed = cluster.container(name).env["NVIDIA_VISIBLE_DEVICES"].split(",")
         assert {int(minor) for minor in listed} == promised(one)
         seen += listed
-    assert sorted(map(int, seen)) == sorted(one.minor for one in cards)
+    assert sorted(map(int, seen)) == sorted(device.minor for device in cards)
     cluster.submit(pod("late").gpus(1))
     expect.pending("late", saying="Insufficient")

@@ -1,6 +1,6 @@
-"""HAMi-core on a real GPU: limits that hold, tenants that do not hurt each other, and what is left of the dead.
+"""HAMi-core on a real GPU: limits, isolation of tenants, and clean-up after killed processes.
 
-Each check is a command-sized run of its own; what it needs, measures and tolerates is in docs/isolation-protocol.md.
+Each check is a separate run; docs/isolation-protocol.md describes its needs, measurements and tolerances.
 """
 
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def bench(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory)
 def test_a_promise_holds_on_the_card(
     bench: Bench, name: str, results: ResultsWriter | None, request: pytest.FixtureRequest
 ) -> None:
-    """The check finds no breach; what the library's release is known for is an expected failure."""
+    """The check finds no breach; known deviations of a release are expected failures."""
     finding = finding_of(name, bench, results, request)
     if finding.known:
         pytest.xfail("; ".join(finding.known))

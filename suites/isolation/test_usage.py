@@ -1,4 +1,4 @@
-"""What pods do with cards reaches NodeMetric, by node and by pod, once an interval."""
+"""The use of cards is reported in NodeMetric, by node and by pod, once per interval."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ GIB = 1 << 30
 
 
 def ask(cluster: Trial, name: str) -> None:
-    """What Koordinator's manager does for each node."""
+    """Create the NodeMetric of a node, as Koordinator's manager does."""
     cluster.apply(
         {
             "apiVersion": "slo.koordinator.sh/v1alpha1",
@@ -48,12 +48,12 @@ def next_report(cluster: Trial, name: str) -> dict[str, Any]:
 def rows(usage: dict[str, Any]) -> dict[int, tuple[int, int, int]]:
     """Cores, bytes and ratio by the card's minor."""
     return {
-        one["minor"]: (
-            units(one["resources"][GPU_CORE]),
-            units(one["resources"][GPU_MEMORY]),
-            units(one["resources"][GPU_MEMORY_RATIO]),
+        device["minor"]: (
+            units(device["resources"][GPU_CORE]),
+            units(device["resources"][GPU_MEMORY]),
+            units(device["resources"][GPU_MEMORY_RATIO]),
         )
-        for one in usage["devices"]
+        for device in usage["devices"]
     }
 
 
@@ -70,7 +70,7 @@ on_simulated_nodes = pytest.mark.needs(Capability.NODES, Capability.DEVICE_FAULT
 @pytest.mark.case("IS-020", severity="critical")
 @pytest.mark.long(seconds=60)
 def test_use_is_reported_by_node_and_pod(cluster: Trial, expect: Expect) -> None:
-    """Two tenants of one card and one of another: each pod's own use, and their sum on each card."""
+    """Two tenants of one card and one of another: each pod's use, and the sum for each card."""
     cluster.add(node("n1").gpus("a10", 2).isolation())
     ask(cluster, "n1")
     cluster.submit(busy("c", 70, "6Gi").gpus(1))
@@ -80,7 +80,7 @@ def test_use_is_reported_by_node_and_pod(cluster: Trial, expect: Expect) -> None
         busy("b", 30, "4Gi").gpu_share(50).isolated(),
         pod("plain").request(cpu=1),
     )
-    pods = {one.metadata.name: one for one in expect.running("a", "b", "c", "plain")}
+    pods = {pod.metadata.name: pod for pod in expect.running("a", "b", "c", "plain")}
     minor = {name: first_of(pods[name]) for name in "abc"}
     assert minor["a"] == minor["b"] != minor["c"]
     card = units(cluster.device("n1")["spec"]["devices"][0]["resources"][GPU_MEMORY])
@@ -88,14 +88,14 @@ def test_use_is_reported_by_node_and_pod(cluster: Trial, expect: Expect) -> None
     found = next_report(cluster, "n1")
 
     use = {"a": (20, 2 * GIB), "b": (30, 4 * GIB), "c": (70, 6 * GIB)}
-    ours = {one["name"]: one for one in found["podsMetric"] if one["namespace"] == cluster.name}
+    ours = {row["name"]: row for row in found["podsMetric"] if row["namespace"] == cluster.name}
     assert set(ours) == {"a", "b", "c"}, "a pod without a card has no use of one"
     for name, (core, memory) in use.items():
         assert rows(ours[name]["podUsage"]) == {minor[name]: (core, memory, memory * 100 // card)}
     for number, row in rows(found["nodeMetric"]["nodeUsage"]).items():
         held = [use[name] for name in use if minor[name] == number]
-        memory = sum(one[1] for one in held)
-        assert row == (sum(one[0] for one in held), memory, memory * 100 // card)
+        memory = sum(share[1] for share in held)
+        assert row == (sum(share[0] for share in held), memory, memory * 100 // card)
 
 
 @on_simulated_nodes
@@ -103,7 +103,7 @@ def test_use_is_reported_by_node_and_pod(cluster: Trial, expect: Expect) -> None
 @pytest.mark.case("IS-021", severity="normal")
 @pytest.mark.long(seconds=60)
 def test_use_ends_with_the_pod(cluster: Trial, expect: Expect) -> None:
-    """A pod that is gone is in no later report, and its card is idle."""
+    """A deleted pod is in no later report, and its card is idle."""
     cluster.add(node("n1").gpus("a10", 1))
     ask(cluster, "n1")
     cluster.submit(busy("a", 55, "1Gi").gpus(1))
@@ -122,7 +122,7 @@ def test_use_ends_with_the_pod(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.case("IS-022", severity="normal")
 @pytest.mark.long(seconds=60)
 def test_a_lost_card_says_nothing(cluster: Trial) -> None:
-    """Use of a card that is off the bus is not reported as zero: it is not reported."""
+    """Use of a card that is off the bus is missing from the report, not zero."""
     cluster.add(node("n1").gpus("a10", 2))
     ask(cluster, "n1")
     assert set(rows(next_report(cluster, "n1")["nodeMetric"]["nodeUsage"])) == {0, 1}
@@ -137,7 +137,7 @@ def test_a_lost_card_says_nothing(cluster: Trial) -> None:
 @pytest.mark.case("IS-023", severity="critical")
 @pytest.mark.long(seconds=40)
 def test_use_of_this_machine_s_stand_in(cluster: Trial, expect: Expect) -> None:
-    """What a pod is said to do stands under its own process in the driver's list, and comes back as the pod's use."""
+    """Use is attributed to the pod's process in the driver's process list, and reported as the pod's use."""
     (only,) = orjson.loads(cluster.call("GET", "/api/v1/nodes").body)["items"]
     name = only["metadata"]["name"]
     if only["metadata"]["labels"].get(GPU_VENDOR_LABEL) != "nvidia":
@@ -151,5 +151,5 @@ def test_use_of_this_machine_s_stand_in(cluster: Trial, expect: Expect) -> None:
         found = next_report(cluster, name)  # the sample was from before the pod ran
 
     assert rows(found["nodeMetric"]["nodeUsage"])[part.minor][:2] == (70, 6 * GIB)
-    (own,) = (one for one in found["podsMetric"] if one["namespace"] == cluster.name)
+    (own,) = (row for row in found["podsMetric"] if row["namespace"] == cluster.name)
     assert rows(own["podUsage"])[part.minor][:2] == (70, 6 * GIB)

@@ -1,7 +1,7 @@
-"""The manifests of the release posts, applied with the real kubectl, and what the posts promise of their pods.
+"""The manifests of the release posts, applied with the real kubectl, with the results that the posts describe.
 
-A manifest whose feature is not verified here is still applied: the API server must take it. The case is then
-skipped, so that the report counts its features as not verified.
+A manifest whose feature is not implemented is applied as well: the API server must accept it. Its case is then
+skipped, so that the report counts its rows as not verified.
 """
 
 import shutil
@@ -54,7 +54,7 @@ def kubectl(whole_cluster: Cluster) -> list[str]:
 @pytest.mark.case("RM-001", severity="critical")
 @pytest.mark.parametrize("row", list(entries()))
 def test_a_released_manifest(cluster: Trial, expect: Expect, kubectl: list[str], row: dict[str, Any]) -> None:
-    """kubectl applies the manifest, and its pods fare as the release post says."""
+    """kubectl applies the manifest, and its pods end as the release post describes."""
     path = HERE / row["file"]
     cluster.add(*standing(), *map(server, row.get("servers", ())))
     try:
@@ -75,12 +75,12 @@ def test_a_released_manifest(cluster: Trial, expect: Expect, kubectl: list[str],
 
 
 def standing() -> list[NodeBuilder]:
-    """The nodes that every row finds."""
+    """The nodes that exist for every row."""
     return [node("gpu-0").gpus("h100-80g", 8).nics("connectx-7", 2).isolation(), node("cpu-0").cpu(64)]
 
 
 def server(wanted: str | dict[str, Any]) -> NodeBuilder:
-    """A machine that a row names: by its model alone, or with a name and labels."""
+    """A machine that a row names: by model, or with name and labels."""
     told: dict[str, Any] = {"server": wanted} if isinstance(wanted, str) else wanted
     built = node(told.get("name", f"{told['server']}-0")).server(told["server"])
     for key, value in told.get("labels", {}).items():
@@ -91,7 +91,7 @@ def server(wanted: str | dict[str, Any]) -> NodeBuilder:
 @pytest.mark.feature("DEV-2")
 @pytest.mark.case("RM-002", severity="critical")
 def test_the_released_device(cluster: Trial, expect: Expect, kubectl: list[str]) -> None:
-    """Of the two cards in the Device object of v0.7's post the healthy one is given out, in the old names, and once."""
+    """Of the two cards in the Device object of v0.7's post the healthy one is allocated once, with the old names."""
     cluster.add(server({"name": "node-1", "server": "a10-4"}))
     applied = run([*kubectl, "apply", "-f", str(HERE / "v0.7/device.yaml")])
     assert applied.returncode == 0, applied.stderr
@@ -108,13 +108,15 @@ def test_the_released_device(cluster: Trial, expect: Expect, kubectl: list[str])
 
 
 def check(cluster: Trial, name: str, fate: str) -> None:
-    """The pod of that name, in whatever namespace the manifest puts it, fares so."""
+    """The pod of that name, in any namespace, ends as given."""
 
     def holds() -> bool:
         pod = found(cluster, name)
         if pod is None:
             return False
-        refused = any(one.type == "PodScheduled" and one.status == "False" for one in pod.status.conditions)
+        refused = any(
+            condition.type == "PodScheduled" and condition.status == "False" for condition in pod.status.conditions
+        )
         if fate == "running":
             return pod.status.phase == "Running"
         return bool(pod.spec.node_name) if fate == "bound" else refused and not pod.spec.node_name

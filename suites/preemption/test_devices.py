@@ -1,4 +1,4 @@
-"""Preemption by device need: victims are those whose cards help, and what they held is given back as it was."""
+"""Preemption for devices: victims are pods whose devices help, and their devices are returned."""
 
 import json
 
@@ -22,30 +22,30 @@ def classes(cluster: Trial) -> Trial:
     return cluster
 
 
-def low(one: PodBuilder) -> PodBuilder:
-    return one.priority_class("device-low")
+def low(pod: PodBuilder) -> PodBuilder:
+    return pod.priority_class("device-low")
 
 
-def high(one: PodBuilder) -> PodBuilder:
-    return one.priority_class("device-high")
+def high(pod: PodBuilder) -> PodBuilder:
+    return pod.priority_class("device-high")
 
 
 def fill(cluster: Trial, expect: Expect, count: int) -> list[Pod]:
-    """So many low pods of one card each, running."""
-    cluster.submit(*(low(one.gpus(1)) for one in pods("low", count)))
+    """The given number of low-priority pods of one card each, running."""
+    cluster.submit(*(low(pod.gpus(1)) for pod in pods("low", count)))
     names = [f"low-{number}" for number in range(count)]
     return list(expect.running(names[0], names[1], *names[2:]))
 
 
 def left(cluster: Trial) -> set[str]:
-    return {one.metadata.name for one in cluster.pods() if one.metadata.name.startswith("low") and not one.deleting}
+    return {pod.metadata.name for pod in cluster.pods() if pod.metadata.name.startswith("low") and not pod.deleting}
 
 
 @pytest.mark.case("PR-020", severity="blocker")
 def test_pods_without_cards_are_left_alone(classes: Trial, expect: Expect) -> None:
-    """A pod that needs a card gains nothing from a victim that has none."""
+    """A pod that needs a card does not preempt pods without cards."""
     classes.add(node("n1").gpus("a10", 1))
-    classes.submit(*(low(one.request(cpu=1)) for one in pods("low-plain", 3)), low(pod("low-card").gpus(1)))
+    classes.submit(*(low(pod.request(cpu=1)) for pod in pods("low-plain", 3)), low(pod("low-card").gpus(1)))
     expect.running("low-plain-0", "low-plain-1", "low-plain-2", "low-card")
 
     classes.submit(high(pod("high").gpus(1)))
@@ -56,10 +56,10 @@ def test_pods_without_cards_are_left_alone(classes: Trial, expect: Expect) -> No
 
 @pytest.mark.case("PR-021", severity="critical")
 def test_all_tenants_of_one_card_rather_than_some_of_each(classes: Trial, expect: Expect) -> None:
-    """Half of one card and half of another are no whole card: the victims are the two tenants of one."""
+    """For a whole card the two tenants of one card are the victims, not one tenant of each card."""
     classes.add(node("n1").gpus("a10", 2))
-    classes.submit(*(low(one.gpu_share(50)) for one in pods("low", 4)))
-    before = {one.metadata.name: minors(one) for one in expect.running("low-0", "low-1", "low-2", "low-3")}
+    classes.submit(*(low(pod.gpu_share(50)) for pod in pods("low", 4)))
+    before = {pod.metadata.name: minors(pod) for pod in expect.running("low-0", "low-1", "low-2", "low-3")}
 
     classes.submit(high(pod("high").gpus(1)))
 
@@ -74,9 +74,9 @@ def test_all_tenants_of_one_card_rather_than_some_of_each(classes: Trial, expect
 @pytest.mark.feature("DEV-5")
 @pytest.mark.case("PR-022", severity="critical")
 def test_victims_are_near_each_other_where_it_matters(classes: Trial, expect: Expect) -> None:
-    """Two cards of one PCIe switch are wanted: the two pods on one switch go, and nobody else."""
+    """For two cards of one PCIe switch the two pods on one switch are the victims, and no others."""
     classes.add(node("n1").server("hgx-a100"))
-    before = {one.metadata.name: switches(classes, one) for one in fill(classes, expect, 8)}
+    before = {pod.metadata.name: switches(classes, pod) for pod in fill(classes, expect, 8)}
 
     classes.submit(high(pod("high").gpus(2).hint("gpu", requiredTopologyScope="PCIe")))
 
@@ -91,7 +91,7 @@ def test_victims_are_near_each_other_where_it_matters(classes: Trial, expect: Ex
 @pytest.mark.feature("DEV-6")
 @pytest.mark.case("PR-023", severity="critical")
 def test_victims_are_one_partition(classes: Trial, expect: Expect) -> None:
-    """On an honoured table, the four pods of one partition go and those of the other stay."""
+    """With a required partition table, the four pods of one partition are the victims."""
     fours = [[0, 1, 6, 7], [2, 3, 4, 5]]
     classes.add(node("n1").server("dgx-h100"))
     rows = {"1": [{"minors": [one]} for one in range(8)], "4": [{"minors": one} for one in fours]}
@@ -105,7 +105,7 @@ def test_victims_are_one_partition(classes: Trial, expect: Expect) -> None:
     classes.submit(pod("witness").gpus(1).partition())  # once it runs the scheduler has seen the table
     expect.running("witness")
     classes.delete("witness")
-    before = {one.metadata.name: first_of(one) for one in fill(classes, expect, 8)}
+    before = {pod.metadata.name: first_of(pod) for pod in fill(classes, expect, 8)}
 
     classes.submit(high(pod("high").gpus(4).partition("Restricted")))
 
@@ -119,7 +119,7 @@ def test_victims_are_one_partition(classes: Trial, expect: Expect) -> None:
 @pytest.mark.feature("DEV-7")
 @pytest.mark.case("PR-024", severity="critical")
 def test_nics_and_functions_come_back_too(classes: Trial, expect: Expect) -> None:
-    """The victim's virtual function is free again: the preemptor of the same shape gets card and function."""
+    """The victim's virtual function is released: the preemptor of the same shape gets card and function."""
 
     def shape(name: str) -> PodBuilder:
         return pod(name).gpus(1).rdma(100).jointly("gpu", "rdma", same_pcie=True).hint("rdma", vfSelector={})
@@ -140,10 +140,10 @@ def test_nics_and_functions_come_back_too(classes: Trial, expect: Expect) -> Non
 
 @pytest.mark.case("PR-025", severity="critical")
 def test_the_node_with_the_cheaper_victims(classes: Trial, expect: Expect) -> None:
-    """Where one node would lose a pod and another two for the same cards, it is the one."""
+    """Where one node needs one victim and another two for the same cards, the first is chosen."""
     classes.add(node("many").gpus("a10", 2).label("at", "many"), node("few").gpus("a10", 2).label("at", "few"))
     classes.submit(
-        *(low(one.gpus(1).on(at="many")) for one in pods("low-many", 2)), low(pod("low-few").gpus(2).on(at="few"))
+        *(low(pod.gpus(1).on(at="many")) for pod in pods("low-many", 2)), low(pod("low-few").gpus(2).on(at="few"))
     )
     expect.running("low-many-0", "low-many-1", "low-few")
 
@@ -155,7 +155,7 @@ def test_the_node_with_the_cheaper_victims(classes: Trial, expect: Expect) -> No
 
 @pytest.mark.case("PR-026", severity="critical")
 def test_nobody_goes_where_no_eviction_helps(classes: Trial, expect: Expect) -> None:
-    """Five cards of one NUMA node with four: every pod stays, whatever its priority."""
+    """For five cards of a NUMA node with four, no pod is evicted, whatever its priority."""
     classes.add(node("n1").server("hgx-a100"))
     fill(classes, expect, 8)
 

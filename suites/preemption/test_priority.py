@@ -1,4 +1,4 @@
-"""Preemption by priority: the right pods give way, and no more of them than must."""
+"""Preemption by priority: the right victims, and no more than necessary."""
 
 import pytest
 
@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.feature("PRE-1"), pytest.mark.needs(Capability.NODES)]
 
 @pytest.fixture
 def classes(cluster: Trial) -> Trial:
-    """Three priorities, and one that waits its turn."""
+    """Three priority classes, and one that does not preempt."""
     cluster.apply(
         priority_class("trial-low", 1000),
         priority_class("trial-middle", 5000),
@@ -45,7 +45,7 @@ def test_a_higher_pod_takes_the_place_of_a_lower_one(classes: Trial, expect: Exp
 
 @pytest.mark.case("PR-002", severity="critical")
 def test_no_more_victims_than_needed(classes: Trial, expect: Expect) -> None:
-    """One card is needed, so one of four lower pods goes and three stay."""
+    """For one card, one of four lower pods is deleted and three stay."""
     classes.add(node("n1").gpus("a10", 4))
     classes.submit(*(low(f"low{number}") for number in range(4)))
     expect.running("low0", "low1", "low2", "low3")
@@ -54,7 +54,7 @@ def test_no_more_victims_than_needed(classes: Trial, expect: Expect) -> None:
 
     expect.running("high")
     expect.stable(seconds=2)
-    left = [one.metadata.name for one in classes.pods() if one.metadata.name.startswith("low") and not one.deleting]
+    left = [pod.metadata.name for pod in classes.pods() if pod.metadata.name.startswith("low") and not pod.deleting]
     assert len(left) == 3, f"expected three of four lower pods to stay, found {left}"
 
 
@@ -73,7 +73,7 @@ def test_the_lowest_priority_goes_first(classes: Trial, expect: Expect) -> None:
 
 @pytest.mark.case("PR-004", severity="critical")
 def test_equal_priority_is_left_alone(classes: Trial, expect: Expect) -> None:
-    """A pod of the same priority waits; nobody is deleted for it."""
+    """A pod of equal priority waits; no pod is deleted for it."""
     classes.add(node("n1").gpus("a10", 1))
     classes.submit(low("first"))
     expect.running("first")
@@ -87,7 +87,7 @@ def test_equal_priority_is_left_alone(classes: Trial, expect: Expect) -> None:
 
 @pytest.mark.case("PR-005", severity="critical")
 def test_never_means_never(classes: Trial, expect: Expect) -> None:
-    """A pod whose class does not preempt waits until the card is free, then gets it."""
+    """A pod whose class never preempts waits until the card is free."""
     classes.add(node("n1").gpus("a10", 1))
     classes.submit(low("low"))
     expect.running("low")
@@ -102,7 +102,7 @@ def test_never_means_never(classes: Trial, expect: Expect) -> None:
 
 @pytest.mark.case("PR-006", severity="critical")
 def test_a_budget_protects_its_pods_where_others_will_do(classes: Trial, expect: Expect) -> None:
-    """Of two possible victims, the one outside of the disruption budget goes."""
+    """Of two possible victims, the one outside of the disruption budget is deleted."""
     classes.add(node("n1").gpus("a10", 2))
     classes.apply(disruption_budget("keep", {"app": "guarded"}, min_available=1))
     classes.submit(low("guarded").label("app", "guarded"), low("other"))
@@ -116,7 +116,7 @@ def test_a_budget_protects_its_pods_where_others_will_do(classes: Trial, expect:
 
 @pytest.mark.case("PR-007", severity="normal")
 def test_a_budget_gives_way_where_nothing_else_will_do(classes: Trial, expect: Expect) -> None:
-    """Budgets are honoured as far as possible and no further, as upstream has it."""
+    """A budget is violated only if no other victim helps, as upstream does."""
     classes.add(node("n1").gpus("a10", 1))
     classes.apply(disruption_budget("keep", {"app": "guarded"}, min_available=1))
     classes.submit(low("guarded").label("app", "guarded"))
@@ -129,7 +129,7 @@ def test_a_budget_gives_way_where_nothing_else_will_do(classes: Trial, expect: E
 
 @pytest.mark.case("PR-008", severity="critical")
 def test_the_freed_place_is_held_for_the_one_it_was_freed_for(classes: Trial, expect: Expect) -> None:
-    """While victims end, a later pod of lower priority does not slip into the card that is becoming free."""
+    """While victims terminate, a later pod of lower priority does not get the card that becomes free."""
     classes.add(node("n1").gpus("a10", 1))
     slow = low("slow")
     slow.manifest["spec"]["terminationGracePeriodSeconds"] = 3
@@ -146,7 +146,7 @@ def test_the_freed_place_is_held_for_the_one_it_was_freed_for(classes: Trial, ex
 
 @pytest.mark.case("PR-009", severity="critical")
 def test_shares_are_preempted_too(classes: Trial, expect: Expect) -> None:
-    """A pod that needs a whole card displaces the shares on one card, and leaves the other card alone."""
+    """A pod that needs a whole card preempts the shares of one card only."""
     classes.add(node("n1").gpus("a10", 2))
     classes.submit(*(pod(f"s{number}").gpu_share(50).priority_class("trial-low") for number in range(4)))
     expect.running("s0", "s1", "s2", "s3")
@@ -155,12 +155,12 @@ def test_shares_are_preempted_too(classes: Trial, expect: Expect) -> None:
 
     expect.running("whole")
     expect.stable(seconds=2)
-    assert sum(1 for one in classes.pods() if one.metadata.name.startswith("s") and not one.deleting) == 2
+    assert sum(1 for pod in classes.pods() if pod.metadata.name.startswith("s") and not pod.deleting) == 2
 
 
 @pytest.mark.case("PR-010", severity="normal")
 def test_preemption_that_cannot_help_harms_nobody(classes: Trial, expect: Expect) -> None:
-    """A pod that would not fit on an empty node either deletes nothing."""
+    """A pod that would not fit on an empty node preempts no pod."""
     classes.add(node("n1").gpus("a10", 2))
     classes.submit(low("a"), low("b"))
     expect.running("a", "b")

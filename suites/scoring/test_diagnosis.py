@@ -1,6 +1,6 @@
-"""What a scheduler tells of itself while it runs: switches for its log, state of its plugins, latencies.
+"""Diagnosis of a running scheduler: log flags, state of plugins, latencies.
 
-Read over HTTP and from its log alone, in Koordinator's words, so that any scheduler with these can be judged.
+Read over HTTP and from the log only, in Koordinator's formats, so that any scheduler with these can be judged.
 """
 
 import re
@@ -32,7 +32,7 @@ Told = Callable[[str], str]
 
 @pytest.fixture
 def flag(services: Ask) -> Iterator[Callable[[str, str], tuple[int, str]]]:
-    """Sets a debug flag: status code and text. Afterwards all are off, and the verbosity is 1."""
+    """Sets a debug flag; returns status code and text. Afterwards all flags are off, and the verbosity is 1."""
 
     def put(name: str, value: str) -> tuple[int, str]:
         answer = services("PUT", f"/debug/flags/{name}", value.encode())
@@ -45,7 +45,7 @@ def flag(services: Ask) -> Iterator[Callable[[str, str], tuple[int, str]]]:
 
 @pytest.fixture
 def told(cluster: Trial, subject: Subject | None) -> Told:
-    """Waits until the scheduler's log has words in it, and gives the log from there on."""
+    """Wait until the scheduler's log contains a text; returns the log from there on."""
     if subject is None:
         pytest.skip("needs the scheduler's log; somebody else runs this one")
 
@@ -72,7 +72,7 @@ def told(cluster: Trial, subject: Subject | None) -> Told:
 def test_switches_answer_in_the_words_of_koordinator(
     flag: Callable[[str, str], tuple[int, str]], name: str, value: str, code: int, words: str
 ) -> None:
-    """A flag is set by PUT; the answer repeats what was set, or what was wrong with it."""
+    """A flag is set by PUT; the answer repeats the value, or names the mistake."""
     found, said = flag(name, value)
     assert found == code
     assert said == words if code == 200 else words in said, said
@@ -82,7 +82,7 @@ def test_switches_answer_in_the_words_of_koordinator(
 @pytest.mark.case("SH-011", severity="critical")
 @pytest.mark.usefixtures("cluster")
 def test_switches_are_for_put_alone(services: Ask) -> None:
-    """Any other method on a flag is 406; an unknown flag shows which there are."""
+    """Any other method on a flag is 406; an unknown flag lists the known ones."""
     answer = services("POST", "/debug/flags/s", b"1")
     assert (answer.code, answer.body.decode().strip()) == (406, "unsupported http method")
     index = services("GET", "/debug/flags/unknown")
@@ -95,7 +95,7 @@ def test_switches_are_for_put_alone(services: Ask) -> None:
 def test_scores_are_logged_as_a_table(
     cluster: Trial, expect: Expect, flag: Callable[[str, str], tuple[int, str]], told: Told
 ) -> None:
-    """With s on, a cycle logs its best nodes by total, a column for each plugin; the pod goes to one of the best."""
+    """With s on, a cycle logs its best nodes by total, a column for each plugin; the pod is on one of the best."""
     cluster.add(node("n1").cpu(64), node("n2").cpu(16), node("n3").cpu(8))
     flag("s", "2")
     cluster.submit(pod("p").request(cpu=4, memory="1Gi"))
@@ -126,7 +126,7 @@ def cells(line: str) -> list[str]:
 def test_rejected_nodes_are_logged(
     cluster: Trial, expect: Expect, flag: Callable[[str, str], tuple[int, str]], told: Told
 ) -> None:
-    """With f on, each node that is rejected is logged with the plugin and the reason; with f off, none is."""
+    """With f on, each rejected node is logged with plugin and reason; with f off, none is."""
     cluster.add(node("small").cpu(2), node("large").cpu(64))
     cluster.submit(pod("before").request(cpu=4))
     expect.bound("before")
@@ -152,7 +152,7 @@ def test_rejected_nodes_are_logged(
 @pytest.mark.case("SH-014", severity="critical")
 @pytest.mark.usefixtures("cluster")
 def test_services_list_themselves(services: Ask) -> None:
-    """The list has every route by method, plugins' own among them."""
+    """The list has every route by method, including plugins' routes."""
     routes = orjson.loads(services("GET", "/apis/v1/__services__").body)["GET"]
     assert {"/apis/v1/__services__", "/apis/v1/nodes/:nodeName", SUMMARIES} <= set(routes)
     assert routes == sorted(routes)
@@ -161,7 +161,7 @@ def test_services_list_themselves(services: Ask) -> None:
 @pytest.mark.feature("SHELL-3")
 @pytest.mark.case("SH-015", severity="critical")
 def test_a_plugins_state_shows_what_a_pod_took(cluster: Trial, expect: Expect, services: Ask) -> None:
-    """DeviceShare's summary of a node moves by what a pod is given, names the pod, and moves back when it goes."""
+    """DeviceShare's summary of a node shows a pod's allocation and its name, and returns to the state before."""
     cluster.add(node("n1").gpus("a10", 2))
     cluster.submit(pod("first").gpus(1))
     expect.bound("first")
@@ -201,7 +201,7 @@ def figures(services: Ask) -> Figures:
 
 
 def observed(cluster: Trial, services: Ask, before: Figures, name: str, **labels: str) -> None:
-    """The histogram has more values under these labels than before, at the latest in a while."""
+    """Wait until the histogram has more values with these labels than before."""
 
     def more() -> bool:
         return figures(services).sum(f"{name}_count", **labels) > before.sum(f"{name}_count", **labels)
@@ -212,7 +212,7 @@ def observed(cluster: Trial, services: Ask, before: Figures, name: str, **labels
 @pytest.mark.feature("SHELL-4")
 @pytest.mark.case("SH-017", severity="critical")
 def test_latencies_of_every_extension_point(cluster: Trial, expect: Expect, services: Ask) -> None:
-    """Pods that are placed, and pods that are not, leave values at each point they went through, and of its plugins."""
+    """Placed and unplaced pods leave values at each extension point that they passed, and at its plugins."""
     cluster.add(node("n1").cpu(64).gpus("a10", MANY), node("n2").cpu(64).gpus("a10", MANY))
     before = figures(services)
     asked = [one.gpus(1).request(cpu=f"{100 + number}m") for number, one in enumerate(pods("p", MANY))]
@@ -220,7 +220,7 @@ def test_latencies_of_every_extension_point(cluster: Trial, expect: Expect, serv
     expect.bound(asked[0].name, asked[1].name, *(one.name for one in asked[2:]))
     refused = [one.request(cpu=f"{100_000 + number}m") for number, one in enumerate(pods("large", MANY))]
     cluster.submit(*refused)
-    expect.pending(*(one.name for one in refused))
+    expect.pending(*(pod.name for pod in refused))
 
     for point in ("PreFilter", "Filter", "PreScore", "Score", "Reserve", "PreBind", "Bind", "PostFilter"):
         observed(cluster, services, before, POINTS, extension_point=point, profile="default-scheduler")
@@ -240,12 +240,12 @@ def test_latencies_of_every_extension_point(cluster: Trial, expect: Expect, serv
 @pytest.mark.feature("SHELL-4")
 @pytest.mark.case("SH-018", severity="critical")
 def test_latencies_of_transformers(cluster: Trial, expect: Expect, services: Ask) -> None:
-    """Pods for which something is reserved leave values before and after PreFilter, where it is handed back to them."""
+    """Owners of a reservation leave values at BeforePreFilter and AfterPreFilter."""
     cluster.add(node("n1").cpu(64))
     cluster.reserve(reservation("held").like(pod("x").request(cpu=32, memory="1Gi")).for_labels(app="owner").many())
     expect.available("held")
     before = figures(services)
-    asked = [one.label("app", "owner").request(cpu="100m") for one in pods("p", MANY)]
+    asked = [pod.label("app", "owner").request(cpu="100m") for pod in pods("p", MANY)]
     cluster.submit(*asked)
     expect.bound(asked[0].name, asked[1].name, *(one.name for one in asked[2:]))
 

@@ -1,4 +1,4 @@
-"""NodeResourcesFitPlus and ScarceResourceAvoidance, alone in their profiles: the node shows what they prefer."""
+"""NodeResourcesFitPlus and ScarceResourceAvoidance, each as the only scorer of a profile."""
 
 import pytest
 
@@ -13,11 +13,11 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 
 def one_by_one(cluster: Trial, expect: Expect, asked: list[PodBuilder], profile: str) -> list[str]:
-    """Their nodes; each pod is placed before the next one comes."""
+    """The nodes of pods that are submitted one after the other, each after the previous one was placed."""
     found = []
-    for one in asked:
-        cluster.submit(one.scheduler(profile))
-        found.append(expect.bound(one.name).spec.node_name)
+    for builder in asked:
+        cluster.submit(builder.scheduler(profile))
+        found.append(expect.bound(builder.name).spec.node_name)
     return found
 
 
@@ -25,9 +25,9 @@ def one_by_one(cluster: Trial, expect: Expect, asked: list[PodBuilder], profile:
 @pytest.mark.profile(FIT_PLUS)
 @pytest.mark.case("SC-001", severity="critical")
 def test_cards_are_packed(cluster: Trial, expect: Expect) -> None:
-    """Pods that ask for cards alone gather on one node until it is full."""
+    """Pods that request only cards are packed onto one node until it is full."""
     cluster.add(node("n1").gpus("a10", 4), node("n2").gpus("a10", 4))
-    where = one_by_one(cluster, expect, [one.gpus(1) for one in pods("a", 5)], FIT_PLUS)
+    where = one_by_one(cluster, expect, [pod.gpus(1) for pod in pods("a", 5)], FIT_PLUS)
     assert len(set(where[:4])) == 1
     assert where[4] != where[0]
 
@@ -36,9 +36,9 @@ def test_cards_are_packed(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.profile(FIT_PLUS)
 @pytest.mark.case("SC-002", severity="critical")
 def test_processors_are_spread_by_the_same_profile(cluster: Trial, expect: Expect) -> None:
-    """Pods that ask for processors alone go to the emptier node, by turns."""
+    """Pods that request only CPUs are placed on the emptier node, in turn."""
     cluster.add(node("n1").gpus("a10", 4).cpu(32), node("n2").gpus("a10", 4).cpu(32))
-    where = one_by_one(cluster, expect, [one.request(cpu=4) for one in pods("a", 4)], FIT_PLUS)
+    where = one_by_one(cluster, expect, [pod.request(cpu=4) for pod in pods("a", 4)], FIT_PLUS)
     assert where.count("n1") == where.count("n2") == 2
     assert where[0] != where[1]
 
@@ -55,7 +55,7 @@ def test_processors_are_spread_by_the_same_profile(cluster: Trial, expect: Expec
     ],
 )
 def test_weights_decide_where_resources_disagree(cluster: Trial, expect: Expect, profile: str, joins: bool) -> None:
-    """One node has a card in use and few processors left, the other is empty."""
+    """One node has a used card and few CPUs left, the other is empty: the weights decide."""
     cluster.add(node("n1").gpus("a10", 4).cpu(32), node("n2").gpus("a10", 4).cpu(32))
     holder = pod("holder").gpus(1).request(cpu=25).select({"kubernetes.io/hostname": "n1"})
     (where,) = one_by_one(cluster, expect, [holder], profile)
@@ -68,9 +68,9 @@ def test_weights_decide_where_resources_disagree(cluster: Trial, expect: Expect,
 @pytest.mark.profile(SCARCE)
 @pytest.mark.case("SC-004", severity="critical")
 def test_pods_without_cards_stay_off_nodes_with_cards(cluster: Trial, expect: Expect) -> None:
-    """They fill the node without cards first, and only what does not fit there goes to the cards."""
+    """Pods without cards fill the node without cards first, and only then use nodes with cards."""
     cluster.add(node("cards").gpus("a10", 4).cpu(64), node("plain").cpu(16))
-    where = one_by_one(cluster, expect, [one.request(cpu=4) for one in pods("a", 5)], SCARCE)
+    where = one_by_one(cluster, expect, [pod.request(cpu=4) for pod in pods("a", 5)], SCARCE)
     assert where[:3] == ["plain"] * 3
     assert where[-1] == "cards"
 
@@ -79,7 +79,7 @@ def test_pods_without_cards_stay_off_nodes_with_cards(cluster: Trial, expect: Ex
 @pytest.mark.profile(SCARCE)
 @pytest.mark.case("SC-005", severity="normal")
 def test_pods_with_cards_use_them(cluster: Trial, expect: Expect) -> None:
-    """What is scarce is not kept from those who ask for it."""
+    """Pods that request the scarce resource are placed on the nodes that have it."""
     cluster.add(node("cards").gpus("a10", 2).cpu(64), node("plain").cpu(16))
-    where = one_by_one(cluster, expect, [one.gpus(1) for one in pods("a", 2)], SCARCE)
+    where = one_by_one(cluster, expect, [pod.gpus(1) for pod in pods("a", 2)], SCARCE)
     assert where == ["cards", "cards"]

@@ -1,4 +1,4 @@
-"""Profiles of one configuration file, and what the scheduler tells the owner of a pod."""
+"""Profiles of one configuration file, and what the scheduler reports to the owner of a pod."""
 
 import pytest
 
@@ -13,15 +13,17 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 
 def refusal(cluster: Trial, name: str) -> str:
-    """What the pod's condition says."""
-    return next(one.message for one in cluster.pod(name).status.conditions if one.type == "PodScheduled")
+    """The message of the pod's PodScheduled condition."""
+    return next(
+        condition.message for condition in cluster.pod(name).status.conditions if condition.type == "PodScheduled"
+    )
 
 
 @pytest.mark.feature("SHELL-1")
 @pytest.mark.profile(NO_PREEMPTION)
 @pytest.mark.case("SH-001", severity="critical")
 def test_a_plugin_that_the_profile_turned_off(cluster: Trial, expect: Expect) -> None:
-    """Without DefaultPreemption an important pod waits, and nothing is said of preemption; by default others go."""
+    """Without DefaultPreemption a high-priority pod waits, with no word of preemption; by default it preempts."""
     cluster.add(node("n1").gpus("a10", 1))
     cluster.submit(pod("weak").gpus(1))
     expect.running("weak")
@@ -38,7 +40,7 @@ def test_a_plugin_that_the_profile_turned_off(cluster: Trial, expect: Expect) ->
 @pytest.mark.feature("SHELL-1")
 @pytest.mark.case("SH-002", severity="critical")
 def test_a_pod_of_another_scheduler_is_left_alone(cluster: Trial, expect: Expect) -> None:
-    """It gets neither a node nor a word."""
+    """A pod of another scheduler gets neither a node nor a condition."""
     cluster.add(node("n1").gpus("a10", 1))
     cluster.submit(pod("other").gpus(1).scheduler("nobody-we-know"))
     expect.stable(seconds=3)
@@ -51,7 +53,7 @@ def test_a_pod_of_another_scheduler_is_left_alone(cluster: Trial, expect: Expect
 @pytest.mark.feature("SHELL-5")
 @pytest.mark.case("SH-003", severity="critical")
 def test_why_a_pod_is_where_it_is_or_nowhere(cluster: Trial, expect: Expect) -> None:
-    """A refusal counts the nodes by reason, in the condition and in an event; a binding is an event with the node."""
+    """A refusal counts the nodes by reason, in condition and event; a binding is an event with the node."""
     cluster.add(node("n1").gpus("a10", 1), node("n2").gpus("a10", 1).taint("closed"))
     cluster.submit(pod("placed").gpus(1))
     expect.bound("placed")
@@ -60,7 +62,7 @@ def test_why_a_pod_is_where_it_is_or_nowhere(cluster: Trial, expect: Expect) -> 
     said = refusal(cluster, "refused")
     assert "Insufficient" in said
     assert "1 node(s) had untolerated taint" in said
-    events = {(one.reason, one.message) for one in cluster.events("refused")}
+    events = {(event.reason, event.message) for event in cluster.events("refused")}
     assert ("FailedScheduling", said) in events
-    (bound,) = [one.message for one in cluster.events("placed") if one.reason == "Scheduled"]
+    (bound,) = [event.message for event in cluster.events("placed") if event.reason == "Scheduled"]
     assert bound == f"Successfully assigned {cluster.name}/placed to n1"

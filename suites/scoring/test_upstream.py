@@ -1,4 +1,4 @@
-"""What upstream's default plugins promise, beside devices: selectors, taints, spread, affinity, ports, balance."""
+"""Upstream's default plugins: selectors, taints, spreading, affinity, ports, balance."""
 
 from typing import Any
 
@@ -15,16 +15,16 @@ HOST = "kubernetes.io/hostname"
 OWN = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": HOST}
 
 
-def of_app(one: PodBuilder, **spec: Any) -> PodBuilder:
-    """A pod of app `a` whose spec says so much more."""
-    one.label("app", "a")
-    one.manifest["spec"].update(spec)
-    return one
+def of_app(pod: PodBuilder, **spec: Any) -> PodBuilder:
+    """A pod of app `a` with further fields of its spec."""
+    pod.label("app", "a")
+    pod.manifest["spec"].update(spec)
+    return pod
 
 
 @pytest.mark.case("SC-020", severity="critical")
 def test_selectors_and_taints(cluster: Trial, expect: Expect) -> None:
-    """A pod goes where its selector and its tolerations let it, and nowhere else."""
+    """A pod is placed on nodes that its selector and tolerations allow, and on no others."""
     cluster.add(node("plain"), node("fast").label("disk", "fast"), node("closed").taint("team"))
     cluster.submit(
         pod("choosy").select({"disk": "fast"}),
@@ -38,13 +38,13 @@ def test_selectors_and_taints(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.case("SC-021", severity="critical")
 def test_pods_that_keep_apart(cluster: Trial, expect: Expect) -> None:
-    """Required anti-affinity: one pod a node, and the third of two nodes waits until one has gone."""
+    """Required anti-affinity: one pod on each of two nodes; the third waits until one is deleted."""
     cluster.add(node("n1"), node("n2"))
     apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [OWN]}}
-    first, second, third = (of_app(one, affinity=apart) for one in pods("a", 3))
+    first, second, third = (of_app(pod, affinity=apart) for pod in pods("a", 3))
     cluster.submit(first, second)
     both = expect.bound(first.name, second.name)
-    assert {one.spec.node_name for one in both} == {"n1", "n2"}
+    assert {pod.spec.node_name for pod in both} == {"n1", "n2"}
     cluster.submit(third)
     expect.pending(third.name, saying="2 node(s) didn't match pod anti-affinity rules")
     cluster.delete(first.name)
@@ -53,13 +53,13 @@ def test_pods_that_keep_apart(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.case("SC-022", severity="critical")
 def test_pods_that_want_company(cluster: Trial, expect: Expect) -> None:
-    """Required affinity: the first may go anywhere, all others go where it is."""
+    """Required affinity: the first pod may be placed anywhere, all others follow it."""
     cluster.add(node("n1"), node("n2"), node("n3"))
     together = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [OWN]}}
-    asked = [of_app(one, affinity=together) for one in pods("a", 5)]
+    asked = [of_app(pod, affinity=together) for pod in pods("a", 5)]
     cluster.submit(*asked)
     found = expect.bound(asked[0].name, asked[1].name, *(one.name for one in asked[2:]))
-    assert len({one.spec.node_name for one in found}) == 1
+    assert len({pod.spec.node_name for pod in found}) == 1
 
 
 @pytest.mark.case("SC-023", severity="critical")
@@ -68,10 +68,10 @@ def test_an_even_spread(cluster: Trial, expect: Expect) -> None:
     cluster.add(node("n1"), node("n2"), node("n3"))
     spread = {"topologyKey": HOST, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule",
               "labelSelector": {"matchLabels": {"app": "a"}}}  # fmt: skip
-    asked = [of_app(one, topologySpreadConstraints=[spread]) for one in pods("a", 9)]
+    asked = [of_app(pod, topologySpreadConstraints=[spread]) for pod in pods("a", 9)]
     cluster.submit(*asked)
     found = expect.bound(asked[0].name, asked[1].name, *(one.name for one in asked[2:]))
-    where = [one.spec.node_name for one in found]
+    where = [pod.spec.node_name for pod in found]
     assert sorted(where.count(name) for name in ("n1", "n2", "n3")) == [3, 3, 3]
 
 
@@ -84,17 +84,17 @@ def test_a_port_of_the_node_is_given_once(cluster: Trial, expect: Expect) -> Non
         one.manifest["spec"]["containers"][0]["ports"] = [{"containerPort": 8080, "hostPort": 8080}]
     cluster.submit(asked[0], asked[1])
     both = expect.bound(asked[0].name, asked[1].name)
-    assert {one.spec.node_name for one in both} == {"n1", "n2"}
+    assert {pod.spec.node_name for pod in both} == {"n1", "n2"}
     cluster.submit(asked[2])
     expect.pending(asked[2].name, saying="2 node(s) didn't have free ports for the requested pod ports")
 
 
 @pytest.mark.case("SC-025", severity="normal")
 def test_the_emptier_node_is_preferred(cluster: Trial, expect: Expect) -> None:
-    """Least allocated, upstream's default: a large pod's neighbours go elsewhere."""
+    """Least allocated, upstream's default: pods are placed away from a large pod."""
     cluster.add(node("n1").cpu(32), node("n2").cpu(32))
     cluster.submit(pod("large").request(cpu=20))
     where = expect.bound("large").spec.node_name
-    cluster.submit(*(one.request(cpu=2) for one in pods("a", 4)))
-    found = expect.bound(*(one.name for one in pods("a", 4)))
-    assert all(one.spec.node_name != where for one in found)
+    cluster.submit(*(pod.request(cpu=2) for pod in pods("a", 4)))
+    found = expect.bound(*(pod.name for pod in pods("a", 4)))
+    assert all(pod.spec.node_name != where for pod in found)

@@ -1,4 +1,4 @@
-"""Under load every pod is bound, once, and how long that takes is measured from outside."""
+"""Under load every pod is bound once; latencies are measured from outside of the scheduler."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -56,13 +56,13 @@ def test_every_pod_is_bound_once(  # noqa: PLR0917
 
 
 def record(results: ResultsWriter, workload: str, case: str, begun: float, samples: Path) -> None:
-    """Each pod's life for the timeline, and the latencies as samples of one measurement."""
+    """Record each pod's events for the timeline, and the latencies as samples of one measurement."""
     latencies = []
-    for one in lives(samples):
-        results.event("created", one["pod"], case=case, at=begun + one["sent"])
-        if one.get("bound") is not None:
-            results.event("bound", one["pod"], node=one["node"], case=case, at=begun + one["bound"])
-            latencies.append((one["bound"] - one["sent"]) * 1000)
+    for sample in lives(samples):
+        results.event("created", sample["pod"], case=case, at=begun + sample["sent"])
+        if sample.get("bound") is not None:
+            results.event("bound", sample["pod"], node=sample["node"], case=case, at=begun + sample["bound"])
+            latencies.append((sample["bound"] - sample["sent"]) * 1000)
     if latencies:
         results.measure("create to bound", "ms", values=latencies, labels={"workload": workload})
 
@@ -75,8 +75,8 @@ def lives(samples: Path) -> Iterable[dict[str, Any]]:
 @pytest.mark.feature("DEV-1", "DEV-4")
 @pytest.mark.case("TP-002", severity="critical")
 def test_a_fleet_fills_up(fleet: Cluster, cluster: Trial, expect: Expect, results: ResultsWriter | None) -> None:
-    """Whole cards and shares are placed until nothing more fits, and no card is left idle beside a waiting pod."""
-    cards = sum(1 for node in occupancy(fleet) for one in node.devices if one.type == "gpu")
+    """Whole cards and shares are placed until nothing fits; no card is idle while a pod waits for one."""
+    cards = sum(1 for node in occupancy(fleet) for device in node.devices if device.type == "gpu")
     for number in range(0, cards * 2, 3):
         cluster.submit(
             pod(f"whole-{number}").nvidia(1),
@@ -86,20 +86,20 @@ def test_a_fleet_fills_up(fleet: Cluster, cluster: Trial, expect: Expect, result
 
     def settled() -> bool:
         return all(
-            one.spec.node_name or any(each.type == "PodScheduled" for each in one.status.conditions)
-            for one in cluster.pods()
+            pod.spec.node_name or any(each.type == "PodScheduled" for each in pod.status.conditions)
+            for pod in cluster.pods()
         )
 
     assert cluster.cluster.wait(settled, within=60), "some pods were neither bound nor refused"
     expect.stable(seconds=2)
-    waiting = [one.metadata.name for one in cluster.pods() if not one.spec.node_name]
+    waiting = [pod.metadata.name for pod in cluster.pods() if not pod.spec.node_name]
     states = occupancy(fleet)
     used = [
-        one.used_core_percent
+        device.used_core_percent
         for node in states
         if node.name in nvidia_nodes(fleet)
-        for one in node.devices
-        if one.type == "gpu"
+        for device in node.devices
+        if device.type == "gpu"
     ]
     if results is not None:
         results.fleet(states)
@@ -113,6 +113,6 @@ def test_a_fleet_fills_up(fleet: Cluster, cluster: Trial, expect: Expect, result
 
 
 def nvidia_nodes(fleet: Cluster) -> set[str]:
-    """Nodes that take pods in NVIDIA's spelling."""
+    """The names of the nodes that offer nvidia.com/gpu."""
     rows = orjson.loads(fleet.call(Request("GET", "/api/v1/nodes")).body)["items"]
     return {row["metadata"]["name"] for row in rows if NVIDIA_GPU in row["status"].get("allocatable", {})}

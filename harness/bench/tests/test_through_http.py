@@ -6,7 +6,7 @@ import pytest
 
 from harness.bench.core import Size
 from harness.bench.mixes import mix
-from harness.bench.through_http import Trial, _because, bench_http
+from harness.bench.through_http import Repetition, _invalid_reasons, bench_http
 from harness.bench.usage import Usage
 
 
@@ -24,9 +24,9 @@ def test_every_pod_is_placed_and_accounted_for(rate: float | None, pods: int) ->
     assert set(figures["cpu_us_per_pod"]) == {"API server", "scheduler", "client"}
 
 
-def _trial(**changes: object) -> Trial:
+def _trial(**changes: object) -> Repetition:
     """A good one: a hundred pods at an even pace, but for the changes."""
-    trial = Trial(
+    trial = Repetition(
         sent={f"p{number}": number / 100 for number in range(100)},
         bound={f"p{number}": number / 100 + 0.005 for number in range(100)},
         late=[0.001] * 100,
@@ -41,8 +41,8 @@ def _trial(**changes: object) -> Trial:
     ("trial", "rate", "reason"),
     [
         pytest.param(_trial(), None, None, id="nothing-to-object-to"),
-        pytest.param(_trial(refused=[429]), None, r"pods were refused \(429\)", id="refused"),
-        pytest.param(_trial(refused=[0]), None, r"pods were refused \(no answer\)", id="no-answer"),
+        pytest.param(_trial(refused=[429]), None, r"the API server refused pods \(429\)", id="refused"),
+        pytest.param(_trial(refused=[0]), None, r"the API server refused pods \(no answer\)", id="no-answer"),
         pytest.param(_trial(twice=1), None, "a pod was shown on two nodes", id="bound-twice"),
         pytest.param(_trial(watch_lost=True), None, "the watch ended", id="watch-lost"),
         pytest.param(_trial(usage=Usage(1.0, {"client": 0.95}, 0.0)), None, "the client was the limit", id="client"),
@@ -50,12 +50,12 @@ def _trial(**changes: object) -> Trial:
         pytest.param(_trial(late=[0.05] * 100), 100.0, "generator lag", id="late"),
         pytest.param(_trial(bound={"p0": 0.1, "p1": 0.2, "p2": 4.0}), 100.0, None, id="a-paced-run-may-have-a-tail"),
         pytest.param(
-            _trial(bound={f"p{n}": n / 100 + (5 if n == 99 else 0) for n in range(100)}), None, "stragglers", id="tail"
+            _trial(bound={f"p{n}": n / 100 + (5 if n == 99 else 0) for n in range(100)}), None, "slow tail", id="tail"
         ),
     ],
 )
-def test_why_figures_do_not_count(trial: Trial, rate: float | None, reason: str | None) -> None:
-    found = _because(trial, rate)
+def test_why_figures_do_not_count(trial: Repetition, rate: float | None, reason: str | None) -> None:
+    found = _invalid_reasons(trial, rate)
     if reason is None:
         assert found == []
     else:
@@ -64,6 +64,6 @@ def test_why_figures_do_not_count(trial: Trial, rate: float | None, reason: str 
 
 
 def test_throughput_counts_the_gaps_between_bindings() -> None:
-    trial = Trial(sent={"a": 0.0, "b": 0.0, "c": 0.0}, bound={"a": 1.0, "b": 1.5, "c": 2.0})
+    trial = Repetition(sent={"a": 0.0, "b": 0.0, "c": 0.0}, bound={"a": 1.0, "b": 1.5, "c": 2.0})
     assert trial.pods_per_second == pytest.approx(2.0)
     assert sorted(trial.latencies) == pytest.approx([1000, 1500, 2000])

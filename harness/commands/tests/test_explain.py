@@ -77,7 +77,7 @@ def explain() -> Iterator[Callable[..., None]]:
 def test_a_pending_pod_is_explained_by_reason(explain: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
     explain("team/p")
     assert capsys.readouterr().out.splitlines() == [
-        "team/p: pending, in the queue's place 'unschedulable'; 0 of 3 nodes would take it now",
+        "team/p: pending, in queue 'unschedulable'; 0 of 3 nodes fit now",
         "",
         "nodes  plugin            reason                preemption",
         "2      NodeResourcesFit  Insufficient cpu      might help",
@@ -94,14 +94,14 @@ def test_thousands_of_nodes_are_a_page(explain: Callable[..., None], capsys: pyt
         ["167", "P", "r00"],
         ["167", "P", "r01"],
     ]
-    assert lines[-1] == "and 11 more reasons, each of fewer nodes or as many; see --json"
+    assert lines[-1] == "and 11 more reasons for at most as many nodes each; see --json"
     assert len(lines) == 24
 
 
 def test_the_best_nodes_are_listed(explain: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
     explain("p", "--top", "1")
     assert capsys.readouterr().out.splitlines() == [
-        "default/p: on node b; 2 of 2 nodes would take it now",
+        "default/p: on node b; 2 of 2 nodes fit now",
         "",
         "node  score  NodeResourcesFit  TaintToleration",
         "b     392    92                300",

@@ -39,10 +39,10 @@ def explain(cluster: EmbeddedCluster, *more: str) -> None:
     cli.app(["explain", *more, "--kubeconfig", str(kubeconfig_of(cluster))], exit_on_error=False)
 
 
-def submit(cluster: EmbeddedCluster, one: PodBuilder, saying: str) -> None:
+def submit(cluster: EmbeddedCluster, pod: PodBuilder, saying: str) -> None:
     """Create a pod and wait until an event says so much of it."""
-    expect(cluster.call(Request("POST", PODS, orjson.dumps(one.manifest))), f"create {one.name}")
-    path = f"/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3D{one.name}"
+    expect(cluster.call(Request("POST", PODS, orjson.dumps(pod.manifest))), f"create {pod.name}")
+    path = f"/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3D{pod.name}"
     assert cluster.wait(lambda: saying in cluster.call(Request("GET", path)).body.decode(), within=20)
 
 
@@ -50,7 +50,7 @@ def test_a_pod_that_is_somewhere(cluster: EmbeddedCluster, capsys: pytest.Captur
     submit(cluster, pod("here").gpus(1), "Scheduled")
     explain(cluster, "here")
     said = capsys.readouterr().out
-    assert said.startswith("default/here: on node n1, as the API has it\n")
+    assert said.startswith("default/here: on node n1, by the API server\n")
     assert "event Scheduled: Successfully assigned default/here to n1" in said
 
 
@@ -93,7 +93,7 @@ def test_a_pod_of_a_scheduler_that_does_not_run(cluster: EmbeddedCluster, capsys
     explain(cluster, "unheard")
     said = capsys.readouterr().out
     assert "for scheduler nobody" in said
-    assert "nobody has said anything about its scheduling" in said
+    assert "no conditions and no events about scheduling" in said
 
 
 def test_a_pod_that_is_not_there(cluster: EmbeddedCluster) -> None:

@@ -63,7 +63,7 @@ def test_files_are_used_without_netlink(tmp_path: Path) -> None:
             name = device.kernel_name
             home = tmp_path / "sys/bus/pci/devices" / device.bus_id / "infiniband" / name
             (home / "ports/1/state").write_text("2: INIT\n")
-            found = {device.kernel_name: device.health.ok for device in provider.devices()}
+            found = {other.kernel_name: other.health.ok for other in provider.devices()}
             assert [key for key, ok in found.items() if not ok] == [name]
             assert device.source == "real"
 

@@ -63,9 +63,9 @@ def test_nothing_bound_gives_no_figures_rather_than_zeros() -> None:
         pytest.param(_part([_life(0)], cpu_seconds=0.9), {}, "the client was the limit: it used 90%", id="busy-client"),
         pytest.param(_part([_life(0)], throttled=3), {}, "throttling: .* 3 requests with 429", id="throttled"),
         pytest.param(_part([_life(0, seen=0.5)]), {}, "watch lag: 498 ms", id="slow-watch"),
-        pytest.param(_part([_life(0)], watch_gaps=1), {}, "the watch lost its place", id="watch-gap"),
+        pytest.param(_part([_life(0)], watch_gaps=1), {}, "the watch expired", id="watch-gap"),
         pytest.param(_part([_life(0)], errors={"create: 500": 2}), {}, "2 requests failed: create: 500", id="errors"),
-        pytest.param(_part([_life(0)]), {"cards": 1.5}, "asks for 150% of the fleet's cards", id="crowded"),
+        pytest.param(_part([_life(0)]), {"cards": 1.5}, "requests 150% of the fleet's cards", id="crowded"),
         pytest.param(_part([_life(0)]), {"x.io/y": float("inf")}, "no node offers x.io/y", id="not-offered"),
     ],
 )

@@ -32,7 +32,9 @@ def test_the_same_node_again_is_no_second_binding_another_one_is() -> None:
     assert record.event("MODIFIED", _pod("a", "n1"), 2.1) is None
     assert record.event("ADDED", _pod("b", "n1"), 2.0) == "b"
     assert record.event("MODIFIED", _pod("b", "n2"), 2.1) is None
-    seen = {one.pod: (one.nodes_seen, one.bound) for one in record.part(cpu_seconds=0, wall_seconds=1).samples}
+    seen = {
+        sample.pod: (sample.nodes_seen, sample.bound) for sample in record.part(cpu_seconds=0, wall_seconds=1).samples
+    }
     assert seen == {"a": (1, 2.0), "b": (2, 2.0)}
     assert record.progress.bound == 2
 

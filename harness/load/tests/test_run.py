@@ -82,7 +82,7 @@ def test_a_load_that_no_node_can_hold_is_not_valid(cluster: EmbeddedCluster, tmp
     mix.write_text("shapes: [{name: odd, requests: {example.com/fpga: 1}}]")
     settings = LoadSettings(rate=10, seconds=0.3, users=2, mix=str(mix), drain=0.3)
     result = run_load(settings, cluster.endpoint.kubeconfig, samples=tmp_path / "samples.jsonl")
-    assert "no node offers example.com/fpga, which the mix asks for" in result.invalid_because
+    assert "no node offers example.com/fpga, which the mix requests" in result.invalid_because
 
 
 def test_an_interrupted_load_leaves_nothing_behind(cluster: EmbeddedCluster) -> None:
@@ -124,9 +124,11 @@ contexts: [{name: here, context: {cluster: here, user: me}}]
         pytest.param("--kubeconfig missing", "kubeconfig missing: no such file", id="no-such-kubeconfig"),
         pytest.param("--kubeconfig nowhere", "http://127.0.0.1:9: no answer to GET", id="unreachable-kubeconfig"),
         pytest.param(
-            "--kubeconfig nowhere --fleet default", "--fleet is for a cluster that is started here", id="fleet"
+            "--kubeconfig nowhere --fleet default", "--fleet applies to a cluster that this command starts", id="fleet"
         ),
-        pytest.param("--kubeconfig nowhere --subject seatrial", "--subject seatrial is for a cluster", id="subject"),
+        pytest.param(
+            "--kubeconfig nowhere --subject seatrial", "--subject seatrial applies to a cluster", id="subject"
+        ),
     ],
 )
 def test_bad_flags_end_with_two_and_a_sentence(tmp_path: Path, flags: str, message: str) -> None:

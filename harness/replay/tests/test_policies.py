@@ -3,7 +3,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.errors import UsageError
@@ -180,6 +180,11 @@ SHAPES = st.lists(
 
 @pytest.mark.parametrize("policy", POLICIES)
 @given(nodes=NODES, order=SHAPES)
+@example(
+    # The second placement is so bad on every card that its grade is 0: the card that is too small must not be taken.
+    nodes=[Node("n", 8000, 4, 6, "P100")],
+    order=[Shape(3152, 0, 1, 500), Shape(3152, 0, 1, 501)],
+)
 def test_scores_kept_up_to_date_are_those_of_a_full_recomputation(
     policy: str, nodes: list[Node], order: list[Shape]
 ) -> None:

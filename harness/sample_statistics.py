@@ -1,4 +1,4 @@
-"""Figures from samples: medians with their spread, percentiles; units are in the names of what is printed."""
+"""Statistics of samples: medians with their spread, percentiles. Units are in the names of the printed fields."""
 
 import math
 from collections.abc import Sequence
@@ -7,21 +7,21 @@ from typing import Any
 
 
 def spread(samples: Sequence[float]) -> dict[str, float]:
-    """Median, lowest and highest of some samples."""
+    """Median, lowest and highest of the samples, which must not be empty."""
     return {"median": median(samples), "low": min(samples), "high": max(samples)}
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
-    """The value that `percent` of sorted samples do not exceed (nearest rank)."""
+    """The percentile of sorted samples by the nearest-rank method; `percent` is from 0 to 100."""
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
 
 def percentiles(samples: Sequence[float], *, digits: int = 1) -> dict[str, float]:
-    """p50 and p99, rounded."""
+    """The fields p50 and p99, rounded to `digits`."""
     ordered = sorted(samples)
     return {"p50": round(percentile(ordered, 50), digits), "p99": round(percentile(ordered, 99), digits)}
 
 
 def rounded(figures: dict[str, Any], digits: int = 0) -> dict[str, Any]:
-    """The same figures with fewer digits."""
+    """The same figures with floats rounded to `digits`."""
     return {key: round(value, digits) if isinstance(value, float) else value for key, value in figures.items()}

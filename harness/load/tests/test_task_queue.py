@@ -3,37 +3,37 @@
 import orjson
 import pytest
 
-from harness.load.agenda import Agenda, Bodies, Task, creations
-from harness.load.settings import PART_LABEL, Errand, LoadSettings
+from harness.load.settings import PART_LABEL, LoadSettings, WorkerSettings
+from harness.load.task_queue import PodBodies, Task, TaskQueue, creations
 
 
 def test_tasks_come_when_they_are_due_and_in_that_order() -> None:
-    agenda = Agenda([Task("create", "b", 2.0), Task("create", "a", 1.0)])
-    agenda.add(Task("delete", "c", 1.5))
-    assert agenda.take(0.5) is None
-    assert agenda.wait(0.5) == 0.5
-    assert [agenda.take(9.0), agenda.take(9.0), agenda.take(9.0)] == [
+    tasks = TaskQueue([Task("create", "b", 2.0), Task("create", "a", 1.0)])
+    tasks.add(Task("delete", "c", 1.5))
+    assert tasks.take(0.5) is None
+    assert tasks.wait(0.5) == 0.5
+    assert [tasks.take(9.0), tasks.take(9.0), tasks.take(9.0)] == [
         Task("create", "a", 1.0),
         Task("delete", "c", 1.5),
         Task("create", "b", 2.0),
     ]
-    assert agenda.take(9.0) is None
-    assert agenda.wait(9.0) == float("inf")
+    assert tasks.take(9.0) is None
+    assert tasks.wait(9.0) == float("inf")
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3])
 def test_processes_together_submit_the_plan_once(processes: int) -> None:
     settings = LoadSettings(rate=30, seconds=2, processes=processes)
-    errands = [Errand(settings, "", "", "", part) for part in range(processes)]
-    tasks = sorted((task for errand in errands for task in creations(errand)), key=lambda task: task.due)
-    whole = list(creations(Errand(LoadSettings(rate=30, seconds=2), "", "", "", 0)))
+    workers = [WorkerSettings(settings, "", "", "", part) for part in range(processes)]
+    tasks = sorted((task for worker in workers for task in creations(worker)), key=lambda task: task.due)
+    whole = list(creations(WorkerSettings(LoadSettings(rate=30, seconds=2), "", "", "", 0)))
     assert tasks == whole
     assert len({task.pod for task in tasks}) == len(tasks)
-    assert sum(errand.users for errand in errands) == settings.users
+    assert sum(worker.users for worker in workers) == settings.users
 
 
 def test_a_body_is_the_shape_with_name_label_and_scheduler() -> None:
-    bodies = Bodies(LoadSettings(mix="cpu", scheduler="mine"), part=3)
+    bodies = PodBodies(LoadSettings(mix="cpu", scheduler="mine"), part=3)
     pod = orjson.loads(bodies.body("cpu-2", "load-17"))
     assert pod["metadata"] == {"name": "load-17", "labels": {PART_LABEL: "3"}}
     assert pod["spec"]["schedulerName"] == "mine"

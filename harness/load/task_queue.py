@@ -1,4 +1,4 @@
-"""What one load process does and when: creations by the plan, deletions and repetitions as they come up."""
+"""The queue of timed tasks of a load process: planned creations, deletions and retries."""
 
 import heapq
 import itertools
@@ -8,15 +8,15 @@ from typing import Literal
 
 import orjson
 
-from harness.load.settings import PART_LABEL, Errand, LoadSettings
+from harness.load.settings import PART_LABEL, LoadSettings, WorkerSettings
 from harness.load.workload import Shape, mix
 
-_NAME = "seatrial-load-name"  # stands for the name in a rendered manifest
+_NAME = "seatrial-load-name"  # placeholder of the name in a rendered manifest
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One request to make at `due`, in seconds from the start of the load."""
+    """One request, due at `due` seconds after the start of the load."""
 
     verb: Literal["create", "delete"]
     pod: str
@@ -24,8 +24,8 @@ class Task:
     shape: str = ""
 
 
-class Agenda:
-    """Tasks in the order in which they are due."""
+class TaskQueue:
+    """A priority queue of tasks, ordered by due time."""
 
     def __init__(self, tasks: Iterable[Task] = ()) -> None:
         self._order = itertools.count()
@@ -36,28 +36,28 @@ class Agenda:
         heapq.heappush(self._heap, (task.due, next(self._order), task))
 
     def take(self, now: float) -> Task | None:
-        """The earliest task if it is due."""
+        """Remove and return the earliest task if it is due at `now`; None otherwise."""
         return heapq.heappop(self._heap)[2] if self._heap and self._heap[0][0] <= now else None
 
     def wait(self, now: float) -> float:
-        """Seconds until something is due; infinite if nothing is planned."""
+        """Seconds until the next task is due; infinite if the queue is empty."""
         return max(0.0, self._heap[0][0] - now) if self._heap else float("inf")
 
     def __len__(self) -> int:
         return len(self._heap)
 
 
-def creations(errand: Errand) -> Iterator[Task]:
-    """The arrivals that are this process' to submit; all processes together submit the whole plan."""
-    settings = errand.settings
+def creations(worker: WorkerSettings) -> Iterator[Task]:
+    """The creations of this process: every `processes`-th arrival of the plan, beginning with number `part`."""
+    settings = worker.settings
     due = settings.plan().times(settings.seed)
     shapes = mix(settings.mix).draw(settings.seed)
-    numbered = itertools.islice(enumerate(zip(due, shapes, strict=False)), errand.part, None, settings.processes)
+    numbered = itertools.islice(enumerate(zip(due, shapes, strict=False)), worker.part, None, settings.processes)
     return (Task("create", f"load-{number:07}", when, shape.name) for number, (when, shape) in numbered)
 
 
-class Bodies:
-    """The bodies of create requests: each shape is rendered once, a pod only puts its name into it."""
+class PodBodies:
+    """PodBodies of create requests: each shape is rendered once, and the pod's name is inserted."""
 
     def __init__(self, settings: LoadSettings, part: int) -> None:
         self._rendered = {shape.name: _rendered(shape, settings, part) for shape in mix(settings.mix).shapes}

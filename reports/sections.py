@@ -1,0 +1,208 @@
+"""The sections of the sign-off page, in the order of the page: a template and the values it needs.
+
+A section is left out of the page and of its table of contents where its function returns None. Templates are in
+`templates/sections/`. Beside its own values each template gets those of the whole page: `collection`, `runs`,
+`many` (more than one run), and `anchor` (the id of a case on the page).
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from harness.results import Case, Run
+from reports import svg
+from reports.collect import CaseOfRun, Collection, Requirement, fingerprint
+from reports.evidence import EvidenceBudget, ShownEvidence, show_evidence
+from reports.figures import Load, Series, loads_of, series_of, short
+from reports.fleet import fleet
+from reports.texts import duration_text, phrase
+
+TEMPLATES = Path(__file__).parent / "templates" / "sections"
+MAX_OPEN_FINDINGS = 12  # findings that are unfolded when the page opens; readers unfold the others
+
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One section of the page. The template's heading has the id `h-` + `name`, to which the contents link."""
+
+    name: str
+    title: str
+    template: Path
+    values: Callable[[Collection], Values | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A case that did not pass."""
+
+    anchor: str
+    case: Case
+    run: Run
+    evidence: tuple[ShownEvidence, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A picture with its legend and caption."""
+
+    title: str
+    picture: Markup
+    legend: tuple[svg.Line, ...]
+    caption: str
+
+
+def anchor_of(collection: Collection) -> Callable[[CaseOfRun], str]:
+    """A function that gives each case the id of its place on the page."""
+    anchors = {
+        (entry.run, entry.case.nodeid): f"case-{entry.run}-{number}" for number, entry in enumerate(collection.cases)
+    }
+    return lambda entry: anchors[entry.run, entry.case.nodeid]
+
+
+# -- requirements -----------------------------------------------------------------------------------------------------
+
+
+def _requirements(collection: Collection) -> Values:
+    anchor = anchor_of(collection)
+    return {
+        "groups": _groups(collection.requirements),
+        "columns": range(len(collection.runs)),
+        "links": lambda requirement: _links(requirement, anchor),
+    }
+
+
+def _groups(requirements: Sequence[Requirement]) -> list[tuple[str, list[Requirement]]]:
+    order = list(dict.fromkeys(requirement.feature.group for requirement in requirements))
+    by_group = sorted(requirements, key=lambda requirement: order.index(requirement.feature.group))
+    return [(group, list(members)) for group, members in groupby(by_group, key=lambda one: one.feature.group)]
+
+
+_WORST_FIRST = ("failed", "broken", "passed", "skipped")
+
+
+def _links(requirement: Requirement, anchor: Callable[[CaseOfRun], str]) -> list[tuple[str, Case]]:
+    """The cases of a requirement with their anchors: failed, broken, passed, skipped."""
+    ordered = sorted(requirement.cases, key=lambda entry: _WORST_FIRST.index(entry.case.verdict))
+    return [(anchor(entry), entry.case) for entry in ordered]
+
+
+# -- findings ---------------------------------------------------------------------------------------------------------
+
+
+def _all_findings(collection: Collection) -> Values:
+    anchor, budget = anchor_of(collection), EvidenceBudget()
+    return {
+        "failed": _findings(collection, "failed", anchor, budget),
+        "broken": _findings(collection, "broken", anchor, budget),
+        "skipped": _skips(collection, anchor),
+        "open_findings": MAX_OPEN_FINDINGS,
+    }
+
+
+_SEVERITIES = ("blocker", "critical", "normal", "minor", "trivial")
+
+
+def _findings(
+    collection: Collection, verdict: str, anchor: Callable[[CaseOfRun], str], budget: EvidenceBudget
+) -> list[Finding]:
+    """The cases with one verdict and their evidence, the most severe first."""
+    found = []
+    for entry in sorted((entry for entry in collection.cases if entry.case.verdict == verdict), key=_gravity):
+        run = collection.runs[entry.run]
+        evidence = tuple(show_evidence(run.folder, piece, budget) for piece in entry.case.evidence)
+        found.append(Finding(anchor(entry), entry.case, run, evidence))
+    return found
+
+
+def _gravity(entry: CaseOfRun) -> int:
+    severity = entry.case.severity
+    return _SEVERITIES.index(severity) if severity in _SEVERITIES else _SEVERITIES.index("normal")
+
+
+def _skips(collection: Collection, anchor: Callable[[CaseOfRun], str]) -> list[tuple[str, list[Finding]]]:
+    """Skipped cases grouped by their reason, the most frequent reason first."""
+    by_reason: dict[str, list[Finding]] = {}
+    for entry in collection.cases:
+        if entry.case.verdict == "skipped":
+            finding = Finding(anchor(entry), entry.case, collection.runs[entry.run], ())
+            by_reason.setdefault(entry.case.reason or "no reason given", []).append(finding)
+    return sorted(by_reason.items(), key=lambda item: -len(item[1]))
+
+
+# -- performance ------------------------------------------------------------------------------------------------------
+
+
+def _performance(collection: Collection) -> Values | None:
+    runs = collection.runs
+    series = series_of(runs)
+    plots = [*_latency_plots(series, runs), *(_load_plot(load, runs) for load in loads_of(runs))]
+    return {"plots": plots, "series": series} if plots or series else None
+
+
+def _latency_plots(series: Sequence[Series], runs: Sequence[Run]) -> list[Plot]:
+    plots = []
+    latencies = [entry for entry in series if entry.is_latency]
+    for (name, unit), group in groupby(latencies, key=lambda one: (one.name, one.unit)):
+        own = list(group)
+        for first in range(0, len(own), svg.COLOURS):  # as many curves as there are colours
+            part = own[first : first + svg.COLOURS]
+            names = [_series_name(one, runs) for one in part]
+            said = "; ".join(
+                f"{label}: p50 {short(one.at(50))}, p99 {short(one.at(99))} {unit}"
+                for one, label in zip(part, names, strict=True)
+                if len(part) <= 2  # more than two are read in the table
+            )
+            plots.append(Plot(phrase(name), svg.latency(part, names), tuple(svg.legend(names)), said))
+    return plots
+
+
+def _load_plot(load: Load, runs: Sequence[Run]) -> Plot:
+    where = f" on {runs[load.run].info.id}" if len(runs) > 1 else ""
+    case = load.case.rpartition("::")[2]
+    said = f"{load.pods:,} pods bound in {duration_text(load.seconds)}: {short(load.rate)} pods/s{where}"
+    lines = (svg.Line("bars", "bound"), *((svg.Line("c1", "created"),) if any(load.created) else ()))
+    return Plot(f"Throughput{f', {case}' if case else ''}", svg.throughput(load), lines, said)
+
+
+def _series_name(series: Series, runs: Sequence[Run]) -> str:
+    parts = [series.what, runs[series.run].info.id if len(runs) > 1 else ""]
+    return ", ".join(part for part in parts if part) or phrase(series.name)
+
+
+# -- fleet, environment, cases ----------------------------------------------------------------------------------------
+
+
+def _fleets(collection: Collection) -> Values | None:
+    fleets = [(run, fleet(run.fleet)) for run in collection.runs if run.fleet]
+    return {"fleets": fleets} if fleets else None
+
+
+def _environment(collection: Collection) -> Values:
+    return {"fingerprints": [fingerprint(run) for run in collection.runs]}
+
+
+def _cases(collection: Collection) -> Values:
+    return {"suites": _suites(collection.cases)}
+
+
+def _suites(cases: Iterable[CaseOfRun]) -> list[tuple[str, list[CaseOfRun]]]:
+    by_suite: dict[str, list[CaseOfRun]] = {}
+    for entry in cases:
+        by_suite.setdefault(entry.case.suite or "no suite", []).append(entry)
+    return sorted(by_suite.items())
+
+
+SECTIONS: tuple[Section, ...] = (
+    Section("requirements", "Requirements", TEMPLATES / "requirements.html", _requirements),
+    Section("findings", "Findings", TEMPLATES / "findings.html", _all_findings),
+    Section("performance", "Performance", TEMPLATES / "performance.html", _performance),
+    Section("fleet", "Fleet", TEMPLATES / "fleet.html", _fleets),
+    Section("environment", "Environment", TEMPLATES / "environment.html", _environment),
+    Section("cases", "All cases", TEMPLATES / "cases.html", _cases),
+)
