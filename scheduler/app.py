@@ -10,12 +10,12 @@ from scheduler.api.core import DEFAULT_SCHEDULER
 from scheduler.api.extension import KOORD_SCHEDULER
 from scheduler.api.transport import Transport
 from scheduler.cache.cache import Cache
-from scheduler.cache.classes import ClassBook
+from scheduler.cache.classes import ClassRegistry
 from scheduler.cache.columns import NodeColumns, Ties
 from scheduler.cache.resources import ResourceIndex
 from scheduler.config import ConfigError, Configuration, Expanded, ProfileConfig, expand, load
 from scheduler.cycle import Core
-from scheduler.framework.events import Bind, Evict
+from scheduler.framework.decisions import Bind, Evict
 from scheduler.framework.handle import Handle
 from scheduler.framework.points import (
     Filter,
@@ -75,7 +75,7 @@ def build_core(configuration: Configuration, clock: Clock, *, seed: int = 0, tie
     profiles = expand(configuration)
     used = {TABLE[name][0] for profile in profiles for names in profile.at.values() for name in names}
     columns = NodeColumns(ResourceIndex(), ties or Ties(seed))
-    classes = ClassBook(
+    classes = ClassRegistry(
         columns.resources,
         {key for plugin in used for key in plugin.reads_labels},
         {key for plugin in used for key in plugin.reads_annotations},

@@ -18,7 +18,7 @@ from scheduler.api.transport import Request, Response
 from scheduler.client.events import EventRecorder
 from scheduler.client.rest import Rest, node_path, pod_path, refusal
 from scheduler.cycle import Core
-from scheduler.framework.events import Bind, ClearNomination, Decision, Evict, Reject
+from scheduler.framework.decisions import Bind, ClearNomination, Decision, Evict, Reject
 from scheduler.monitor import Monitor
 from scheduler.plugins.defaultpreemption.plugin import BY_SCHEDULER
 from scheduler.plugins.reservation.diagnosis import reservation_note

@@ -13,11 +13,12 @@ from scheduler.api.device import Device
 from scheduler.api.numa import NodeResourceTopology
 from scheduler.api.reservation import Reservation
 from scheduler.cache.pins import pin_of
-from scheduler.framework.clusterwide import MARK, WIDE
+from scheduler.framework.class_scores import ClassScores
+from scheduler.framework.cluster_scope import MARK, WIDE
+from scheduler.framework.decisions import Bind, ClearNomination, Decision, Evict, Reject
 from scheduler.framework.diagnosis import DiagnosisLog, diagnosis_of
-from scheduler.framework.events import Bind, ClearNomination, Decision, Evict, Reject
-from scheduler.framework.explaining import explain, score_table
-from scheduler.framework.failure import FitError
+from scheduler.framework.explanation import explain, score_table
+from scheduler.framework.fit_error import FitError
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import PodInfo
 from scheduler.framework.points import NO_MARKS, Marks
@@ -25,7 +26,6 @@ from scheduler.framework.runner import Runner
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.framework.timing import EVERY, PRE_BIND
-from scheduler.framework.verdicts import ClassVerdicts
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.slices import SliceBook
 from scheduler.plugins.nodenuma.book import NumaBook
@@ -38,7 +38,9 @@ from scheduler.queue.unschedulable import ClassKey
 
 log = logging.getLogger(__name__)
 
-ENOUGH_STIRS = 32  # so many placements that others' places may depend on pass before these are looked at, at most
+PLACEMENT_CHANGES_THRESHOLD = (
+    32  # so many placements that others' places may depend on pass before these are looked at, at most
+)
 SCHEDULER_ERROR = "SchedulerError"
 
 
@@ -55,7 +57,9 @@ class Core:
         self._runners = runners
         self._devices = devices
         self._opened = False  # something happened that may have opened a node to pods that wait
-        self._stirs = 0  # how much of `cache.stirs` the pods have been told that depend on other pods' places
+        self._placement_changes = (
+            0  # how much of `cache.placement_changes` the pods have been told that depend on other pods' places
+        )
         self._alarm: tuple[float, Timer] | None = None
         self.reservations = ReservationBook.of(handle)
         self._binding: dict[str, tuple[Entry, CycleState]] = {}
@@ -87,7 +91,7 @@ class Core:
         changed, wrong = self.handle.shared(SliceBook, SliceBook).replace(key, config_map)
         self.complaints += wrong
         if changed:
-            self.handle.forget_verdicts()
+            self.handle.invalidate_class_scores()
             self._opened = True
 
     @property
@@ -101,7 +105,7 @@ class Core:
 
     def storage_changed(self) -> None:
         """`cache.volumes` is not what it was."""
-        self.cache.stirs += 1
+        self.cache.placement_changes += 1
 
     def set_budget(self, budget: PodDisruptionBudget) -> None:
         self.handle.budgets[budget.metadata.key] = budget
@@ -245,13 +249,13 @@ class Core:
     @property
     def busy(self) -> bool:
         """Whether `decide` would have a pod to settle."""
-        if self._opened or self._devices.unsettled or self._stirs != self.cache.stirs:
+        if self._opened or self._devices.unsettled or self._placement_changes != self.cache.placement_changes:
             self._wake_if_opened()
         return self.queue.ready > 0
 
     def decide(self) -> list[Decision]:
         """Settle the pod whose turn it is; an empty list also means that nobody's is."""
-        if self._opened or self._devices.unsettled or self._stirs != self.cache.stirs:
+        if self._opened or self._devices.unsettled or self._placement_changes != self.cache.placement_changes:
             self._wake_if_opened()
         entry = self.queue.pop()
         if entry is None:
@@ -279,7 +283,7 @@ class Core:
 
     def _settle(self, entry: Entry, runner: Runner) -> list[Decision]:
         info = entry.info
-        verdicts = runner.verdicts(info.shape)
+        verdicts = runner.class_scores(info.shape)
         found = verdicts.select(info)
         if isinstance(found, FitError):
             return self._fail(entry, runner, verdicts, found)
@@ -328,7 +332,7 @@ class Core:
                 found = marks if found is NO_MARKS else _merged(found, marks)
         return found
 
-    def _fail(self, entry: Entry, runner: Runner, verdicts: ClassVerdicts, failure: FitError) -> list[Decision]:
+    def _fail(self, entry: Entry, runner: Runner, verdicts: ClassScores, failure: FitError) -> list[Decision]:
         info = entry.info
         self.timing.pre_filter = failure.pre_filter
         decisions: list[Decision] = []
@@ -380,12 +384,12 @@ class Core:
         info = entry.info
         reason = "Unschedulable" if status.rejected else SCHEDULER_ERROR
         message = f"0/1 nodes are available: 1 {status.message}." if status.rejected else status.message
-        self._wait(entry, _class_key(info, state), self._runner(info).verdicts(info.shape))
+        self._wait(entry, _class_key(info, state), self._runner(info).class_scores(info.shape))
         return [Reject(info, message, reason)]
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
-    def _wait(self, entry: Entry, key: ClassKey, verdicts: ClassVerdicts) -> None:
+    def _wait(self, entry: Entry, key: ClassKey, verdicts: ClassScores) -> None:
         self.queue.wait(key, entry)
         moment = self.handle.clock.monotonic() + LEFTOVER_SECONDS
         if self._could_go(key, entry.info, verdicts):
@@ -398,24 +402,25 @@ class Core:
     def _wake_if_opened(self) -> None:
         if self._opened or self._devices.unsettled:
             self._wake()
-        elif self._stirs != self.cache.stirs and (
-            not self.queue.ready or self.cache.stirs - self._stirs >= ENOUGH_STIRS
+        elif self._placement_changes != self.cache.placement_changes and (
+            not self.queue.ready
+            or self.cache.placement_changes - self._placement_changes >= PLACEMENT_CHANGES_THRESHOLD
         ):
-            self._stirs = self.cache.stirs
+            self._placement_changes = self.cache.placement_changes
             self._wake_classes(self.queue.waiting.wide_classes())
 
     def _wake(self) -> None:
         """Look which classes of waiting pods have a node now, and let the first pod of each try."""
         self._opened = self._devices.unsettled = False
-        self._stirs = self.cache.stirs
+        self._placement_changes = self.cache.placement_changes
         self._wake_classes(self.queue.waiting.classes())
 
     def _wake_classes(self, keys: Iterable[ClassKey]) -> None:
         for key in keys:
             shape = self.queue.waiting.example(key).info.shape
-            self._wake_class(key, self._runners[key[0]].verdicts(shape))
+            self._wake_class(key, self._runners[key[0]].class_scores(shape))
 
-    def _wake_class(self, key: ClassKey, verdicts: ClassVerdicts) -> None:
+    def _wake_class(self, key: ClassKey, verdicts: ClassScores) -> None:
         verdicts.refresh()
         if not self._could_go(key, self.queue.waiting.example(key).info, verdicts):
             return
@@ -425,7 +430,7 @@ class Core:
         else:
             self._set_alarm(self.queue.waiting.next_ready(key))
 
-    def _could_go(self, key: ClassKey, info: PodInfo, verdicts: ClassVerdicts) -> bool:
+    def _could_go(self, key: ClassKey, info: PodInfo, verdicts: ClassScores) -> bool:
         """Whether a node would take `info`, which stands for its class; where the class says little, it has to try."""
         return verdicts.feasible_for(info) if key[2] else verdicts.feasible
 

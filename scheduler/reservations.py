@@ -15,7 +15,7 @@ from scheduler.api.transport import Done, Response
 from scheduler.client.events import EventRecorder
 from scheduler.client.rest import Rest, pod_path, refusal
 from scheduler.cycle import Core
-from scheduler.framework.events import Bind, Decision, Reject
+from scheduler.framework.decisions import Bind, Decision, Reject
 from scheduler.plugins.reservation import lifecycle
 from scheduler.plugins.reservation.args import ReservationArgs
 

@@ -16,9 +16,9 @@ from scheduler.api.device import RENAMED
 from scheduler.api.numa import NODE_RESERVATION
 from scheduler.api.quantity import QuantityError
 from scheduler.api.requests import amounts
-from scheduler.cache.classes import ClassBook, PodClass, renamed
+from scheduler.cache.classes import ClassRegistry, EquivalenceClass, renamed
 from scheduler.cache.columns import NodeColumns
-from scheduler.cache.kept import kept_back
+from scheduler.cache.node_reservation import kept_back
 from scheduler.cache.owners import Owners
 from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
 from scheduler.cache.volumes import Volumes
@@ -34,13 +34,15 @@ class _Placed(msgspec.Struct, gc=False):  # tens of thousands that are in no cyc
 class Cache:
     """Keeps `NodeInfo`s and their columns in step."""
 
-    def __init__(self, columns: NodeColumns, classes: ClassBook) -> None:
+    def __init__(self, columns: NodeColumns, classes: ClassRegistry) -> None:
         self.columns = columns
         self.classes = classes
         self.nodes: dict[str, NodeInfo] = {}
         self.known_count = 0
         self._capacities: dict[tuple[int, ...], list[int]] = {}  # nodes of one size share one list
-        self.stirs = 0  # grows when something changed that is counted over the cluster, as affinity between pods is
+        self.placement_changes = (
+            0  # grows when something changed that is counted over the cluster, as affinity between pods is
+        )
         self.namespaces: dict[str, dict[str, str]] = {}  # labels by name, as far as they are known
         self.owners = Owners()
         self.volumes = Volumes()
@@ -55,8 +57,8 @@ class Cache:
         self._listeners.append(listener)
         self._minding.clear()
 
-    def _find_minding(self, shape: PodClass) -> tuple[list[Listener], list[Listener]]:
-        minding = [listener for listener in self._listeners if listener.minds(shape)]
+    def _find_minding(self, shape: EquivalenceClass) -> tuple[list[Listener], list[Listener]]:
+        minding = [listener for listener in self._listeners if listener.is_relevant(shape)]
         found = self._minding[shape.id] = minding, [one for one in minding if not one.only_annotations]
         return found
 
@@ -156,7 +158,7 @@ class Cache:
             self.namespaces.pop(name, None)
         else:
             self.namespaces[name] = labels
-        self.stirs += 1
+        self.placement_changes += 1
         for listener in self._listeners:
             listener.namespace_changed(name)
 

@@ -24,7 +24,7 @@ from scheduler.cache.resources import PODS_COLUMN, ResourceIndex
 
 
 @dataclass(slots=True, eq=False)
-class PodClass:
+class EquivalenceClass:
     """One shape. `example` is some pod of it: plugins may read of it what they declared to read, and no more."""
 
     id: int
@@ -41,7 +41,7 @@ class PodClass:
         self.width = 1 + max(column for column, _ in self.vector)
 
 
-class ClassBook:
+class ClassRegistry:
     """Gives each pod its class."""
 
     def __init__(self, resources: ResourceIndex, labels: Iterable[str] = (), annotations: Iterable[str] = ()) -> None:
@@ -49,13 +49,13 @@ class ClassBook:
         self._resources = resources
         self._labels = tuple(sorted(labels))
         self._annotations = tuple(sorted(annotations))
-        self._by_content: dict[bytes, PodClass] = {}
-        self._by_spec: dict[tuple[int, tuple[str | None, ...] | None], tuple[PodSpec, PodClass]] = {}
+        self._by_content: dict[bytes, EquivalenceClass] = {}
+        self._by_spec: dict[tuple[int, tuple[str | None, ...] | None], tuple[PodSpec, EquivalenceClass]] = {}
 
     def __len__(self) -> int:
         return len(self._by_content)
 
-    def of(self, pod: Pod) -> PodClass:
+    def of(self, pod: Pod) -> EquivalenceClass:
         """The class of `pod`; the same object for every pod of one shape."""
         metadata = pod.metadata
         values = None
@@ -73,7 +73,7 @@ class ClassBook:
         self._by_spec[id(pod.spec), values] = (pod.spec, found)  # the spec is kept so that its id stays its own
         return found
 
-    def _by_reading(self, pod: Pod, values: tuple[str | None, ...] | None) -> PodClass:
+    def _by_reading(self, pod: Pod, values: tuple[str | None, ...] | None) -> EquivalenceClass:
         spec = pod.spec
         affinity = unpinned(spec.affinity)
         invalid = ""
@@ -96,7 +96,9 @@ class ClassBook:
             vector = [(PODS_COLUMN, 1), *((self._resources.column(name), value) for name, value in requests.items())]
             # Where some pod of the class is, or has to go by name, says nothing about the others.
             example = replace(pod, spec=replace(spec, node_name="", affinity=affinity))
-            found = PodClass(len(self._by_content), example, requests, vector, nonzero, _digest(content), invalid)
+            found = EquivalenceClass(
+                len(self._by_content), example, requests, vector, nonzero, _digest(content), invalid
+            )
             self._by_content[content] = found
         return found
 

@@ -67,9 +67,9 @@ class _Own:
 class NodeColumns:
     """Arrays over nodes. Read them freely; they change only through the methods here.
 
-    `allocatable`, `free`: int64 [resource, row] by `ResourceIndex`; free is negative on an overcommitted node.
-    `room`: int64 [2, row], cpu (milli) and memory (bytes) that non-zero requests leave.
-    `divisor`: int64 [2, row], allocatable cpu and memory, but at least 1; `lacking`: how many known nodes have less.
+    `allocatable`, `free`: int64 [resource, node] by `ResourceIndex`; free is negative on an overcommitted node.
+    `room`: int64 [2, node], cpu (milli) and memory (bytes) that non-zero requests leave.
+    `divisor`: int64 [2, node], allocatable cpu and memory, but at least 1; `lacking`: how many known nodes have less.
     `known`: the row belongs to a node that exists. `tie`: what decides between equal scores, higher wins.
     """
 
@@ -129,7 +129,7 @@ class NodeColumns:
         self.touch_static(row)
 
     def add_column(self, name: str, fill: NDArray[Any], catch_up: Callable[[NDArray[Any]], None] | None = None) -> None:
-        """Add a plugin's own array [*fill.shape, row], `fill` in every row; adding it again makes it anew.
+        """Add a plugin's own array [*fill.shape, node], `fill` in every row; adding it again makes it anew.
 
         Read it with `column` and write it in place. A plugin that puts off writing does it in `catch_up`, which gets
         the array before anybody reads it.

@@ -4,7 +4,7 @@ import numpy as np
 
 from scheduler.cache.cache import Cache
 from scheduler.cache.columns import Bools, Ints
-from scheduler.cache.facts import NodeFact
+from scheduler.cache.node_facts import NodeFact
 
 
 class Domain:
@@ -39,7 +39,7 @@ class Domain:
         return self._present
 
     def sums(self, counts: Ints, where: Bools) -> Ints:
-        """Sum `counts` [row] over the rows of `where`, by number."""
+        """Sum `counts` [node] over the rows of `where`, by number."""
         return np.bincount(self.codes(), weights=counts * where, minlength=self.size).astype(np.int64)
 
     def around(self, counts: Ints, where: Bools) -> Ints:

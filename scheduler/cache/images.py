@@ -6,7 +6,7 @@ from scheduler.cache.cache import Cache
 from scheduler.cache.columns import Ints
 
 
-class ImageBook:
+class ImageRegistry:
     """Follows the node objects; ask `version` first, it takes in what changed."""
 
     def __init__(self, cache: Cache) -> None:

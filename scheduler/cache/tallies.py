@@ -120,4 +120,4 @@ class Tallies(Listener):
         row = columns.rows[info.node_name]
         for tally in tallies:
             tally.count(row, change, columns.capacity)
-        self._cache.stirs += 1
+        self._cache.placement_changes += 1

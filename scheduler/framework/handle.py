@@ -96,10 +96,10 @@ class Handle:
         """The filters of the pod's own profile on one node, the plain way, nominated pods counted."""
         return self._runners[info.pod.spec.scheduler_name].check_with_nominated(state, info, node)
 
-    def forget_verdicts(self) -> None:
+    def invalidate_class_scores(self) -> None:
         """What plugins of all profiles said so far does not hold any more."""
         for runner in self._runners.values():
-            runner.forget_verdicts()
+            runner.invalidate_class_scores()
 
     def runner_named(self, scheduler_name: str) -> "Runner":
         return self._runners[scheduler_name]

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from scheduler.api.clock import from_rfc3339
 from scheduler.api.core import Node, Pod
-from scheduler.cache.classes import PodClass
+from scheduler.cache.classes import EquivalenceClass
 
 
 @dataclass(slots=True, eq=False)
@@ -12,7 +12,7 @@ class PodInfo:
     """A pod with what the scheduler worked out about it once."""
 
     pod: Pod
-    shape: PodClass
+    shape: EquivalenceClass
     node_name: str = ""  # where it is, or is assumed to be
     uid: str = field(init=False)  # of all pods that `pod` is ever set to
 
@@ -81,7 +81,7 @@ class NodeInfo:
         copy.pods = self.pods.copy()
         return copy
 
-    def count(self, shape: PodClass, sign: int) -> None:
+    def count(self, shape: EquivalenceClass, sign: int) -> None:
         """Add a pod of this class to the sums (1), or take it away (-1); it is in `pods`, or out of it, already."""
         requested = self.requested
         if shape.width > len(requested):

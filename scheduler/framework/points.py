@@ -3,7 +3,7 @@
 A plugin says two things beyond its methods. `scope`: what its verdict on a node depends on, so that the engine knows
 when a kept verdict is stale. `reads_labels` and `reads_annotations`: which of a pod's marks make a difference to it, so
 that pods alike in all of them can share one verdict. A plugin that can judge many nodes at once also is a
-`FilterColumns` or `ScoreColumns`; its plain method stays the definition, and a test compares the two.
+`FilterBatch` or `ScoreBatch`; its plain method stays the definition, and a test compares the two.
 """
 
 from abc import ABC, abstractmethod
@@ -16,13 +16,13 @@ import msgspec
 import numpy as np
 
 from scheduler.api.core import Node, Pod
-from scheduler.cache.classes import PodClass
+from scheduler.cache.classes import EquivalenceClass
 from scheduler.cache.columns import Batch, Bools, Ints
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Status
 
 if TYPE_CHECKING:
-    from scheduler.framework.failure import FitError
+    from scheduler.framework.fit_error import FitError
     from scheduler.framework.nodeinfo import NodeInfo, PodInfo
     from scheduler.framework.timing import Timing
 
@@ -106,32 +106,34 @@ class Filter(Plugin):
         """Whether the pod can go on this node."""
 
 
-class FilterColumns(Filter):
+class FilterBatch(Filter):
     """A filter that can judge many nodes, for many classes, at once."""
 
-    faceted: ClassVar[bool] = False  # whether `filter_facet` and `passing_on` are there; a score's likewise
+    has_signature: ClassVar[bool] = (
+        False  # whether `filter_signature` and `filter_classes_batch` are there; a score's likewise
+    )
 
-    def columnar(self, state: CycleState) -> bool:  # noqa: ARG002
+    def can_batch(self, state: CycleState) -> bool:  # noqa: ARG002
         """Whether it can for this class; if not, `filter` is asked node by node."""
         return True
 
     def stack(self, states: Sequence[CycleState]) -> Any:
-        """What `passing` needs to know of these classes, put together as it likes best."""
+        """What `filter_batch` needs to know of these classes, put together as it likes best."""
         return states
 
     @abstractmethod
-    def passing(self, stacked: Any, batch: Batch) -> Bools | None:
-        """`filter` for every class and row, [class, row]; None if they all pass."""
+    def filter_batch(self, stacked: Any, batch: Batch) -> Bools | None:
+        """`filter` for every class and row, [class, node]; None if they all pass."""
 
-    def filter_facet(self, stacked: Any, node: "NodeInfo") -> Hashable:  # noqa: ARG002
-        """What of a node `passing_on` depends on: nodes with equal facets pass alike, and are judged once."""
-        raise AssertionError(f"{self.name} has no facet")
+    def filter_signature(self, stacked: Any, node: "NodeInfo") -> Hashable:  # noqa: ARG002
+        """What of a node `filter_classes_batch` depends on: nodes with equal signatures get equal results."""
+        raise AssertionError(f"{self.name} has no signature")
 
-    def passing_on(self, stacked: Any, node: "NodeInfo") -> Bools:  # noqa: ARG002
-        """`passing` for one node, [class]: asked when a pod comes to a node."""
+    def filter_classes_batch(self, stacked: Any, node: "NodeInfo") -> Bools:  # noqa: ARG002
+        """`filter_batch` for one node, [class]: asked when a pod comes to a node."""
         raise AssertionError(f"{self.name} does not judge single nodes")
 
-    def rejections(self, stacked: Any, batch: Batch) -> "tuple[Ints, Callable[[int], Status]] | None":  # noqa: ARG002
+    def reasons_batch(self, stacked: Any, batch: Batch) -> "tuple[Ints, Callable[[int], Status]] | None":  # noqa: ARG002
         """For one class: a small number for every row, 0 where it passes, and the status that a number stands for.
 
         None: `filter` has to be asked for each.
@@ -139,41 +141,41 @@ class FilterColumns(Filter):
         return None
 
 
-class TrialColumns(Filter):
+class DryRunBatch(Filter):
     """A filter of scope NODE_PODS of which preemption can try many nodes at once, by amounts.
 
     What it looks at of a node is a line of numbers; each pod there holds some of them, and gives them back if it goes.
     """
 
     @abstractmethod
-    def trial_facet(self, node: "NodeInfo", pods: "Sequence[PodInfo]") -> Hashable:
+    def dry_run_signature(self, node: "NodeInfo", pods: "Sequence[PodInfo]") -> Hashable:
         """What `filter` depends on there, for any pod, while some of `pods`, which are on it, are imagined gone.
 
-        On nodes with equal facets it says the same when pods at the same places are gone: one is tried for all.
+        On nodes with equal signatures it says the same when pods at the same places are gone: one is tried for all.
         """
 
     @abstractmethod
-    def trial_columnar(self, state: CycleState) -> bool:
+    def can_batch_dry_run(self, state: CycleState) -> bool:
         """Whether amounts decide for this class."""
 
     @abstractmethod
-    def trial_width(self) -> int:
+    def dry_run_width(self) -> int:
         """How many numbers there are at present."""
 
     @abstractmethod
-    def trial_free(self, node: "NodeInfo") -> Sequence[int] | None:
+    def dry_run_free(self, node: "NodeInfo") -> Sequence[int] | None:
         """What of each is free on the node, below 0 where too much is held; None: it has to be tried by itself."""
 
     @abstractmethod
-    def trial_keys(self, node: "NodeInfo", pods: "Sequence[PodInfo]") -> Sequence[Hashable]:
-        """For each of these pods, which are on `node`, what decides about `trial_held`."""
+    def dry_run_keys(self, node: "NodeInfo", pods: "Sequence[PodInfo]") -> Sequence[Hashable]:
+        """For each of these pods, which are on `node`, what decides about `dry_run_held`."""
 
     @abstractmethod
-    def trial_held(self, node: "NodeInfo", pod: "PodInfo") -> Sequence[int]:
+    def dry_run_held(self, node: "NodeInfo", pod: "PodInfo") -> Sequence[int]:
         """What `pod` holds of each on this node."""
 
     @abstractmethod
-    def trial_passing(self, state: CycleState, free: Ints) -> Bools:
+    def dry_run_filter(self, state: CycleState, free: Ints) -> Bools:
         """`filter` for one class where so much would be free [node, number]."""
 
 
@@ -223,28 +225,28 @@ class Score(Plugin):
         """How good the node is: 0 to 100, or any number if `normalizer` brings it there."""
 
     def normalize(self, state: CycleState, raw: Ints) -> Ints:  # noqa: ARG002
-        """With scope CLUSTER: bring the raw scores [row] of the feasible nodes to 0..100, in whatever way."""
+        """With scope CLUSTER: bring the raw scores [node] of the feasible nodes to 0..100, in whatever way."""
         if self.normalizer is None:
             return raw
         return self.normalizer.apply(raw[None], raw.max(initial=0).reshape(1, 1))[0]
 
     def survey(self, state: CycleState, pod: Pod, nodes: "Sequence[NodeInfo]") -> None:
-        """With scope CLUSTER: these nodes are feasible; comes before `score`. (`scores` sees them in its batch.)"""
+        """With scope CLUSTER: these nodes are feasible; comes before `score`. `score_batch` gets them as its batch."""
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:  # noqa: ARG002
         """Whether `score` has anything to say about this pod; asked once a class (or cycle, by scope)."""
         return True
 
     def kind(self, state: CycleState) -> Hashable:  # noqa: ARG002
-        """What classes must have in common for `rise` to hold for all of them."""
+        """What classes must have in common for `max_score_delta` to hold for all of them."""
         return None
 
     @property
-    def bounded(self) -> bool:
-        """Whether `rise` is a good bound. If not, a node is scored anew for every class when a pod comes to it."""
+    def has_delta_bound(self) -> bool:
+        """Whether `max_score_delta` is a good bound. If not, a pod that comes to a node rescores it for all classes."""
         return False
 
-    def rise(self, node: "NodeInfo", placed: "PodInfo", kind: Hashable) -> int:  # noqa: ARG002
+    def max_score_delta(self, node: "NodeInfo", placed: "PodInfo", kind: Hashable) -> int:  # noqa: ARG002
         """By how much at most the score of any pod that still fits on `node` has risen, now that `placed` is there.
 
         Negative: it has fallen by at least that much. A bound within a point or two saves scoring nodes that cannot
@@ -253,33 +255,35 @@ class Score(Plugin):
         raise AssertionError(f"{self.name} has no bound")
 
 
-class ScoreColumns(Score):
+class ScoreBatch(Score):
     """A score that can judge many nodes, for many classes, at once."""
 
-    faceted: ClassVar[bool] = False  # whether `score_facet` and `scores_on` are there; a filter's likewise
+    has_signature: ClassVar[bool] = (
+        False  # whether `score_signature` and `score_classes_batch` are there; a filter's likewise
+    )
 
-    def columnar_scores(self, state: CycleState) -> bool:  # noqa: ARG002
+    def can_batch_scores(self, state: CycleState) -> bool:  # noqa: ARG002
         """Whether it can for this class; if not, `score` is asked node by node."""
         return True
 
     def stack_scores(self, states: Sequence[CycleState]) -> Any:
-        """What `scores` needs to know of these classes, put together as it likes best."""
+        """What `score_batch` needs to know of these classes, put together as it likes best."""
         return states
 
     @abstractmethod
-    def scores(self, stacked: Any, batch: Batch) -> Ints | None:
-        """`score` for every class and row, [class, row], for the caller to overwrite; None if all are 0."""
+    def score_batch(self, stacked: Any, batch: Batch) -> Ints | None:
+        """`score` for every class and row, [class, node], for the caller to overwrite; None if all are 0."""
 
-    def scores_on(self, stacked: Any, node: "NodeInfo") -> Ints:  # noqa: ARG002
-        """The same for one node, [class]: asked of scores that are not `bounded` when a pod comes to a node."""
+    def score_classes_batch(self, stacked: Any, node: "NodeInfo") -> Ints:  # noqa: ARG002
+        """The same for one node, [class]: asked of scores that are not `has_delta_bound` when a pod comes to a node."""
         raise AssertionError(f"{self.name} neither has a bound nor scores single nodes")
 
-    def score_facet(self, stacked: Any, node: "NodeInfo") -> Hashable:  # noqa: ARG002
-        """What of a node `scores_on` depends on: nodes with equal facets score alike, and are judged once."""
-        raise AssertionError(f"{self.name} has no facet")
+    def score_signature(self, stacked: Any, node: "NodeInfo") -> Hashable:  # noqa: ARG002
+        """What of a node `score_classes_batch` depends on: nodes with equal signatures get equal scores."""
+        raise AssertionError(f"{self.name} has no signature")
 
     @property
-    def falls(self) -> bool:
+    def monotone(self) -> bool:
         """With a normalizer: whether a pod that comes to a node never raises the node's raw score for another."""
         return False
 
@@ -330,7 +334,7 @@ class Listener(ABC):
 
     only_annotations: ClassVar[bool] = False  # a pod that comes without annotations is nothing to `pod_placed`
 
-    def minds(self, shape: PodClass) -> bool:  # noqa: ARG002
+    def is_relevant(self, shape: EquivalenceClass) -> bool:  # noqa: ARG002
         """Whether pods of this class can matter to `pod_placed` and `pod_gone`; asked once a class, not once a pod."""
         return True
 
@@ -368,7 +372,7 @@ class ByMaximum:
         self.reverse = reverse
 
     def apply(self, raw: Ints, highest: Ints) -> Ints:
-        """Scores for `raw` [class, row], given each class's largest [class, 1]."""
+        """Scores for `raw` [class, node], given each class's largest [class, 1]."""
         scaled = raw * MAX_NODE_SCORE  # where the highest is 0 all are 0, and stay 0 (or 100, in reverse)
         scaled //= np.maximum(highest, 1)
         return MAX_NODE_SCORE - scaled if self.reverse else scaled

@@ -6,8 +6,8 @@ PreFilters that need to see no more than the class run here, once; plugins that 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from scheduler.cache.classes import PodClass
-from scheduler.framework.points import Filter, FilterColumns, Plugin, PreFilter, Scope, Score, ScoreColumns
+from scheduler.cache.classes import EquivalenceClass
+from scheduler.framework.points import Filter, FilterBatch, Plugin, PreFilter, Scope, Score, ScoreBatch
 from scheduler.framework.state import SKIPPED, CycleState
 from scheduler.framework.status import Status
 
@@ -39,16 +39,16 @@ class ClassRules:
         return [plugin for plugin in plugins if type(plugin).version is not Plugin.version]
 
     @property
-    def columnar(self) -> bool:
+    def can_batch(self) -> bool:
         """Whether everything that moves can be judged for many nodes and classes at once."""
         scores = (score for score, _ in (*self.moving_scores, *self.moving_normalized))
-        return all(isinstance(f, FilterColumns) and f.columnar(self.state) for f in self.moving_filters) and all(
-            isinstance(score, ScoreColumns) and score.columnar_scores(self.state) for score in scores
+        return all(isinstance(f, FilterBatch) and f.can_batch(self.state) for f in self.moving_filters) and all(
+            isinstance(score, ScoreBatch) and score.can_batch_scores(self.state) for score in scores
         )
 
 
 def rules_for(
-    shape: PodClass,
+    shape: EquivalenceClass,
     pre_filters: Sequence[PreFilter],
     filters: Sequence[Filter],
     scores: Sequence[Weighted],

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scheduler.api.core import Pod
-from scheduler.cache.classes import PodClass
-from scheduler.framework.board import Board
+from scheduler.cache.classes import EquivalenceClass
+from scheduler.framework.class_scores import ClassScores
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import (
@@ -23,10 +23,10 @@ from scheduler.framework.points import (
 )
 from scheduler.framework.restored import as_seen
 from scheduler.framework.rules import rules_for
+from scheduler.framework.score_matrix import ScoreMatrix
 from scheduler.framework.state import SKIPPED, CycleState
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.framework.timing import RESERVE
-from scheduler.framework.verdicts import ClassVerdicts
 
 KEPT_VERDICTS = 20_000_000  # classes times nodes, at 33 bytes each; beyond, the least recently used are judged anew
 FEWEST_CLASSES = 64  # but so many classes are kept, however many nodes there are
@@ -59,17 +59,17 @@ class Runner:
         self.filters = profile.filter
         self.scores = profile.score
         self._victim_aware = [plugin for plugin in profile.all if isinstance(plugin, VictimAware)]
-        self._verdicts: OrderedDict[int, ClassVerdicts] = OrderedDict()
-        self._board = Board(handle.columns)
+        self._verdicts: OrderedDict[int, ClassScores] = OrderedDict()
+        self._board = ScoreMatrix(handle.columns)
         handle.columns.watch(self._board)
         handle.register(self)
 
-    def verdicts(self, shape: PodClass) -> ClassVerdicts:
+    def class_scores(self, shape: EquivalenceClass) -> ClassScores:
         """What is kept about this class."""
         found = self._verdicts.get(shape.id)
         if found is None:
             rules = rules_for(shape, self.pre_filters, self.filters, self.scores)
-            found = self._verdicts[shape.id] = ClassVerdicts(
+            found = self._verdicts[shape.id] = ClassScores(
                 self, shape, rules, self._board if rules.rejected is None else None
             )
             if (
@@ -83,7 +83,7 @@ class Runner:
             self._verdicts.move_to_end(shape.id)
         return found
 
-    def forget_verdicts(self) -> None:
+    def invalidate_class_scores(self) -> None:
         """Something that plugins read besides pods, nodes and devices changed: judge every class anew."""
         for verdicts in self._verdicts.values():
             if verdicts.board is not None:

@@ -29,15 +29,15 @@ BIND, BINDER = "Bind", "DefaultBinder"  # one request of ours, whatever plugin u
 METHODS = {
     "pre_filter": PRE_FILTER,
     "filter": FILTER,
-    "passing": FILTER,
-    "passing_on": FILTER,
-    "rejections": FILTER,
+    "filter_batch": FILTER,
+    "filter_classes_batch": FILTER,
+    "reasons_batch": FILTER,
     "post_filter": POST_FILTER,
     "pre_score": PRE_SCORE,
     "survey": SCORE,
     "score": SCORE,
-    "scores": SCORE,
-    "scores_on": SCORE,
+    "score_batch": SCORE,
+    "score_classes_batch": SCORE,
     "normalize": SCORE,
 }  # each method's point, by upstream's name; of Reserve and PreBind, which every decision comes by, the callers ask
 TRANSFORMING = {**METHODS, "pre_filter": BEFORE_PRE_FILTER, "overlooked": AFTER_PRE_FILTER}

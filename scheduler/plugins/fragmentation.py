@@ -21,7 +21,7 @@ from scheduler.cache.columns import Batch, Ints
 from scheduler.cache.resources import CPU_COLUMN
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo
-from scheduler.framework.points import MAX_NODE_SCORE, Args, Scope, ScoreColumns
+from scheduler.framework.points import MAX_NODE_SCORE, Args, Scope, ScoreBatch
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import Status
 from scheduler.plugins.deviceshare.allocator import allocate
@@ -88,12 +88,12 @@ def fragments(cpu: int, idle: Sequence[int], pods: Sequence[Typical]) -> int:
 ASKED: StateKey[int] = StateKey("DeviceFragmentation/cpu")  # milli-CPU of the pod
 
 
-class DeviceFragmentation(ScoreColumns):
+class DeviceFragmentation(ScoreBatch):
     """Says the same of all nodes about a pod that asks for neither CPU nor devices."""
 
     name = "DeviceFragmentation"
     scope = Scope.NODE_PODS
-    faceted = True
+    has_signature = True
 
     def __init__(self, handle: Handle, args: DeviceFragmentationArgs | None = None) -> None:
         args = args or DeviceFragmentationArgs()
@@ -146,19 +146,19 @@ class DeviceFragmentation(ScoreColumns):
 
     # -- many at once -------------------------------------------------------------------------------------------------
 
-    def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
+    def score_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
         found = np.zeros((len(stacked), batch.size), np.int64)
         nodes, names = self._handle.cache.nodes, batch.columns.names
         for place, row in enumerate(batch.rows.tolist()):
             node = nodes.get(names[row])
             if node is not None and node.node is not None:
-                found[:, place] = self.scores_on(stacked, node)
+                found[:, place] = self.score_classes_batch(stacked, node)
         return found
 
-    def scores_on(self, stacked: Sequence[CycleState], node: NodeInfo) -> Ints:
+    def score_classes_batch(self, stacked: Sequence[CycleState], node: NodeInfo) -> Ints:
         return np.array([self.score(state, _NOBODY, node) for state in stacked], np.int64)
 
-    def score_facet(self, stacked: object, node: NodeInfo) -> Hashable:
+    def score_signature(self, stacked: object, node: NodeInfo) -> Hashable:
         devices = self._devices.find(node.name)
         if devices is None or not devices.listed:
             return None

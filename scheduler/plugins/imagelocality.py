@@ -10,10 +10,10 @@ import numpy as np
 
 from scheduler.api.core import Container, Pod
 from scheduler.cache.columns import Batch, Ints
-from scheduler.cache.images import ImageBook
+from scheduler.cache.images import ImageRegistry
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo
-from scheduler.framework.points import MAX_NODE_SCORE, Scope, ScoreColumns
+from scheduler.framework.points import MAX_NODE_SCORE, Scope, ScoreBatch
 from scheduler.framework.state import CycleState, StateKey
 
 LEAST = 23 << 20  # bytes; less than this is as good as nothing
@@ -22,13 +22,13 @@ MOST_EACH = 1000 << 20  # bytes for each container; more than this is as good as
 IMAGES: StateKey[tuple[str, ...]] = StateKey("ImageLocality/images")
 
 
-class ImageLocality(ScoreColumns):
+class ImageLocality(ScoreBatch):
     name = "ImageLocality"
     scope = Scope.NODE
 
     def __init__(self, handle: Handle) -> None:
         self._cache = handle.cache
-        self._book = handle.shared(ImageBook)
+        self._book = handle.shared(ImageRegistry)
         self._counted: dict[str, int] = {}
         self._counted_at = -1
 
@@ -60,7 +60,7 @@ class ImageLocality(ScoreColumns):
             self._counted[name] = sum(name in _images(other) for other in self._cache)
         return self._counted[name]
 
-    def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
+    def score_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
         book = self._book
         if not book.version or not any(book.holders(name) for state in stacked for name in state[IMAGES]):
             return None

@@ -12,11 +12,11 @@ import numpy as np
 from scheduler.api.core import Pod
 from scheduler.api.ports import EVERY_ADDRESS, HostPort, host_ports
 from scheduler.cache.cache import Cache
-from scheduler.cache.classes import PodClass
+from scheduler.cache.classes import EquivalenceClass
 from scheduler.cache.columns import Batch, Bools, Ints
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import FilterColumns, Listener, PreFilter, Scope
+from scheduler.framework.points import FilterBatch, Listener, PreFilter, Scope
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
 
@@ -36,7 +36,7 @@ class PortUse(Listener):
             for info in node.pods.values():
                 self.pod_placed(info)
 
-    def minds(self, shape: PodClass) -> bool:
+    def is_relevant(self, shape: EquivalenceClass) -> bool:
         return bool(ports_of(shape))
 
     def pod_placed(self, info: PodInfo) -> None:
@@ -62,7 +62,7 @@ class PortUse(Listener):
         return taken
 
 
-def ports_of(shape: PodClass) -> tuple[HostPort, ...]:
+def ports_of(shape: EquivalenceClass) -> tuple[HostPort, ...]:
     """The host ports of pods of this shape."""
     known = shape.facts.get(_FACT)
     if known is None:
@@ -73,7 +73,7 @@ def ports_of(shape: PodClass) -> tuple[HostPort, ...]:
 PORTS: StateKey[tuple[HostPort, ...]] = StateKey("NodePorts/ports")
 
 
-class NodePorts(PreFilter, FilterColumns):
+class NodePorts(PreFilter, FilterBatch):
     name = "NodePorts"
     scope = Scope.NODE_PODS
 
@@ -92,7 +92,7 @@ class NodePorts(PreFilter, FilterColumns):
         there = (port for info in node.pods.values() for port in ports_of(info.shape))
         return TAKEN if any(port.conflicts(one) for port in there for one in wanted) else SUCCESS
 
-    def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
+    def filter_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
         taken = [self._use.rows_where_taken(state[PORTS]) for state in stacked]
         if not any(taken):
             return None
@@ -101,7 +101,7 @@ class NodePorts(PreFilter, FilterColumns):
             line[list(rows)] = False
         return batch.pick(free)
 
-    def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
-        passing = self.passing(stacked, batch)
+    def reasons_batch(self, stacked: Sequence[CycleState], batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
+        passing = self.filter_batch(stacked, batch)
         codes = np.zeros(batch.size, np.int64) if passing is None else (~passing[0]).astype(np.int64)
         return codes, lambda _: TAKEN

@@ -22,10 +22,10 @@ from scheduler.api.core import (
     Toleration,
 )
 from scheduler.cache.columns import Batch, Bools, Ints
-from scheduler.cache.facts import NodeFact
+from scheduler.cache.node_facts import NodeFact
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo
-from scheduler.framework.points import Args, ByMaximum, FilterColumns, PreFilter, Scope, ScoreColumns
+from scheduler.framework.points import Args, ByMaximum, FilterBatch, PreFilter, Scope, ScoreBatch
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.selection import LabelFacts, Selection, admits, tolerated
@@ -48,7 +48,7 @@ def _all_alike(passing: Bools | None, batch: Batch, status: Status) -> Rejection
     return codes, lambda _: status
 
 
-class NodeName(PreFilter, FilterColumns):
+class NodeName(PreFilter, FilterBatch):
     name = "NodeName"
     scope = Scope.NODE
 
@@ -61,14 +61,14 @@ class NodeName(PreFilter, FilterColumns):
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         return SUCCESS if pod.spec.node_name in {"", node.name} else WRONG_NAME
 
-    def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
+    def filter_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
         return None  # only a pod that has a node names one, and such a pod is in no queue
 
-    def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> Rejections:
-        return _all_alike(self.passing(stacked, batch), batch, WRONG_NAME)
+    def reasons_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Rejections:
+        return _all_alike(self.filter_batch(stacked, batch), batch, WRONG_NAME)
 
 
-class NodeUnschedulable(PreFilter, FilterColumns):
+class NodeUnschedulable(PreFilter, FilterBatch):
     name = "NodeUnschedulable"
     scope = Scope.NODE
 
@@ -83,17 +83,17 @@ class NodeUnschedulable(PreFilter, FilterColumns):
             return SUCCESS
         return UNSCHEDULABLE
 
-    def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
+    def filter_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
         return self._cordoned.judge(batch, [operator.not_] * len(stacked))
 
-    def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> Rejections:
-        return _all_alike(self.passing(stacked, batch), batch, UNSCHEDULABLE)
+    def reasons_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Rejections:
+        return _all_alike(self.filter_batch(stacked, batch), batch, UNSCHEDULABLE)
 
 
 TOLERATIONS: StateKey[tuple[Toleration, ...]] = StateKey("TaintToleration/tolerations")
 
 
-class TaintToleration(PreFilter, FilterColumns, ScoreColumns):
+class TaintToleration(PreFilter, FilterBatch, ScoreBatch):
     name = "TaintToleration"
     scope = Scope.NODE
     normalizer = ByMaximum(reverse=True)
@@ -108,17 +108,17 @@ class TaintToleration(PreFilter, FilterColumns, ScoreColumns):
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         return SUCCESS if admits(node.known.spec.taints, pod.spec.tolerations) else UNTOLERATED
 
-    def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
+    def filter_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
         return self._taints.judge(batch, [partial(admits, tolerations=state[TOLERATIONS]) for state in stacked])
 
-    def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> Rejections:
-        return _all_alike(self.passing(stacked, batch), batch, UNTOLERATED)
+    def reasons_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Rejections:
+        return _all_alike(self.filter_batch(stacked, batch), batch, UNTOLERATED)
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         """How many PreferNoSchedule taints the pod does not tolerate; fewer is better."""
         return _disliked(node.known.spec.taints, pod.spec.tolerations)
 
-    def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
+    def score_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
         return self._taints.measure(batch, [partial(_disliked, tolerations=state[TOLERATIONS]) for state in stacked])
 
 
@@ -136,7 +136,7 @@ class NodeAffinityArgs(Args, frozen=True):
     added_affinity: core.NodeAffinity | None = None
 
 
-class NodeAffinity(PreFilter, FilterColumns, ScoreColumns):
+class NodeAffinity(PreFilter, FilterBatch, ScoreBatch):
     name = "NodeAffinity"
     scope = Scope.NODE
     honours_pins = True
@@ -162,13 +162,13 @@ class NodeAffinity(PreFilter, FilterColumns, ScoreColumns):
             return NOT_ENFORCED
         return SUCCESS if state[SELECTION].admits(name, labels) else NO_MATCH
 
-    def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
+    def filter_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
         lines = np.concatenate([self._admitted(state[SELECTION], batch) for state in stacked])
         if self._added is not None:
             lines &= self._admitted(self._added, batch)
         return lines
 
-    def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> Rejections:
+    def reasons_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Rejections:
         """1: the pod's own selection; 2: the profile's."""
         codes = (~self._admitted(stacked[0][SELECTION], batch)[0]).astype(np.int64)
         if self._added is not None:
@@ -176,7 +176,7 @@ class NodeAffinity(PreFilter, FilterColumns, ScoreColumns):
         return codes, lambda code: NOT_ENFORCED if code == 2 else NO_MATCH
 
     def _admitted(self, selection: Selection, batch: Batch) -> Bools:
-        """Each row, [1, row]; every selection may look at other labels."""
+        """Each row, [1, node]; every selection may look at other labels."""
         line = self._facts.of(selection).judge(batch, [selection.admits_value])
         return np.ones((1, batch.size), np.bool_) if line is None else line
 
@@ -191,7 +191,7 @@ class NodeAffinity(PreFilter, FilterColumns, ScoreColumns):
         liked = self._added.liking(name, labels) if self._added is not None else 0
         return liked + state[SELECTION].liking(name, labels)
 
-    def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
+    def score_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
         lines = np.concatenate([self._liked(state[SELECTION], batch) for state in stacked])
         if self._added is not None:
             lines += self._liked(self._added, batch)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from scheduler.api.core import NO_EXECUTE, NO_SCHEDULE, NodeSelectorTerm, Pod, Taint, Toleration
 from scheduler.api.wire import requirement_holds
 from scheduler.cache.cache import Cache
-from scheduler.cache.facts import NodeFact
+from scheduler.cache.node_facts import NodeFact
 
 Labels = tuple[str, tuple[str | None, ...]]  # a node's name and its values of the labels that matter
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from scheduler.cycle import Core
-from scheduler.framework.events import Bind, Decision, Evict, Reject
+from scheduler.framework.decisions import Bind, Decision, Evict, Reject
 from scheduler.framework.histogram import Histogram
 from scheduler.plugins.reservation.figures import phases, resources
 from scheduler.services.exposition import Family, exposed, histogram_lines, sample

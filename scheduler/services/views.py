@@ -16,7 +16,7 @@ from scheduler.api.wire import to_plain
 from scheduler.cache.volumes import claim_keys
 from scheduler.config import Configuration
 from scheduler.cycle import Core
-from scheduler.framework.explaining import explain
+from scheduler.framework.explanation import explain
 from scheduler.framework.nodeinfo import NodeInfo
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.plugin import DeviceShare

@@ -12,7 +12,7 @@ import numpy as np
 from scheduler.cache.columns import Ints
 from scheduler.cache.tallies import Tallies
 from scheduler.cycle import Core
-from scheduler.framework.failure import histogram
+from scheduler.framework.fit_error import histogram
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import Scope, Score
 from scheduler.framework.restored import as_seen, restore, share

@@ -11,7 +11,7 @@ from scheduler.api.core import Pod, PodSpec
 from scheduler.app import build_core
 from scheduler.config import Configuration
 from scheduler.cycle import Core
-from scheduler.framework.events import Bind, Evict, Reject
+from scheduler.framework.decisions import Bind, Evict, Reject
 from scheduler.framework.nodeinfo import PodInfo
 from scheduler.tests.oracle import judge
 

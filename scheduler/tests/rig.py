@@ -11,7 +11,7 @@ from scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, NV
 from scheduler.api.wire import Condition, ObjectMeta, ResourceList
 from scheduler.app import build_core
 from scheduler.config import Configuration, ProfileConfig, parse
-from scheduler.framework.events import Bind, Decision, Evict, Reject
+from scheduler.framework.decisions import Bind, Decision, Evict, Reject
 
 GIB = 1 << 30
 

@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.api.builders import PodBuilder, pod, pods
 from scheduler.config import ConfigError, expand
-from scheduler.framework.explaining import explain
+from scheduler.framework.explanation import explain
 from scheduler.framework.nodeinfo import PodInfo
 from scheduler.plugins.fragmentation import Typical, fragments
 from scheduler.tests.rig import Rig, profile

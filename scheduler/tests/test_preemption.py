@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from scheduler.api.builders import pod
-from scheduler.framework.events import ClearNomination, Evict
+from scheduler.framework.decisions import ClearNomination, Evict
 from scheduler.tests.rig import Rig
 
 

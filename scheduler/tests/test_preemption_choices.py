@@ -39,11 +39,11 @@ from scheduler.api.device import (
 )
 from scheduler.api.wire import Condition, ObjectMeta, Requirement, ResourceList
 from scheduler.config import Configuration, ProfileConfig
-from scheduler.framework.events import Bind, Evict, Reject
+from scheduler.framework.decisions import Bind, Evict, Reject
 from scheduler.tests import test_cluster_wide
 from scheduler.tests.oracle import judge
 from scheduler.tests.play import Play, stories
-from scheduler.tests.preempting import Way, make_way
+from scheduler.tests.preempting import PreemptionResult, make_way
 from scheduler.tests.rig import profile
 
 
@@ -223,7 +223,7 @@ class Struggle(Play):
             assert entry is not None
             info, runner = entry.info, core.handle.runner_of(entry.info)
             want = judge(core, runner, info)
-            way = Way() if want.node else make_way(core, runner, info)
+            way = PreemptionResult() if want.node else make_way(core, runner, info)
             made = core.decide()
             victims = tuple(decision.victim.uid for decision in made if isinstance(decision, Evict))
             for decision in made:
@@ -234,8 +234,10 @@ class Struggle(Play):
                         self.bound[bound.uid] = (bound.pod, node)
                     case Reject():
                         assert not want.node, f"{info.key} should go to {want.node}, was refused: {decision.message}"
-                        found = Way(decision.nominated or "", victims, decision.message)
-                        self._compare(found, Way(way.node, self._told(way), f"{want.message} {way.message}".strip()))
+                        found = PreemptionResult(decision.nominated or "", victims, decision.message)
+                        self._compare(
+                            found, PreemptionResult(way.node, self._told(way), f"{want.message} {way.message}".strip())
+                        )
                     case _:
                         pass
             self.made_way += bool(victims)
@@ -247,11 +249,11 @@ class Struggle(Play):
             self.victims += victims
         raise AssertionError("the queue does not come to rest")
 
-    def _told(self, way: Way) -> tuple[str, ...]:
+    def _told(self, way: PreemptionResult) -> tuple[str, ...]:
         """Those of the victims who are not on their way out already."""
         return tuple(uid for uid in way.victims if uid in self.bound and not self.bound[uid][0].deleting)
 
-    def _compare(self, found: Way, want: Way) -> None:
+    def _compare(self, found: PreemptionResult, want: PreemptionResult) -> None:
         assert found == want, f"expected {want}, found {found}"
 
 

@@ -43,7 +43,7 @@ from scheduler.api.reservation import (
 from scheduler.api.wire import LabelSelector, ObjectMeta, ResourceList, to_plain
 from scheduler.app import build_core
 from scheduler.cycle import Core
-from scheduler.framework.events import Bind
+from scheduler.framework.decisions import Bind
 from scheduler.framework.nodeinfo import PodInfo
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.reservation import lifecycle

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from scheduler.cache.columns import Bools, Ints
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import TrialColumns
+from scheduler.framework.points import DryRunBatch
 from scheduler.framework.state import CycleState
 
 PRIORITY_OFFSET = 1 << 31  # keeps the sum over victims growing with their number, negative priorities or not
@@ -44,7 +44,7 @@ class Tried(NamedTuple):
 class Ledger:
     """What pods hold, in numbers that all `filters` understand; each of them looks at a part of a line."""
 
-    def __init__(self, filters: Sequence[TrialColumns]) -> None:
+    def __init__(self, filters: Sequence[DryRunBatch]) -> None:
         self._filters = filters
         self._parts: dict[str, slice] = {}
         self._widths: list[int] = []
@@ -54,7 +54,7 @@ class Ledger:
 
     def refresh(self) -> bool:
         """Whether all accounts have to be drawn up anew, because numbers came or there are too many lines."""
-        widths = [plugin.trial_width() for plugin in self._filters]
+        widths = [plugin.dry_run_width() for plugin in self._filters]
         if widths == self._widths and len(self._numbers) < MOST_LINES:
             return False
         ends = np.cumsum(widths).tolist()
@@ -70,7 +70,7 @@ class Ledger:
         """The accounts of `pods`, who would go from `node`; None if it has to be tried by itself."""
         free: list[int] = []
         for plugin in self._filters:
-            part = plugin.trial_free(node)
+            part = plugin.dry_run_free(node)
             if part is None:
                 return None
             free += part
@@ -80,7 +80,7 @@ class Ledger:
             order = sorted(range(len(pods)), key=lambda place: not breaks[place])
             pods, breaks = [pods[place] for place in order], [breaks[place] for place in order]
         known = self._numbers.get
-        keys = zip(*[plugin.trial_keys(node, pods) for plugin in self._filters], strict=True)
+        keys = zip(*[plugin.dry_run_keys(node, pods) for plugin in self._filters], strict=True)
         lines = [
             self._line(key, node, pod) if (found := known(key)) is None else found
             for key, pod in zip(keys, pods, strict=True)
@@ -98,12 +98,12 @@ class Ledger:
         number = self._numbers[key] = len(self._numbers)
         if number == len(self._lines):
             self._lines = np.pad(self._lines, ((0, number), (0, 0)))
-        self._lines[number] = [value for plugin in self._filters for value in plugin.trial_held(node, pod)]
+        self._lines[number] = [value for plugin in self._filters for value in plugin.dry_run_held(node, pod)]
         return number
 
-    def attempt(self, filters: Sequence[TrialColumns], state: CycleState, nodes: Sequence[Accounts]) -> Tried:
+    def attempt(self, filters: Sequence[DryRunBatch], state: CycleState, nodes: Sequence[Accounts]) -> Tried:
         """Try nodes, each of which has somebody who could go, for the class of `state`, of which `filters` decide."""
-        asked = [(plugin.trial_passing, self._parts[plugin.name]) for plugin in filters]
+        asked = [(plugin.dry_run_filter, self._parts[plugin.name]) for plugin in filters]
 
         def passing(free: Ints) -> Bools:
             ok = np.ones(len(free), np.bool_)

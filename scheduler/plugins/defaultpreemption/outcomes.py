@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.cache.columns import Bools, Ints, Rows
+from scheduler.framework.class_scores import ClassScores
 from scheduler.framework.nodeinfo import PodInfo
-from scheduler.framework.points import TrialColumns
+from scheduler.framework.points import DryRunBatch
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Status
-from scheduler.framework.verdicts import ClassVerdicts
 from scheduler.plugins.defaultpreemption.ledger import PRIORITY_OFFSET, Accounts
 from scheduler.plugins.defaultpreemption.situations import NEVER, Situations
 from scheduler.plugins.defaultpreemption.trial import NO_VICTIMS, Outcome, attempt, importance
@@ -31,16 +31,16 @@ class Outcomes:
     between one pod and the next.
     """
 
-    def __init__(self, runner: Runner, verdicts: ClassVerdicts, situations: Situations, *, alone: bool) -> None:
+    def __init__(self, runner: Runner, verdicts: ClassScores, situations: Situations, *, alone: bool) -> None:
         """`alone`: nothing but what is on a node decides about it: every filter is of scope NODE or NODE_PODS."""
         self.verdicts = verdicts
         self.situations = situations
         self._runner = runner
         filters = verdicts.rules.moving_filters
-        self._filters = [plugin for plugin in filters if isinstance(plugin, TrialColumns)]
+        self._filters = [plugin for plugin in filters if isinstance(plugin, DryRunBatch)]
         # Whether nodes in one situation may share an outcome, and whether many can be tried at once.
         self._shared = alone and len(self._filters) == len(filters)
-        self._columnar = self._shared and all(plugin.trial_columnar(verdicts.state) for plugin in self._filters)
+        self._columnar = self._shared and all(plugin.can_batch_dry_run(verdicts.state) for plugin in self._filters)
         self._versioned = verdicts.rules.versioned
         self._versions: list[int] = []
         self._known: dict[tuple[int, ...], Outcome] = {}  # by situation and the classes of pods nominated there

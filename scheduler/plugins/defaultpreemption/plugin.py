@@ -13,12 +13,12 @@ import numpy as np
 
 from scheduler.api.core import PREEMPT_NEVER, Pod
 from scheduler.api.reservation import is_reserve_pod
-from scheduler.cache.classes import PodClass
+from scheduler.cache.classes import EquivalenceClass
 from scheduler.cache.columns import Rows
-from scheduler.framework.failure import FitError, histogram
+from scheduler.framework.fit_error import FitError, histogram
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import PodInfo
-from scheduler.framework.points import Args, Listener, PostFilter, PostFilterResult, TrialColumns
+from scheduler.framework.points import Args, DryRunBatch, Listener, PostFilter, PostFilterResult
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import SKIPPED, CycleState
 from scheduler.framework.status import SUCCESS, Status
@@ -134,7 +134,7 @@ class DefaultPreemption(PostFilter, Listener):
     def _outcomes(self, state: CycleState, info: PodInfo) -> Outcomes:
         """What is known about trials for such a pod; nothing, if more than one node decides about it."""
         runner = self._handle.runner_of(info)
-        verdicts = runner.verdicts(info.shape)
+        verdicts = runner.class_scores(info.shape)
         situations = self._situations_towards(info, runner)
         situations.refresh()
         if not all(plugin.name in state[SKIPPED] for plugin in verdicts.rules.cycle_filters):
@@ -156,7 +156,7 @@ class DefaultPreemption(PostFilter, Listener):
         highest = max(one for one, count in self._handle.cache.priorities.items() if count and one < info.priority)
         found = self._situations.get(highest)
         if found is None:
-            filters = [plugin for plugin in runner.filters if isinstance(plugin, TrialColumns)]
+            filters = [plugin for plugin in runner.filters if isinstance(plugin, DryRunBatch)]
             found = self._situations[highest] = Situations(self._handle, filters, highest, self.spares)
             if len(self._situations) > MOST_SITUATIONS:
                 self._situations.popitem(last=False)
@@ -177,7 +177,7 @@ class DefaultPreemption(PostFilter, Listener):
 
     # -- what the cache tells -----------------------------------------------------------------------------------------
 
-    def minds(self, shape: PodClass) -> bool:
+    def is_relevant(self, shape: EquivalenceClass) -> bool:
         return False
 
     def pod_placed(self, info: PodInfo) -> None:

@@ -12,7 +12,7 @@ from scheduler.api.core import Pod, PodDisruptionBudget
 from scheduler.cache.columns import Bools, Ints
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import TrialColumns
+from scheduler.framework.points import DryRunBatch
 from scheduler.plugins.defaultpreemption.ledger import Accounts, Ledger
 from scheduler.plugins.defaultpreemption.trial import broken, importance
 from scheduler.plugins.reservation.book import ReservationBook
@@ -45,13 +45,13 @@ class Situation:
 class Situations:
     """The situations of all nodes towards pods that are more important than `highest`.
 
-    `stamp`: int64 [row], `NEVER` or a number that nobody had before, new whenever the situation was worked out anew.
+    `stamp`: int64 [node], `NEVER` or a number that nobody had before, new whenever the situation was worked out anew.
     """
 
     def __init__(
         self,
         handle: Handle,
-        filters: Sequence[TrialColumns],
+        filters: Sequence[DryRunBatch],
         highest: int,
         spares: Callable[[Pod], bool] = lambda _: False,
     ) -> None:
@@ -131,8 +131,8 @@ class Situations:
     def number(self, situation: Situation, node: NodeInfo) -> int:
         """The number of a node's situation: nodes with the same come to the same end, whatever the class."""
         if situation.number == UNNUMBERED:
-            facets = [plugin.trial_facet(node, situation.lesser) for plugin in self._filters]
-            key = (situation.breaks, *facets, object() if situation.apart else None)
+            signatures = [plugin.dry_run_signature(node, situation.lesser) for plugin in self._filters]
+            key = (situation.breaks, *signatures, object() if situation.apart else None)
             number = self._numbers.get(key)
             if number is None:
                 if len(self._numbers) >= MOST_KEYS:

@@ -274,12 +274,12 @@ class DeviceCache(Listener):
     # -- amounts for trials of preemption: whether nothing is listed, then [share, card] -------------------------------
 
     @property
-    def trial_width(self) -> int:
+    def dry_run_width(self) -> int:
         return 1 + len(SHARES) * self._cards
 
-    def trial_free(self, node: NodeDevices | None) -> list[int]:
+    def dry_run_free(self, node: NodeDevices | None) -> list[int]:
         """What is free of a node's GPUs; below 0 where more is held than there is."""
-        numbers = [0] * self.trial_width
+        numbers = [0] * self.dry_run_width
         if node is None or not node.listed:
             numbers[0] = 1
             return numbers
@@ -288,9 +288,9 @@ class DeviceCache(Listener):
             numbers[where] = total - used[number][place]
         return numbers
 
-    def trial_held(self, node: NodeDevices | None, uid: str) -> list[int]:
+    def dry_run_held(self, node: NodeDevices | None, uid: str) -> list[int]:
         """What a pod holds of them."""
-        numbers = [0] * self.trial_width
+        numbers = [0] * self.dry_run_width
         holding = node.held.get(uid) if node is not None and node.listed else None
         if node is None or holding is None:
             return numbers

@@ -8,8 +8,8 @@ import numpy as np
 from scheduler.api.device import GPU_ISOLATION_PROVIDER, GPU_MODEL_LABEL, GPU_VENDOR_LABEL
 from scheduler.cache.columns import Bools, Ints
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import FilterColumns, TrialColumns, VictimAware
-from scheduler.framework.reserved import MATCHED
+from scheduler.framework.points import DryRunBatch, FilterBatch, VictimAware
+from scheduler.framework.reservation_info import MATCHED
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.plugins.deviceshare import inside
 from scheduler.plugins.deviceshare.cache import DeviceCache, NodeDevices
@@ -35,13 +35,13 @@ WANTED: StateKey[Wanted] = StateKey("DeviceShare/wanted")
 TRIAL: StateKey[dict[str, tuple[DeviceState, frozenset[str]]]] = StateKey("DeviceShare/trial")
 
 
-class Imagining(FilterColumns, TrialColumns, VictimAware):
+class Imagining(FilterBatch, DryRunBatch, VictimAware):
     """The part of the plugin that preemption asks."""
 
     devices: DeviceCache
     _book: ReservationBook
 
-    def trial_facet(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Hashable:
+    def dry_run_signature(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Hashable:
         devices = self.devices.find(node.name)
         if devices is None or not devices.listed:
             return None
@@ -49,29 +49,29 @@ class Imagining(FilterColumns, TrialColumns, VictimAware):
         marks = label(GPU_ISOLATION_PROVIDER), label(GPU_VENDOR_LABEL), label(GPU_MODEL_LABEL)
         return devices.state, marks, tuple([held(pod.uid) for pod in pods])
 
-    def trial_columnar(self, state: CycleState) -> bool:
-        return self.columnar(state)
+    def can_batch_dry_run(self, state: CycleState) -> bool:
+        return self.can_batch(state)
 
-    def trial_width(self) -> int:
-        return self.devices.trial_width
+    def dry_run_width(self) -> int:
+        return self.devices.dry_run_width
 
-    def trial_free(self, node: NodeInfo) -> Sequence[int] | None:
+    def dry_run_free(self, node: NodeInfo) -> Sequence[int] | None:
         devices = self.devices.find(node.name)
         if devices is not None and devices.listed and devices.state.template.traits.honour:
             return None
-        return self.devices.trial_free(devices)
+        return self.devices.dry_run_free(devices)
 
-    def trial_keys(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Sequence[Hashable]:
+    def dry_run_keys(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Sequence[Hashable]:
         devices = self.devices.find(node.name)
         if devices is None or not devices.listed:
             return [None] * len(pods)
         template, held = devices.state.template, devices.held.get
         return [(template, held(pod.uid)) for pod in pods]
 
-    def trial_held(self, node: NodeInfo, pod: PodInfo) -> Sequence[int]:
-        return self.devices.trial_held(self.devices.find(node.name), pod.uid)
+    def dry_run_held(self, node: NodeInfo, pod: PodInfo) -> Sequence[int]:
+        return self.devices.dry_run_held(self.devices.find(node.name), pod.uid)
 
-    def trial_passing(self, state: CycleState, free: Ints) -> Bools:
+    def dry_run_filter(self, state: CycleState, free: Ints) -> Bools:
         wanted = state[WANTED]
         assert wanted.gpu_shares is not None  # noqa: S101
         cards = free[:, 1:].reshape(len(free), len(SHARES), -1)

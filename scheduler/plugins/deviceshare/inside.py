@@ -7,7 +7,7 @@ Where reservations are for a pod, the node's devices come to the plugin with all
 from collections.abc import Collection, Iterable, Sequence
 
 from scheduler.api.requests import Amounts
-from scheduler.framework.reserved import Reserved
+from scheduler.framework.reservation_info import ReservationInfo
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.deviceshare.allocator import allocate, allocate_preferring, trial, verdict
 from scheduler.plugins.deviceshare.cache import NodeDevices
@@ -21,12 +21,12 @@ from scheduler.plugins.numahints import Mask
 PREFIX = "Reservation(s) "
 
 
-def holds_devices(reserved: Reserved) -> bool:
+def holds_devices(reserved: ReservationInfo) -> bool:
     """Whether a reservation has any."""
     return bool(reserved_shares(reserved.annotation))
 
 
-def room(devices: NodeDevices, there: Iterable[Reserved], reserved: Reserved | None) -> DeviceState:
+def room(devices: NodeDevices, there: Iterable[ReservationInfo], reserved: ReservationInfo | None) -> DeviceState:
     """What a pod finds that goes into `reserved`; None: into none of those that are for it there."""
     state = devices.state
     for other in there:
@@ -35,13 +35,13 @@ def room(devices: NodeDevices, there: Iterable[Reserved], reserved: Reserved | N
     return state
 
 
-def left(devices: NodeDevices, reserved: Reserved, gone: Collection[str] = ()) -> Shares:
+def left(devices: NodeDevices, reserved: ReservationInfo, gone: Collection[str] = ()) -> Shares:
     """What it still holds, pods aside that preemption imagines `gone`."""
     there = [devices.held.get(uid) for uid in reserved.owners if uid not in gone]
     return left_of(reserved_shares(reserved.annotation), there)
 
 
-def within(devices: NodeDevices, state: DeviceState, reserved: Reserved, *, at_most: bool) -> DeviceState:
+def within(devices: NodeDevices, state: DeviceState, reserved: ReservationInfo, *, at_most: bool) -> DeviceState:
     """`state` with only the reservation's own devices, as for a Restricted one: with `at_most`, what is left of them.
 
     Types of which it has none are left as they are. Of a NIC with virtual functions of its own others are none (R48).
@@ -75,7 +75,11 @@ def _not_its_own(template: Template, shares: Shares, rest: Shares) -> list[tuple
 
 
 def fits(
-    devices: NodeDevices, there: Sequence[Reserved], reserved: Reserved | None, request: DeviceRequest, policy: Policy
+    devices: NodeDevices,
+    there: Sequence[ReservationInfo],
+    reserved: ReservationInfo | None,
+    request: DeviceRequest,
+    policy: Policy,
 ) -> Status:
     """Whether there are devices for the request in that reservation."""
     state = room(devices, there, reserved)
@@ -85,7 +89,7 @@ def fits(
 
 
 def judge(
-    devices: NodeDevices, there: Sequence[Reserved], request: DeviceRequest, policy: Policy, *, required: bool
+    devices: NodeDevices, there: Sequence[ReservationInfo], request: DeviceRequest, policy: Policy, *, required: bool
 ) -> Status:
     """Whether some reservation there will do, or the node beside them."""
     reasons: list[str] = []
@@ -102,8 +106,8 @@ def judge(
 
 def choose(  # noqa: PLR0917 all of them make the choice
     devices: NodeDevices,
-    there: Sequence[Reserved],
-    reserved: Reserved | None,
+    there: Sequence[ReservationInfo],
+    reserved: ReservationInfo | None,
     request: DeviceRequest,
     policy: Policy,
     numa: Mask | None = None,

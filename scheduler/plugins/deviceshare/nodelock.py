@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from scheduler.api.clock import from_rfc3339, rfc3339
 from scheduler.api.core import Node, Pod
-from scheduler.cache.classes import PodClass
+from scheduler.cache.classes import EquivalenceClass
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import Listener
@@ -64,7 +64,7 @@ class NodeLocks(Listener):
             if not decided:
                 del self._decided[node.name]
 
-    def minds(self, shape: PodClass) -> bool:
+    def is_relevant(self, shape: EquivalenceClass) -> bool:
         return False
 
     def pod_placed(self, info: PodInfo) -> None:

@@ -28,17 +28,17 @@ from scheduler.framework.points import (
     PreFilter,
     Reserve,
     Scope,
-    ScoreColumns,
+    ScoreBatch,
 )
-from scheduler.framework.reserved import (
+from scheduler.framework.reservation_info import (
     IGNORED,
-    INTO,
     NOMINATE,
     NOMINATED,
     REQUIRED,
+    TARGET,
     ReservationAware,
-    Reserved,
-    going,
+    ReservationInfo,
+    for_target,
     matched_on,
 )
 from scheduler.framework.state import CycleState, StateKey
@@ -107,13 +107,13 @@ class _Stacked(NamedTuple):
         return found[1]
 
 
-class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, ReservationAware):
+class DeviceShare(PreFilter, Imagining, ScoreBatch, Reserve, PreBind, ReservationAware):
     name = "DeviceShare"
     scope = Scope.NODE_PODS
     reads_labels = (GPU_ISOLATION_PROVIDER,)
     reads_annotations = ANNOTATIONS
     normalizer = ByMaximum()
-    faceted = True
+    has_signature = True
 
     def __init__(self, handle: Handle, args: DeviceShareArgs | None = None) -> None:
         args = args or DeviceShareArgs()
@@ -190,17 +190,17 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
             )
         return verdict(self._imagined(state, devices), wanted.request, self._policy)
 
-    def fits_in(self, state: CycleState, pod: Pod, reserved: Reserved | None, node_name: str) -> Status:
+    def fits_in(self, state: CycleState, pod: Pod, reserved: ReservationInfo | None, node_name: str) -> Status:
         wanted, devices = state.get(WANTED), self.devices.find(node_name)
         if wanted is None or devices is None or not devices.listed:
             return SUCCESS
-        if self._mask_of(going(state, reserved), node_name) is not None:
+        if self._mask_of(for_target(state, reserved), node_name) is not None:
             return SUCCESS  # as in `filter`
         return inside.fits(
             self._view(state, devices), matched_on(state, node_name), reserved, wanted.request, self._policy
         )
 
-    def worth_in(self, state: CycleState, pod: Pod, reserved: Reserved, node_name: str) -> int:
+    def worth_in(self, state: CycleState, pod: Pod, reserved: ReservationInfo, node_name: str) -> int:
         wanted, devices = state.get(WANTED), self.devices.find(node_name)
         if wanted is None or devices is None or not devices.listed:
             return 0
@@ -208,7 +208,7 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
             inside.room(self._view(state, devices), matched_on(state, node_name), reserved), wanted.request
         )
 
-    def columnar(self, state: CycleState) -> bool:
+    def can_batch(self, state: CycleState) -> bool:
         wanted = state[WANTED]
         return wanted.gpu_shares is not None and not wanted.isolation and not wanted.picky
 
@@ -219,7 +219,7 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
         counts = np.array([[one.types[0].count] for one in requests], np.int64)
         return _Stacked(shares[:, None, :, None], counts, requests, {})
 
-    def passing(self, stacked: _Stacked, batch: Batch) -> Bools | None:
+    def filter_batch(self, stacked: _Stacked, batch: Batch) -> Bools | None:
         shown = batch.own(SHOWN)
         # A card with nothing in it (unhealthy, or a filler) suffices for nobody: every request names an amount.
         cards = shown[self.devices.first_card :]
@@ -234,16 +234,16 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
                 ok[index, one] = status.ok
         return ok
 
-    def filter_facet(self, stacked: object, node: NodeInfo) -> Hashable:
+    def filter_signature(self, stacked: object, node: NodeInfo) -> Hashable:
         devices = self.devices.find(node.name)
         if devices is None or not devices.listed:
             return None
         state = devices.state
         if state.cards is None:
-            state.find_facets()
+            state.find_signatures()
         return state if state.template.traits.honour else state.cards
 
-    def passing_on(self, stacked: _Stacked, node: NodeInfo) -> Bools:
+    def filter_classes_batch(self, stacked: _Stacked, node: NodeInfo) -> Bools:
         devices = self.devices.find(node.name)
         if devices is None or not devices.listed:
             return np.ones(len(stacked.requests), np.bool_)
@@ -266,8 +266,8 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
                 for index, request in whole:
                     yield index, int(place), verdict(devices.state, request, self._policy)
 
-    def rejections(self, stacked: _Stacked, batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
-        passing = self.passing(stacked, batch)
+    def reasons_batch(self, stacked: _Stacked, batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
+        passing = self.filter_batch(stacked, batch)
         assert passing is not None  # noqa: S101
         shown, gpu = batch.own(SHOWN), stacked.requests[0].types[0]
         insufficient = "Insufficient gpu devices"
@@ -310,28 +310,28 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
         devices.scores[request] = score
         return score
 
-    def columnar_scores(self, state: CycleState) -> bool:
+    def can_batch_scores(self, state: CycleState) -> bool:
         return state[WANTED].gpu_shares is not None
 
     def stack_scores(self, states: Sequence[CycleState]) -> Ints:
         """What each card must have, [share, class, 1]."""
         return np.array([state[WANTED].gpu_shares for state in states], np.int64).T[..., None]
 
-    def scores(self, stacked: Ints, batch: Batch) -> Ints | None:
+    def score_batch(self, stacked: Ints, batch: Batch) -> Ints | None:
         shown = batch.own(SHOWN)
         return self._column_scorer.scores(
             shown[TOTAL], shown[DIVISOR], shown[FREE], shown[WEIGHTS + self._number], stacked
         )
 
-    def score_facet(self, stacked: Ints, node: NodeInfo) -> Hashable:
+    def score_signature(self, stacked: Ints, node: NodeInfo) -> Hashable:
         devices = self.devices.find(node.name)
         if devices is None or not devices.listed:
             return None
         if devices.state.level is None:
-            devices.state.find_facets()
+            devices.state.find_signatures()
         return devices.state.level
 
-    def scores_on(self, stacked: Ints, node: NodeInfo) -> Ints:
+    def score_classes_batch(self, stacked: Ints, node: NodeInfo) -> Ints:
         devices = self.devices.find(node.name)
         if devices is None or not devices.listed:
             return np.zeros(stacked.shape[1], np.int64)
@@ -341,7 +341,7 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
         )[:, 0]
 
     @property
-    def falls(self) -> bool:
+    def monotone(self) -> bool:
         return self._policy.scorer.strategy == "LeastAllocated"
 
     def kind(self, state: CycleState) -> Hashable:
@@ -350,10 +350,10 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
         return tuple(one.type for one in request.types) if request.plain else request
 
     @property
-    def bounded(self) -> bool:
+    def has_delta_bound(self) -> bool:
         return True
 
-    def rise(self, node: NodeInfo, placed: PodInfo, kind: Hashable) -> int:
+    def max_score_delta(self, node: NodeInfo, placed: PodInfo, kind: Hashable) -> int:
         devices = self.devices.find(node.name)
         holding = devices.held.get(placed.uid) if devices is not None else None
         if devices is None or holding is None or not devices.listed:
@@ -363,7 +363,7 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
         if found is None:
             found = 0
             for total, taken in _moved(devices.state, holding, kind):
-                found += self._policy.scorer.rise(total, taken)
+                found += self._policy.scorer.max_score_delta(total, taken)
             holding.rises[self._number, template, kind] = found
         return found
 
@@ -424,7 +424,7 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
         devices = self.devices.find(node)
         if devices is None or not devices.listed:
             return None
-        there, way = matched_on(state, node), state.get(INTO)
+        there, way = matched_on(state, node), state.get(TARGET)
         if not there or way is None:
             return self._imagined(state, devices), state[WANTED].request
         seen = self._view(state, devices)
@@ -446,7 +446,7 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
 
     def _tried(self, state: CycleState, devices: NodeDevices, mask: Mask | None) -> Choice | Status:
         """The devices that a pod gets on these NUMA nodes the way it goes there."""
-        there, way, request = matched_on(state, devices.name), state.get(INTO), state[WANTED].request
+        there, way, request = matched_on(state, devices.name), state.get(TARGET), state[WANTED].request
         if not there or way is None:
             return trial(self._imagined(state, devices), request, self._policy, mask)
         seen = self._view(state, devices)

@@ -40,7 +40,7 @@ class Scorer:
             weights += weight
         return score // weights if weights else 0
 
-    def rise(self, total: Amounts, taken: Amounts) -> int:
+    def max_score_delta(self, total: Amounts, taken: Amounts) -> int:
         """By how much at most `score` rises when `taken` more of `total` is used, as long as the request still fits."""
         change = weights = 0
         for name, weight in self.weights:
@@ -72,7 +72,7 @@ class ColumnScorer:
         self._plain = bool((self._weights == 1).all())
 
     def weight_of(self, total: Sequence[int]) -> int:
-        """The sum of weights of what is there, but at least 1; what the column `weights` of `scores` carries."""
+        """The sum of weights of what is there, but at least 1; what the column `weights` of `score_batch` carries."""
         return max(sum(weight for one, weight in zip(total, self._all_weights, strict=True) if one > 0), 1)
 
     def scores(self, total: Ints, divisor: Ints, free: Ints, weights: Ints, wanted: Ints) -> Ints:

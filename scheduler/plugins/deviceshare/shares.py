@@ -65,7 +65,7 @@ class Holding:
             sums = self.amounts.setdefault(share.type, {})
             for name, value in share.amounts:
                 sums[name] = sums.get(name, 0) + value
-        self.rises: dict[object, int] = {}  # filled and read by the plugin's `rise`
+        self.rises: dict[object, int] = {}  # filled and read by the plugin's `max_score_delta`
         self._pieces: list[tuple[str, tuple[str, int], str]] | None = None
         self._hash = 0  # 0: not known yet
 

@@ -224,7 +224,7 @@ class DeviceState:
                         free[name] += self.frees[number][name] - value
             self._sums[device_type] = (total, free)
 
-    def find_facets(self) -> None:
+    def find_signatures(self) -> None:
         """Fill in `cards` and `level`, which most states are never asked for."""
         template = self.template
         slots = self.slots("gpu")

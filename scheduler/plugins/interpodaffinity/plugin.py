@@ -18,7 +18,7 @@ from scheduler.cache.domains import Domain, Domains
 from scheduler.cache.tallies import Tallies
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import MAX_NODE_SCORE, Args, FilterColumns, PreFilter, Scope, ScoreColumns, VictimAware
+from scheduler.framework.points import MAX_NODE_SCORE, Args, FilterBatch, PreFilter, Scope, ScoreBatch, VictimAware
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.interpodaffinity.terms import HeldTerms, Term, Wish, terms_of
@@ -80,7 +80,7 @@ WEIGHED: StateKey[_Weighed] = StateKey("InterPodAffinity/weighed")
 SURVEY: StateKey[dict[tuple[str, str], int]] = StateKey("InterPodAffinity/survey")
 
 
-class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
+class InterPodAffinity(PreFilter, FilterBatch, ScoreBatch, VictimAware):
     name = "InterPodAffinity"
     scope = Scope.CLUSTER
 
@@ -157,7 +157,7 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
         for term in asked.held:
             yield _Part.HELD, term, self._held.rows(term)
 
-    def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
+    def reasons_batch(self, stacked: Sequence[CycleState], batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
         """The number of the part that rejects, of the first if several do."""
         (state,) = stacked
         asked = state[ASKED]
@@ -182,8 +182,8 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
         codes[~near] = _Part.NEAR
         return batch.pick(codes), lambda code: _STATUSES[_Part(code)]
 
-    def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
-        return np.stack([self.rejections([state], batch)[0] == 0 for state in stacked])
+    def filter_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
+        return np.stack([self.reasons_batch([state], batch)[0] == 0 for state in stacked])
 
     def _domain(self, term: Term) -> Domain:
         return self._handle.shared(Domains).of(term.key)
@@ -257,7 +257,7 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
         survey = state[SURVEY]
         return sum(survey.get(label, 0) for label in node.known.metadata.labels.items())
 
-    def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
+    def score_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
         (state,) = stacked
         total = np.zeros(self._cache.columns.count, np.int64)
         for term, weight, rows in self._weights(state[WEIGHED]):

@@ -8,7 +8,7 @@ import numpy as np
 
 from scheduler.api.core import Pod, PodAffinity, PodAffinityTerm
 from scheduler.cache.cache import Cache
-from scheduler.cache.classes import PodClass
+from scheduler.cache.classes import EquivalenceClass
 from scheduler.cache.columns import Ints
 from scheduler.cache.matching import LabelIndex, LabelPair, Namespaces, PodMatcher, Readings, with_label_keys
 from scheduler.framework.nodeinfo import PodInfo
@@ -99,7 +99,7 @@ class HeldTerms(Listener):
             found = self._rows[term] = np.pad(found, (0, self._cache.columns.capacity - len(found)))
         return found[: self._cache.columns.count]
 
-    def minds(self, shape: PodClass) -> bool:
+    def is_relevant(self, shape: EquivalenceClass) -> bool:
         return shape.example.spec.affinity is not None
 
     def pod_placed(self, info: PodInfo) -> None:

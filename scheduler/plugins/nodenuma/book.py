@@ -179,7 +179,7 @@ class NumaBook(Listener):
         steering = self.steering
         self.steering += options.steers - before.steers
         if bool(steering) != bool(self.steering):
-            self._handle.forget_verdicts()  # whether plain pods have anything to do with us has changed
+            self._handle.invalidate_class_scores()  # whether plain pods have anything to do with us has changed
         return wrong
 
     def _show(self, name: str) -> None:

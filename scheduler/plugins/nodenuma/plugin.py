@@ -25,25 +25,25 @@ from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import (
     NO_MARKS,
-    FilterColumns,
+    FilterBatch,
     Marks,
     PreBind,
     PreFilter,
     Reserve,
     Scope,
-    ScoreColumns,
+    ScoreBatch,
     VictimAware,
 )
-from scheduler.framework.reserved import (
-    INTO,
+from scheduler.framework.reservation_info import (
     MATCHED,
     NOMINATE,
     NOMINATED,
+    TARGET,
     ReservationAware,
-    Reserved,
-    going,
+    ReservationInfo,
+    for_target,
     matched_on,
-    ways_on,
+    targets_on,
 )
 from scheduler.framework.restored import as_seen
 from scheduler.framework.state import CycleState, StateKey
@@ -77,12 +77,12 @@ class _Stacked(NamedTuple):
     provided: bool  # whether devices have a say for some of them
 
 
-class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, VictimAware, ReservationAware):
+class NodeNUMAResource(PreFilter, FilterBatch, ScoreBatch, Reserve, PreBind, VictimAware, ReservationAware):
     name = "NodeNUMAResource"
     scope = Scope.NODE_PODS
     reads_labels = (QOS_LABEL, PRIORITY_CLASS_LABEL)
     reads_annotations = (RESOURCE_SPEC, NUMA_TOPOLOGY_SPEC)
-    faceted = True
+    has_signature = True
 
     def __init__(self, handle: Handle, args: NodeNUMAResourceArgs | None = None) -> None:
         args = args or NodeNUMAResourceArgs()
@@ -111,10 +111,10 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        ways = ways_on(state, node.name)
+        ways = targets_on(state, node.name)
         reasons: list[str] = []
         for way in ways:
-            status = self._verdict(going(state, way), node)
+            status = self._verdict(for_target(state, way), node)
             if status.ok:
                 return SUCCESS
             reasons += [PREFIX + reason for reason in status.reasons]
@@ -122,13 +122,13 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
             return status if ways else self._verdict(state, node)
         return Status.unschedulable(*reasons)
 
-    def fits_in(self, state: CycleState, pod: Pod, reserved: Reserved | None, node_name: str) -> Status:
+    def fits_in(self, state: CycleState, pod: Pod, reserved: ReservationInfo | None, node_name: str) -> Status:
         node = self._handle.cache.find(node_name)
         if DEMAND not in state or node is None:
             return SUCCESS
-        return self._verdict(going(state, reserved), as_seen(state, node)[1])
+        return self._verdict(for_target(state, reserved), as_seen(state, node)[1])
 
-    def worth_in(self, state: CycleState, pod: Pod, reserved: Reserved, node_name: str) -> int:
+    def worth_in(self, state: CycleState, pod: Pod, reserved: ReservationInfo, node_name: str) -> int:
         return 0  # it has no opinion of its own
 
     def _verdict(self, state: CycleState, node: NodeInfo) -> Status:
@@ -163,7 +163,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
 
     def _outcome_on(self, state: CycleState, demand: Demand, numa: NumaState, name: str) -> Outcome | Status:
         """What `align` says of the way that the pod goes, what is held for it first (R62)."""
-        way = state.get(INTO)
+        way = state.get(TARGET)
         if way is None or way.reserved is None:
             return self._outcome(state, demand, numa, name)
         known, own = self._known(state, name), has(way.reserved)
@@ -180,8 +180,8 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         demand, numa = state[DEMAND], self._state(state, node)
         if not (demand.numa_policy or numa.options.policy(label_first=self._rules.label_first)):
             return None
-        for way in ways_on(state, node):
-            inner = going(state, way)
+        for way in targets_on(state, node):
+            inner = for_target(state, way)
             found = self._outcome_on(inner, demand, self._state(inner, node), node)
             if isinstance(found, Outcome):
                 return found.mask
@@ -196,7 +196,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
 
     def _state(self, state: CycleState, name: str) -> NumaState:
         """The node's state for the way that the pod goes: all other reservations hold what they do."""
-        found, way = self._known(state, name), state.get(INTO)
+        found, way = self._known(state, name), state.get(TARGET)
         if found is None or way is None:
             return found.state if found is not None else self.book.nothing
         others = [one for one in matched_on(state, name) if one is not way.reserved]
@@ -214,7 +214,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         demanding = [index for index, state in enumerate(states) if not state[DEMAND].plain]
         return _Stacked(states, demanding, any(PROVIDER in state for state in states))
 
-    def passing(self, stacked: _Stacked, batch: Batch) -> Bools | None:
+    def filter_batch(self, stacked: _Stacked, batch: Batch) -> Bools | None:
         ok: Bools = np.ones((len(stacked.states), batch.size), np.bool_)
         for index, place, node in self._special(stacked, batch):
             ok[index, place] = self._verdict(stacked.states[index], node).ok
@@ -231,13 +231,13 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
                 for index in range(len(stacked.states)) if steers[place] else stacked.demanding:
                     yield index, place, node
 
-    def filter_facet(self, stacked: _Stacked, node: NodeInfo) -> Hashable:
+    def filter_signature(self, stacked: _Stacked, node: NodeInfo) -> Hashable:
         numa = self.book.find(node.name)
         if not stacked.demanding and (numa is None or not numa.state.options.steers):
             return None
-        return self._facet(stacked, node, numa)
+        return self._signature(stacked, node, numa)
 
-    def _facet(self, stacked: _Stacked, node: NodeInfo, numa: NodeNuma | None) -> Hashable:
+    def _signature(self, stacked: _Stacked, node: NodeInfo, numa: NodeNuma | None) -> Hashable:
         tokens: Hashable = None
         if stacked.provided:
             tokens = tuple(
@@ -251,10 +251,10 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
             return (numa.state, tokens)
         return (numa.state, tokens, self._scoring.sums(node))
 
-    def passing_on(self, stacked: _Stacked, node: NodeInfo) -> Bools:
+    def filter_classes_batch(self, stacked: _Stacked, node: NodeInfo) -> Bools:
         return np.array([self._verdict(state, node).ok for state in stacked.states], np.bool_)
 
-    def rejections(self, stacked: _Stacked, batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
+    def reasons_batch(self, stacked: _Stacked, batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
         codes = np.zeros(batch.size, np.int64)
         said: list[Status] = [SUCCESS]
         for _, place, node in self._special(stacked, batch):
@@ -272,7 +272,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         if matched_on(state, node.name):
-            state = going(state, state[NOMINATE](state, pod, node))
+            state = for_target(state, state[NOMINATE](state, pod, node))
         demand, numa = state[DEMAND], self._state(state, node.name)
         if demand.plain and not numa.options.steers:
             return self._scoring.plain(demand, node)
@@ -282,20 +282,20 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
     def stack_scores(self, states: Sequence[CycleState]) -> _Stacked:
         return self.stack(states)
 
-    def scores(self, stacked: _Stacked, batch: Batch) -> Ints | None:
+    def score_batch(self, stacked: _Stacked, batch: Batch) -> Ints | None:
         found = np.stack([self._scoring.many(state[DEMAND], batch) for state in stacked.states])
         for index, place, node in self._special(stacked, batch):
             found[index, place] = self.score(stacked.states[index], _NOBODY, node)
         return found
 
-    def score_facet(self, stacked: _Stacked, node: NodeInfo) -> Hashable:
+    def score_signature(self, stacked: _Stacked, node: NodeInfo) -> Hashable:
         numa = self.book.find(node.name)
         sums = self._scoring.sums(node)
         if not stacked.demanding and (numa is None or not numa.state.options.steers):
             return sums
-        return (sums, self._facet(stacked, node, numa))
+        return (sums, self._signature(stacked, node, numa))
 
-    def scores_on(self, stacked: _Stacked, node: NodeInfo) -> Ints:
+    def score_classes_batch(self, stacked: _Stacked, node: NodeInfo) -> Ints:
         return np.array([self.score(state, _NOBODY, node) for state in stacked.states], np.int64)
 
     # -- settling -----------------------------------------------------------------------------------------------------
@@ -304,7 +304,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         demand = state.get(DEMAND)
         if demand is None:
             return SUCCESS
-        way = going(state, state.get(NOMINATED)) if matched_on(state, node_name) else state
+        way = for_target(state, state.get(NOMINATED)) if matched_on(state, node_name) else state
         numa = self._state(way, node_name)
         if demand.plain and not numa.options.steers:
             return SUCCESS

@@ -2,19 +2,19 @@
 
 from collections.abc import Iterable, Mapping
 
-from scheduler.framework.reserved import Reserved
+from scheduler.framework.reservation_info import ReservationInfo
 from scheduler.plugins.nodenuma.book import NodeNuma, booking_of, status_text
 from scheduler.plugins.nodenuma.states import Booking
 
 NOTHING = Booking()
 
 
-def has(reserved: Reserved) -> Booking:
+def has(reserved: ReservationInfo) -> Booking:
     """All that a reservation got, whoever uses it now."""
     return booking_of(reserved.numa) or NOTHING
 
 
-def left(numa: NodeNuma, reserved: Reserved) -> Booking:
+def left(numa: NodeNuma, reserved: ReservationInfo) -> Booking:
     """What of it its pods on the node have not."""
     return left_of(has(reserved), (numa.held.get(uid) for uid in reserved.owners))
 

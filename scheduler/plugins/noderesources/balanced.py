@@ -12,7 +12,7 @@ from scheduler.cache.columns import Batch, Ints
 from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo
-from scheduler.framework.points import MAX_NODE_SCORE, Args, Scope, ScoreColumns
+from scheduler.framework.points import MAX_NODE_SCORE, Args, Scope, ScoreBatch
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.plugins.noderesources.fit import WeightedResource
 
@@ -28,10 +28,10 @@ class NodeResourcesBalancedAllocationArgs(Args, frozen=True):
                 raise ValueError(f"resources[{index}].weight: expected 1, found {resource.weight}")
 
 
-class NodeResourcesBalancedAllocation(ScoreColumns):
+class NodeResourcesBalancedAllocation(ScoreBatch):
     name = "NodeResourcesBalancedAllocation"
     scope = Scope.NODE_PODS
-    faceted = True
+    has_signature = True
 
     def __init__(self, handle: Handle, args: NodeResourcesBalancedAllocationArgs | None = None) -> None:
         self._handle = handle
@@ -60,14 +60,14 @@ class NodeResourcesBalancedAllocation(ScoreColumns):
             deviation = 0.0
         return int((1 - deviation) * MAX_NODE_SCORE)
 
-    def columnar_scores(self, state: CycleState) -> bool:
+    def can_batch_scores(self, state: CycleState) -> bool:
         return self._native_only
 
     def stack_scores(self, states: Sequence[CycleState]) -> Ints:
         """What is asked, [resource, class, 1]."""
         return np.array([[amount for _, amount in state[BALANCED]] for state in states], np.int64).T[..., None]
 
-    def scores(self, stacked: Ints, batch: Batch) -> Ints | None:
+    def score_batch(self, stacked: Ints, batch: Batch) -> Ints | None:
         pair = slice(CPU_COLUMN, MEMORY_COLUMN + 1)
         used = batch.allocatable[pair] - batch.free[pair]
         fractions = (used[:, None] + stacked) / batch.divisor[:, None]
@@ -77,11 +77,11 @@ class NodeResourcesBalancedAllocation(ScoreColumns):
             scores[:, ~batch.allocatable[pair].all(axis=0)] = MAX_NODE_SCORE
         return scores
 
-    def score_facet(self, stacked: Ints, node: NodeInfo) -> Hashable:
+    def score_signature(self, stacked: Ints, node: NodeInfo) -> Hashable:
         allocatable, requested = node.allocatable, node.requested
         return allocatable[CPU_COLUMN], allocatable[MEMORY_COLUMN], requested[CPU_COLUMN], requested[MEMORY_COLUMN]
 
-    def scores_on(self, stacked: Ints, node: NodeInfo) -> Ints:
+    def score_classes_batch(self, stacked: Ints, node: NodeInfo) -> Ints:
         cpu, memory = node.allocatable[CPU_COLUMN], node.allocatable[MEMORY_COLUMN]
         if not (cpu and memory):
             return np.full(stacked.shape[1], MAX_NODE_SCORE, np.int64)

@@ -15,12 +15,12 @@ import numpy as np
 from scheduler.api.core import Pod
 from scheduler.api.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from scheduler.api.wire import Wire
-from scheduler.cache.classes import PodClass
+from scheduler.cache.classes import EquivalenceClass
 from scheduler.cache.columns import Batch, Bools, Ints
 from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN, PODS_COLUMN
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import Args, FilterColumns, PreFilter, Scope, ScoreColumns, TrialColumns
+from scheduler.framework.points import Args, DryRunBatch, FilterBatch, PreFilter, Scope, ScoreBatch
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.noderesources.strategies import LeastAllocated, MostAllocated, RequestedToCapacityRatio, Strategy
@@ -107,10 +107,10 @@ class _Stacked(NamedTuple):
     steps: list[tuple[int, list[int]]]  # by column, all amounts that are asked for, ascending
 
 
-class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
+class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
     name = "NodeResourcesFit"
     scope = Scope.NODE_PODS
-    faceted = True
+    has_signature = True
 
     def __init__(self, handle: Handle, args: NodeResourcesFitArgs | None = None) -> None:
         args = args or NodeResourcesFitArgs()
@@ -151,31 +151,31 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
             return SUCCESS
         return _insufficient(tuple(short), hopeless)
 
-    def trial_facet(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Hashable:
+    def dry_run_signature(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Hashable:
         return tuple(node.allocatable), tuple(node.requested), tuple([pod.shape.id for pod in pods])
 
-    def trial_columnar(self, state: CycleState) -> bool:
+    def can_batch_dry_run(self, state: CycleState) -> bool:
         return True
 
-    def trial_width(self) -> int:
+    def dry_run_width(self) -> int:
         return len(self._resources)
 
-    def trial_free(self, node: NodeInfo) -> Sequence[int]:
+    def dry_run_free(self, node: NodeInfo) -> Sequence[int]:
         width = len(self._resources)
         if len(node.requested) < width or len(node.allocatable) < width:
             node.widen(width)
         return [have - taken for have, taken in zip(node.allocatable, node.requested, strict=True)]
 
-    def trial_keys(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Sequence[Hashable]:
+    def dry_run_keys(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Sequence[Hashable]:
         return [pod.shape.id for pod in pods]
 
-    def trial_held(self, node: NodeInfo, pod: PodInfo) -> Sequence[int]:
+    def dry_run_held(self, node: NodeInfo, pod: PodInfo) -> Sequence[int]:
         held = [0] * len(self._resources)
         for column, amount in pod.shape.vector:
             held[column] += amount
         return held
 
-    def trial_passing(self, state: CycleState, free: Ints) -> Bools:
+    def dry_run_filter(self, state: CycleState, free: Ints) -> Bools:
         ok = np.ones(len(free), np.bool_)
         for column, amount, _ in state[ASK].checked:
             ok &= free[:, column] >= amount
@@ -189,7 +189,7 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
         steps = [(column, sorted({ask[column] for ask in asks if column in ask})) for column in columns]
         return _Stacked(columns, needs, steps)
 
-    def passing(self, stacked: _Stacked, batch: Batch) -> Bools | None:
+    def filter_batch(self, stacked: _Stacked, batch: Batch) -> Bools | None:
         columns, needs, _ = stacked
         batch.columns.ensure_width()
         ok: Bools = batch.free[columns[0]] >= needs[0]
@@ -197,7 +197,7 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
             ok &= batch.free[column] >= need
         return ok
 
-    def filter_facet(self, stacked: _Stacked, node: NodeInfo) -> Hashable:
+    def filter_signature(self, stacked: _Stacked, node: NodeInfo) -> Hashable:
         """For each resource, how many of the amounts that are asked for would fit."""
         have, taken = node.allocatable, node.requested
         if len(taken) <= stacked.columns[-1] or len(have) < len(taken):
@@ -205,12 +205,12 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
             have = node.allocatable
         return tuple([bisect_right(steps, have[column] - taken[column]) for column, steps in stacked.steps])
 
-    def passing_on(self, stacked: _Stacked, node: NodeInfo) -> Bools:
+    def filter_classes_batch(self, stacked: _Stacked, node: NodeInfo) -> Bools:
         free = np.array([[node.allocatable[column] - node.requested[column]] for column in stacked.columns], np.int64)
         ok: Bools = np.logical_and.reduce(free >= stacked.needs[..., 0])
         return ok
 
-    def rejections(self, stacked: _Stacked, batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
+    def reasons_batch(self, stacked: _Stacked, batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
         """A bit for each resource that is short, and one above them if it is beyond hope."""
         columns, needs, _ = stacked
         short = batch.free[columns] < needs[:, 0]
@@ -244,10 +244,10 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
         return tuple((column, weight) for column, _, weight in state[ASK].scored)
 
     @property
-    def bounded(self) -> bool:
-        return self._strategy.bounded
+    def has_delta_bound(self) -> bool:
+        return self._strategy.has_delta_bound
 
-    def rise(self, node: NodeInfo, placed: PodInfo, kind: Hashable) -> int:
+    def max_score_delta(self, node: NodeInfo, placed: PodInfo, kind: Hashable) -> int:
         """The weighted mean of what each resource's score rises by."""
         for column, _ in kind:  # type: ignore[attr-defined]
             capacity = node.allocatable[column] if column < len(node.allocatable) else 0
@@ -259,7 +259,7 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
             found = self._rises[key] = (node.allocatable, self._rise(node.allocatable, placed.shape, kind, None))
         return found[1]
 
-    def _rise(self, allocatable: list[int], shape: PodClass, kind: Hashable, drawn: NodeInfo | None) -> int:
+    def _rise(self, allocatable: list[int], shape: EquivalenceClass, kind: Hashable, drawn: NodeInfo | None) -> int:
         """`drawn`: a node so full that some pod may overdraw it; where that can happen a score counts as level."""
         total = weights = 0
         for column, weight in kind:  # type: ignore[attr-defined]
@@ -267,7 +267,7 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
             if not capacity:
                 continue
             weights += weight
-            rise = self._strategy.rise(capacity, self._asked(shape, column))
+            rise = self._strategy.max_score_delta(capacity, self._asked(shape, column))
             if rise > 0 or drawn is None or capacity - _used(drawn, column) >= self._largest.get(column, 0):
                 total += rise * weight
         return -(-total // weights) if weights else 0
@@ -276,7 +276,7 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
         asks = [state[ASK] for state in states]
         return np.array([ask.native for ask in asks], np.int64).T[..., None], asks
 
-    def scores(self, stacked: tuple[Ints, list[_Ask]], batch: Batch) -> Ints | None:
+    def score_batch(self, stacked: tuple[Ints, list[_Ask]], batch: Batch) -> Ints | None:
         native, asks = stacked
         strategy = self._strategy
         if self._native_only and not batch.columns.lacking:  # cpu and memory of nodes that have both: the usual case
@@ -285,14 +285,14 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
         batch.columns.ensure_width()
         return np.stack([self._scores_of_one(ask, batch) for ask in asks])
 
-    def score_facet(self, stacked: tuple[Ints, list[_Ask]], node: NodeInfo) -> Hashable:
+    def score_signature(self, stacked: tuple[Ints, list[_Ask]], node: NodeInfo) -> Hashable:
         allocatable = node.allocatable
         if self._native_only:
             return allocatable[CPU_COLUMN], allocatable[MEMORY_COLUMN], node.nonzero
         columns = (self._resources.column(name) for name in self._weights)
         return tuple((allocatable[column], _used(node, column)) for column in columns if column < len(allocatable))
 
-    def scores_on(self, stacked: tuple[Ints, list[_Ask]], node: NodeInfo) -> Ints:
+    def score_classes_batch(self, stacked: tuple[Ints, list[_Ask]], node: NodeInfo) -> Ints:
         native, asks = stacked
         cpu, memory = node.allocatable[CPU_COLUMN], node.allocatable[MEMORY_COLUMN]
         if self._native_only and cpu and memory:
@@ -317,7 +317,7 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
             return False
         return name in self._ignored_names or name.split("/", 1)[0] in self._ignored_groups
 
-    def _scored(self, shape: PodClass) -> list[tuple[int, int, int]]:
+    def _scored(self, shape: EquivalenceClass) -> list[tuple[int, int, int]]:
         """Column, amount and weight of the resources that count for pods of this shape."""
         scored = []
         for name, weight in self._weights.items():
@@ -326,7 +326,7 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
                 scored.append((column, self._asked(shape, column), weight))
         return scored
 
-    def _asked(self, shape: PodClass, column: int) -> int:
+    def _asked(self, shape: EquivalenceClass, column: int) -> int:
         """How much of a resource a pod asks for, as scores count it."""
         if column in {CPU_COLUMN, MEMORY_COLUMN}:
             return shape.nonzero[column - CPU_COLUMN]

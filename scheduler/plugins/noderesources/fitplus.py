@@ -12,7 +12,7 @@ from scheduler.cache.columns import Batch, Ints
 from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo
-from scheduler.framework.points import MAX_NODE_SCORE, Args, Scope, ScoreColumns
+from scheduler.framework.points import MAX_NODE_SCORE, Args, Scope, ScoreBatch
 from scheduler.framework.state import CycleState, StateKey
 
 MOST, LEAST = "MostAllocated", "LeastAllocated"
@@ -40,7 +40,7 @@ class _Part:
 PARTS: StateKey[tuple[_Part, ...]] = StateKey("NodeResourcesFitPlus/parts")
 
 
-class NodeResourcesFitPlus(ScoreColumns):
+class NodeResourcesFitPlus(ScoreBatch):
     """Looks at those configured resources that the pod asks for; a pod that asks for none scores 100 everywhere."""
 
     name = "NodeResourcesFitPlus"
@@ -67,13 +67,13 @@ class NodeResourcesFitPlus(ScoreColumns):
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         return _score(state[PARTS], node)
 
-    def scores_on(self, stacked: Sequence[tuple[_Part, ...]], node: NodeInfo) -> Ints:
+    def score_classes_batch(self, stacked: Sequence[tuple[_Part, ...]], node: NodeInfo) -> Ints:
         return np.array([_score(parts, node) for parts in stacked], np.int64)
 
     def stack_scores(self, states: Sequence[CycleState]) -> Sequence[tuple[_Part, ...]]:
         return [state[PARTS] for state in states]
 
-    def scores(self, stacked: Sequence[tuple[_Part, ...]], batch: Batch) -> Ints | None:
+    def score_batch(self, stacked: Sequence[tuple[_Part, ...]], batch: Batch) -> Ints | None:
         batch.columns.ensure_width()
         return np.stack([_scores(parts, batch) for parts in stacked])
 

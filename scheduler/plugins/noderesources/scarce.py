@@ -9,7 +9,7 @@ from scheduler.cache.columns import Batch, Bools, Ints
 from scheduler.cache.resources import PODS_COLUMN
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo
-from scheduler.framework.points import MAX_NODE_SCORE, Args, Scope, ScoreColumns
+from scheduler.framework.points import MAX_NODE_SCORE, Args, Scope, ScoreBatch
 from scheduler.framework.state import CycleState, StateKey
 
 
@@ -20,7 +20,7 @@ class ScarceResourceAvoidanceArgs(Args, frozen=True):
 ASKED: StateKey[frozenset[int]] = StateKey("ScarceResourceAvoidance/asked")  # columns that the pod asks of
 
 
-class ScarceResourceAvoidance(ScoreColumns):
+class ScarceResourceAvoidance(ScoreBatch):
     """Of the kinds of resource that a node has and the pod does not ask for, the percentage that is not scarce."""
 
     name = "ScarceResourceAvoidance"
@@ -45,7 +45,7 @@ class ScarceResourceAvoidance(ScoreColumns):
         scarce = unasked & self._scarce
         return (len(unasked) - len(scarce)) * MAX_NODE_SCORE // len(unasked) if scarce else MAX_NODE_SCORE
 
-    def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
+    def score_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
         batch.columns.ensure_width()
         has = batch.allocatable > 0
         return np.stack([self._scores(state[ASKED] | {PODS_COLUMN}, has) for state in stacked])

@@ -20,13 +20,13 @@ class Strategy(ABC):
     def one(self, capacity: int, left: int) -> int:
         """0 to 100 for one resource of one node; capacity is not 0."""
 
-    def rise(self, capacity: int, taken: int) -> int:
+    def max_score_delta(self, capacity: int, taken: int) -> int:
         """By how much `one` rises at most when `taken` more is used of `capacity`, as long as it is not used up."""
         raise AssertionError("no bound")
 
     @property
-    def bounded(self) -> bool:
-        """Whether `rise` can say."""
+    def has_delta_bound(self) -> bool:
+        """Whether `max_score_delta` can say."""
         return True
 
     @abstractmethod
@@ -51,7 +51,7 @@ class LeastAllocated(Strategy):
     def one(self, capacity: int, left: int) -> int:
         return left * MAX_NODE_SCORE // capacity if left > 0 else 0
 
-    def rise(self, capacity: int, taken: int) -> int:
+    def max_score_delta(self, capacity: int, taken: int) -> int:
         return -(taken * MAX_NODE_SCORE // capacity)
 
     def many(self, capacity: Ints, left: Ints) -> Ints:
@@ -65,7 +65,7 @@ class MostAllocated(Strategy):
     def one(self, capacity: int, left: int) -> int:
         return (capacity - max(left, 0)) * MAX_NODE_SCORE // capacity
 
-    def rise(self, capacity: int, taken: int) -> int:
+    def max_score_delta(self, capacity: int, taken: int) -> int:
         return -(-taken * MAX_NODE_SCORE // capacity)
 
     def many(self, capacity: Ints, left: Ints) -> Ints:
@@ -98,7 +98,7 @@ class RequestedToCapacityRatio(Strategy):
         return int(self._table[100 if left < 0 else (capacity - left) * 100 // capacity])
 
     @property
-    def bounded(self) -> bool:
+    def has_delta_bound(self) -> bool:
         return False
 
     def many(self, capacity: Ints, left: Ints) -> Ints:

@@ -17,7 +17,7 @@ from scheduler.cache.domains import Domains
 from scheduler.cache.tallies import Tallies
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import MAX_NODE_SCORE, Args, FilterColumns, PreFilter, Scope, ScoreColumns, VictimAware
+from scheduler.framework.points import MAX_NODE_SCORE, Args, FilterBatch, PreFilter, Scope, ScoreBatch, VictimAware
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.podtopologyspread.constraints import HARD, SOFT, Constraint, Eligibility, counts_node, own
@@ -87,7 +87,7 @@ SOFTS: StateKey[_Soft] = StateKey("PodTopologySpread/soft")
 SURVEY: StateKey[_Survey] = StateKey("PodTopologySpread/survey")
 
 
-class PodTopologySpread(PreFilter, FilterColumns, ScoreColumns, VictimAware):
+class PodTopologySpread(PreFilter, FilterBatch, ScoreBatch, VictimAware):
     name = "PodTopologySpread"
     scope = Scope.CLUSTER
 
@@ -144,7 +144,7 @@ class PodTopologySpread(PreFilter, FilterColumns, ScoreColumns, VictimAware):
             hard.counts = DomainCounts(self._cache, self._tallies, hard.pod, hard.constraints)
         return hard.counts
 
-    def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
+    def reasons_batch(self, stacked: Sequence[CycleState], batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
         """1: a label is missing; 2: too many are there already."""
         (state,) = stacked
         hard = state[HARDS]
@@ -161,8 +161,8 @@ class PodTopologySpread(PreFilter, FilterColumns, ScoreColumns, VictimAware):
             codes = np.where(codes, codes, np.where(domain.present(), crowded * 2, 1))
         return batch.pick(codes), lambda code: NO_LABEL if code == 1 else SKEWED
 
-    def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
-        return np.stack([self.rejections([state], batch)[0] == 0 for state in stacked])
+    def filter_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
+        return np.stack([self.reasons_batch([state], batch)[0] == 0 for state in stacked])
 
     def _carrying(self, constraints: Sequence[Constraint]) -> Bools:
         """Rows of nodes that have the labels of all constraints."""
@@ -251,7 +251,7 @@ class PodTopologySpread(PreFilter, FilterColumns, ScoreColumns, VictimAware):
             total += here * weight + (constraint.max_skew - 1)
         return floor(total + 0.5)
 
-    def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
+    def score_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
         (state,) = stacked
         soft, rows = state[SOFTS], batch.rows
         carrying = self._carrying(soft.constraints) if soft.strict else self._known

@@ -31,7 +31,7 @@ from scheduler.cache.classes import renamed
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import PodInfo
 from scheduler.framework.points import Listener
-from scheduler.framework.reserved import Reserved
+from scheduler.framework.reservation_info import ReservationInfo
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.reserved import still_held
 from scheduler.plugins.nodenuma.book import NumaBook
@@ -50,9 +50,9 @@ class ReservationBook(Listener):
         self._numa = numa
         self.owners = OwnerIndex()
         self.known: dict[str, Reservation] = {}  # by uid, in whatever phase
-        self._available: dict[str, Reserved] = {}  # by uid
-        self._by_group: dict[str, dict[str, Reserved]] = {}
-        self._by_node: dict[str, dict[str, Reserved]] = {}
+        self._available: dict[str, ReservationInfo] = {}  # by uid
+        self._by_group: dict[str, dict[str, ReservationInfo]] = {}
+        self._by_node: dict[str, dict[str, ReservationInfo]] = {}
         self._in: dict[str, dict[str, Amounts]] = {}  # by reservation's uid: what its pods request, by theirs
         self._of: dict[str, str] = {}  # pod uid → the uid of its reservation
         self.moved: set[str] = set()  # uids of reservations that gained or lost a pod; whoever writes status empties it
@@ -72,15 +72,15 @@ class ReservationBook(Listener):
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
-    def find(self, uid: str) -> Reserved | None:
+    def find(self, uid: str) -> ReservationInfo | None:
         """The available reservation of that uid."""
         return self._available.get(uid)
 
-    def holding(self, pod_uid: str) -> Reserved | None:
+    def holding(self, pod_uid: str) -> ReservationInfo | None:
         """The available reservation that a pod is in."""
         return self._available.get(self._of.get(pod_uid, ""))
 
-    def on(self, node: str) -> Mapping[str, Reserved]:
+    def on(self, node: str) -> Mapping[str, ReservationInfo]:
         """Those on a node, by uid."""
         return self._by_node.get(node, {})
 
@@ -88,12 +88,12 @@ class ReservationBook(Listener):
         """The nodes that have any."""
         return list(self._by_node)
 
-    def of_groups(self, groups: Sequence[str]) -> Iterator[Reserved]:
+    def of_groups(self, groups: Sequence[str]) -> Iterator[ReservationInfo]:
         """Those whose owners are of these groups, open to pods or not."""
         for group in groups:
             yield from self._by_group[group].values()
 
-    def __iter__(self) -> Iterator[Reserved]:
+    def __iter__(self) -> Iterator[ReservationInfo]:
         """Those that are available."""
         return iter(self._available.values())
 
@@ -120,7 +120,7 @@ class ReservationBook(Listener):
         self._available[uid] = reserved
         self._by_group.setdefault(reserved.group, {})[uid] = reserved
         self._by_node.setdefault(reserved.node, {})[uid] = reserved
-        self._cache.stirs += 1
+        self._cache.placement_changes += 1
         self.moved.add(uid)
         return self._pod(reserved)
 
@@ -136,19 +136,19 @@ class ReservationBook(Listener):
         reserved = self._available.pop(uid, None)
         if reserved is None:
             return
-        self._cache.stirs += 1
+        self._cache.placement_changes += 1
         self.owners.remove(reserved.group)
         for table, key in ((self._by_group, reserved.group), (self._by_node, reserved.node)):
             del table[key][uid]
             if not table[key]:
                 del table[key]
 
-    def _understood(self, reservation: Reservation) -> Reserved:
+    def _understood(self, reservation: Reservation) -> ReservationInfo:
         status = reservation.status
         found = amounts(status.allocatable) if status.allocatable else template_requests(reservation)
         uid = reservation.metadata.uid
         marks = reserve_pod(reservation).metadata.annotations
-        return Reserved(
+        return ReservationInfo(
             reservation,
             renamed(found),
             renamed(withheld(reservation)),
@@ -185,15 +185,15 @@ class ReservationBook(Listener):
         self.moved.add(uid)
         reserved = self._available.get(uid)
         if reserved is not None:
-            self._cache.stirs += 1
+            self._cache.placement_changes += 1
             if self._cache.placed(uid) is not None:
                 self._cache.set_pod(self._pod(reserved))
 
-    def _pod(self, reserved: Reserved) -> Pod:
+    def _pod(self, reserved: ReservationInfo) -> Pod:
         """The pod that holds what is left of a reservation."""
         return self.pod_without(reserved, ())
 
-    def pod_without(self, reserved: Reserved, gone: Sequence[str]) -> Pod:
+    def pod_without(self, reserved: ReservationInfo, gone: Sequence[str]) -> Pod:
         """The pod that would hold what is left if the pods `gone` were not in the reservation."""
         pod = reserve_pod(reserved.reservation, reserved.left(gone))
         pod = replace(pod, spec=replace(pod.spec, priority=HIGHEST_PRIORITY))  # what is placed is nobody's victim (R44)

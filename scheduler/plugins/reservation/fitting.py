@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from scheduler.api.requests import Amounts
 from scheduler.framework.points import MAX_NODE_SCORE
-from scheduler.framework.reserved import Reserved
+from scheduler.framework.reservation_info import ReservationInfo
 
 PODS = "pods"
 PREFIX = "Reservation(s) "
@@ -23,7 +23,7 @@ def short(requests: Mapping[str, int], allocatable: Mapping[str, int], taken: Ma
 
 
 def taken_beside(
-    reserved: Reserved, others: Sequence[Reserved], seen: Mapping[str, int], gone: Sequence[str]
+    reserved: ReservationInfo, others: Sequence[ReservationInfo], seen: Mapping[str, int], gone: Sequence[str]
 ) -> Amounts:
     """What counts as taken on a node for a pod that goes into `reserved` (R29).
 
@@ -40,7 +40,7 @@ def taken_beside(
     return taken
 
 
-def take_left(taken: Amounts, reserved: Reserved, gone: Sequence[str]) -> None:
+def take_left(taken: Amounts, reserved: ReservationInfo, gone: Sequence[str]) -> None:
     """Count what a reservation still holds as taken. The pods that it has room for are not places on the node."""
     for name, value in reserved.left(gone).items():
         if name != PODS:
@@ -48,7 +48,7 @@ def take_left(taken: Amounts, reserved: Reserved, gone: Sequence[str]) -> None:
 
 
 def lacking(
-    requests: Mapping[str, int], reserved: Reserved, gone: Sequence[str] = (), *, detailed: bool = False
+    requests: Mapping[str, int], reserved: ReservationInfo, gone: Sequence[str] = (), *, detailed: bool = False
 ) -> list[str]:
     """Why a Restricted reservation has too little left, in Koordinator's words (R31)."""
     reasons: list[str] = []
@@ -65,7 +65,7 @@ def lacking(
     return reasons
 
 
-def strict_names(reserved: Reserved) -> Collection[str]:
+def strict_names(reserved: ReservationInfo) -> Collection[str]:
     """The resources that a Restricted reservation is strict about: the ones named, or all that it has."""
     named = [name for name in reserved.allocatable if name in reserved.strict]
     return [name for name in named or reserved.allocatable if name != PODS]
@@ -76,7 +76,7 @@ def _reason(text: str, wanted: int, used: int, capacity: int, *, detailed: bool)
     return f"{PREFIX}{text}{more}"
 
 
-def worth(requests: Mapping[str, int], reserved: Reserved) -> int:
+def worth(requests: Mapping[str, int], reserved: ReservationInfo) -> int:
     """How full the pod would make the reservation, 0 to 100 (R37): one that it just fits is left to it."""
     if not requests:
         return 0

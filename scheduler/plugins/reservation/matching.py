@@ -8,7 +8,7 @@ from scheduler.api.core import NO_EXECUTE, NO_SCHEDULE, UNSCHEDULABLE_TAINT, Nod
 from scheduler.api.device import RENAMED
 from scheduler.api.requests import Amounts
 from scheduler.api.reservation import ReservationAffinity, affinity_of, exact_names, ignores_reservations
-from scheduler.framework.reserved import Reserved
+from scheduler.framework.reservation_info import ReservationInfo
 from scheduler.plugins.selection import term_holds, tolerated
 
 
@@ -49,7 +49,7 @@ class Wish:
         return self.affinity.name if self.affinity is not None else ""
 
 
-def judge(wish: Wish, requests: Amounts, reserved: Reserved, node: Node) -> tuple[Match, Taint | None]:
+def judge(wish: Wish, requests: Amounts, reserved: ReservationInfo, node: Node) -> tuple[Match, Taint | None]:
     """R19 from step 3 on, for a pod that its owners speak of; with a taint that is not tolerated."""
     reservation, affinity = reserved.reservation, wish.affinity
     if wish.name:
@@ -73,7 +73,7 @@ def judge(wish: Wish, requests: Amounts, reserved: Reserved, node: Node) -> tupl
     return Match.MATCHED, None
 
 
-def _selected(wish: Wish, affinity: ReservationAffinity, reserved: Reserved, node: Node) -> bool:
+def _selected(wish: Wish, affinity: ReservationAffinity, reserved: ReservationInfo, node: Node) -> bool:
     labels = {**node.metadata.labels, **reserved.reservation.metadata.labels}
     if any(labels.get(key) != value for key, value in affinity.reservation_selector.items()):
         return False

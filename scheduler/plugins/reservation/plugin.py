@@ -27,14 +27,14 @@ from scheduler.api.reservation import (
 )
 from scheduler.cache.columns import Batch, Bools, Ints
 from scheduler.cache.resources import PODS_COLUMN
-from scheduler.framework.clusterwide import MARK
-from scheduler.framework.failure import FitError
+from scheduler.framework.cluster_scope import MARK
+from scheduler.framework.fit_error import FitError
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import (
     NO_MARKS,
     ByMaximum,
-    FilterColumns,
+    FilterBatch,
     Marks,
     PostFilter,
     PostFilterResult,
@@ -42,11 +42,19 @@ from scheduler.framework.points import (
     PreFilter,
     Reserve,
     Scope,
-    ScoreColumns,
+    ScoreBatch,
     Transformer,
     VictimAware,
 )
-from scheduler.framework.reserved import IGNORED, MATCHED, NOMINATE, NOMINATED, REQUIRED, ReservationAware, Reserved
+from scheduler.framework.reservation_info import (
+    IGNORED,
+    MATCHED,
+    NOMINATE,
+    NOMINATED,
+    REQUIRED,
+    ReservationAware,
+    ReservationInfo,
+)
 from scheduler.framework.restored import as_seen
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Code, Status
@@ -78,7 +86,7 @@ class Seen:
     wish: Wish
     requests: Amounts
     diagnosis: Diagnosis
-    nominated: dict[str, Reserved | None] = field(default_factory=dict)  # by node
+    nominated: dict[str, ReservationInfo | None] = field(default_factory=dict)  # by node
 
 
 SEEN: StateKey[Seen] = StateKey("Reservation/seen")
@@ -88,7 +96,7 @@ GONE: StateKey[tuple[str, ...]] = StateKey("Reservation/gone")  # pods that pree
 PREFERRED_NODE: StateKey[str] = StateKey("Reservation/preferred-node")
 
 
-class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumns, Reserve, PreBind, VictimAware):
+class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, Reserve, PreBind, VictimAware):
     name = "Reservation"
     scope = Scope.CLUSTER
     normalizer = ByMaximum()
@@ -131,7 +139,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         seen = state[SEEN] = Seen(pod, wish, requests, Diagnosis(wish.affinity is not None))
         groups = self._owners.groups(pod)
         state[MARK] = f"for {groups} {pod.metadata.annotations.get(RESERVATION_AFFINITY)} {wish.exact} {wish.ignored}"
-        matched: dict[str, list[Reserved]] = {}
+        matched: dict[str, list[ReservationInfo]] = {}
         if wish.ignored:
             state[IGNORED] = True
             for reserved in self.book:
@@ -209,7 +217,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         loose = not reservation.spec.allocate_policy
         return any((not other.reservation.spec.allocate_policy) != loose for other in there.values())
 
-    def _filter_owner(self, state: CycleState, pod: Pod, there: Sequence[Reserved], node: NodeInfo) -> Status:
+    def _filter_owner(self, state: CycleState, pod: Pod, there: Sequence[ReservationInfo], node: NodeInfo) -> Status:
         """R29 to R33: one of the reservations will do, or the node beside them."""
         required = REQUIRED in state
         by_node: dict[str, None] = {}
@@ -235,7 +243,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         return next((status for status in beside if not status.ok), SUCCESS)
 
     def _shortfalls(
-        self, state: CycleState, reserved: Reserved, there: Sequence[Reserved], node: NodeInfo
+        self, state: CycleState, reserved: ReservationInfo, there: Sequence[ReservationInfo], node: NodeInfo
     ) -> tuple[list[str], list[str]]:
         """What the node and the reservation together lack, and what a Restricted reservation lacks by itself."""
         seen, gone = state[SEEN], _gone(state)
@@ -245,7 +253,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
             lacks = lacking(seen.requests, reserved, gone, detailed=bool(seen.wish.name))
         return self._short(seen.requests, node, taken), lacks
 
-    def _short_alone(self, state: CycleState, there: Sequence[Reserved], node: NodeInfo) -> list[str]:
+    def _short_alone(self, state: CycleState, there: Sequence[ReservationInfo], node: NodeInfo) -> list[str]:
         requests = state[SEEN].requests
         taken = self._named(node.requested, requests)
         for reserved in there:
@@ -266,7 +274,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
             found[name] = amounts[number] if number < len(amounts) else 0
         return found
 
-    def _asked(self, state: CycleState, pod: Pod, reserved: Reserved, node_name: str) -> list[Status]:
+    def _asked(self, state: CycleState, pod: Pod, reserved: ReservationInfo, node_name: str) -> list[Status]:
         """What the plugins say that hold something of their own for reservations."""
         return [plugin.fits_in(state, pod, reserved, node_name) for plugin in self._aware(pod)]
 
@@ -280,10 +288,10 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
     def stack(self, states: Sequence[CycleState]) -> Sequence[CycleState]:
         return states
 
-    def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
-        return np.stack([self.rejections([state], batch)[0] == 0 for state in stacked])
+    def filter_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
+        return np.stack([self.reasons_batch([state], batch)[0] == 0 for state in stacked])
 
-    def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
+    def reasons_batch(self, stacked: Sequence[CycleState], batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
         """On nodes that are seen as they are, only a reservation's own pod is judged; the others are asked plainly."""
         own, columns = stacked[0].get(OWN), self._handle.columns
         codes = np.zeros(columns.capacity, np.int64)
@@ -300,14 +308,16 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
 
     # -- which reservation --------------------------------------------------------------------------------------------
 
-    def _nominate(self, state: CycleState, pod: Pod, node: NodeInfo) -> Reserved | None:
+    def _nominate(self, state: CycleState, pod: Pod, node: NodeInfo) -> ReservationInfo | None:
         """R36: the reservation on a node that the pod would go into; None if it would take none."""
         seen, there = state[SEEN], (state.get(MATCHED) or {}).get(node.name, ())
         if node.name not in seen.nominated:
             seen.nominated[node.name] = self._best(state, pod, there, node)
         return seen.nominated[node.name]
 
-    def _best(self, state: CycleState, pod: Pod, there: Sequence[Reserved], node: NodeInfo) -> Reserved | None:
+    def _best(
+        self, state: CycleState, pod: Pod, there: Sequence[ReservationInfo], node: NodeInfo
+    ) -> ReservationInfo | None:
         seen, required = state[SEEN], REQUIRED in state
         if len(there) == 1 and required:
             return there[0]
@@ -339,7 +349,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
                     orders.append((nominated.reservation.order, nominated.name, name))
         state[PREFERRED_NODE] = min(orders)[2] if orders else ""
 
-    def _nominated_on(self, state: CycleState, pod: Pod, node: NodeInfo) -> Reserved | None:
+    def _nominated_on(self, state: CycleState, pod: Pod, node: NodeInfo) -> ReservationInfo | None:
         return self._nominate(*_swapped(state, pod, node))
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
@@ -355,7 +365,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
             return PREFERRED
         return worth(state[SEEN].requests, nominated)
 
-    def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
+    def score_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
         state, columns = stacked[0], self._handle.columns
         pod = state[SEEN].pod
         places = {int(row): place for place, row in enumerate(batch.rows)}

@@ -14,7 +14,7 @@ from scheduler.api.ports import HostPort, host_ports
 from scheduler.api.reservation import quantities, reserve_pod
 from scheduler.api.wire import to_plain
 from scheduler.cache.cache import Cache
-from scheduler.framework.reserved import Reserved
+from scheduler.framework.reservation_info import ReservationInfo
 from scheduler.plugins.reservation.book import ReservationBook
 
 
@@ -24,7 +24,7 @@ def summary_of(book: ReservationBook, cache: Cache, node: str) -> dict[str, Any]
     return _filled({"items": items})
 
 
-def _item(reserved: Reserved, cache: Cache) -> dict[str, Any]:
+def _item(reserved: ReservationInfo, cache: Cache) -> dict[str, Any]:
     reservation, allocated, left = reserved.reservation, reserved.allocated, reserved.left()
     own = host_ports(reserve_pod(reservation).spec)
     owners = [placed.pod for uid in sorted(reserved.owners) if (placed := cache.placed(uid)) is not None]
@@ -50,7 +50,7 @@ def _item(reserved: Reserved, cache: Cache) -> dict[str, Any]:
     })  # fmt: skip
 
 
-def _assigned(pod: Pod, reserved: Reserved) -> dict[str, Any]:
+def _assigned(pod: Pod, reserved: ReservationInfo) -> dict[str, Any]:
     return {
         "Namespace": pod.metadata.namespace,
         "Name": pod.metadata.name,

@@ -15,8 +15,8 @@ from scheduler.__main__ import listen
 from scheduler.api.builders import pod
 from scheduler.api.numa import NUMA_TOPOLOGY_POLICY_LABEL
 from scheduler.config import Configuration
-from scheduler.framework.events import Bind, Reject
-from scheduler.framework.explaining import explain
+from scheduler.framework.decisions import Bind, Reject
+from scheduler.framework.explanation import explain
 from scheduler.plugins.nodenuma.tests.numarig import Machines, lsr
 from scheduler.plugins.reservation.tests.held import hold, inside
 from scheduler.services.http import LARGEST_BODY, serve

@@ -18,7 +18,7 @@ from scheduler.api.device import (
 )
 from scheduler.api.wire import ObjectMeta
 from scheduler.cache.cache import Cache
-from scheduler.cache.classes import ClassBook
+from scheduler.cache.classes import ClassRegistry
 from scheduler.cache.columns import NodeColumns
 from scheduler.cache.resources import ResourceIndex
 from scheduler.plugins.deviceshare.allocator import allocate, verdict
@@ -67,7 +67,7 @@ POLICIES = [Policy(Scorer()), Policy(Scorer("MostAllocated"))]
 
 def book() -> DeviceCache:
     resources = ResourceIndex()
-    devices = DeviceCache(Cache(NodeColumns(resources), ClassBook(resources)))
+    devices = DeviceCache(Cache(NodeColumns(resources), ClassRegistry(resources)))
     for name, device in MACHINES.items():
         assert devices.set_device(name, device) == []
     return devices

@@ -4,7 +4,7 @@ import pytest
 
 from scheduler.api.builders import pod
 from scheduler.api.device import DEVICE_ALLOCATED, RDMA, parse_allocations
-from scheduler.framework.events import Bind
+from scheduler.framework.decisions import Bind
 from scheduler.framework.state import CycleState
 from scheduler.plugins.deviceshare.cache import DeviceCache, NodeDevices
 from scheduler.plugins.deviceshare.plugin import DeviceShare

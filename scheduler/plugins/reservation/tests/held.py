@@ -9,19 +9,19 @@ from scheduler.api.builders import PodBuilder, pod, reservation
 from scheduler.api.requests import Amounts
 from scheduler.api.reservation import RESERVATION_ALLOCATED, Reservation, ReservationStatus, allocation, quantities
 from scheduler.framework.nodeinfo import PodInfo
-from scheduler.framework.reserved import Reserved
+from scheduler.framework.reservation_info import ReservationInfo
 from scheduler.framework.restored import as_seen, restore
 from scheduler.framework.state import CycleState
 from scheduler.plugins.reservation.plugin import Reservation as Plugin
 from scheduler.tests.rig import Rig
 
 
-def reserved(allocatable: Amounts, owners: dict[str, Amounts] | None = None, **more: Any) -> Reserved:
+def reserved(allocatable: Amounts, owners: dict[str, Amounts] | None = None, **more: Any) -> ReservationInfo:
     """One that stands for itself, without a cluster."""
     policy, withheld = more.get("policy", ""), more.get("withheld", {})
     told = {"metadata": {"name": "r", "uid": "r"}, "spec": {"allocatePolicy": policy}}
     made = msgspec.convert(told, Reservation)
-    return Reserved(made, allocatable, withheld, more.get("strict", ()), "", "", {}, owners or {})
+    return ReservationInfo(made, allocatable, withheld, more.get("strict", ()), "", "", {}, owners or {})
 
 
 def hold(rig: Rig, name: str, node: str, amounts: Amounts, *, policy: str = "", app: str = "a", **more: Any) -> None:

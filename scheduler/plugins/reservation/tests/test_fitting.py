@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from scheduler.api.builders import PodBuilder, pod
-from scheduler.framework.explaining import explain
+from scheduler.framework.explanation import explain
 from scheduler.framework.nodeinfo import PodInfo
 from scheduler.framework.restored import as_seen, restore
 from scheduler.framework.state import CycleState

@@ -9,7 +9,7 @@ from scheduler.api.builders import PodBuilder, pod
 from scheduler.api.core import Node, Pod
 from scheduler.api.reservation import AnnotationError, Reservation, ReservationOwner
 from scheduler.api.wire import ObjectMeta
-from scheduler.framework.reserved import Reserved
+from scheduler.framework.reservation_info import ReservationInfo
 from scheduler.plugins.reservation.matching import Match, Wish, exactly, judge
 from scheduler.plugins.reservation.owners import OwnerIndex
 
@@ -126,7 +126,7 @@ BY_NAME = {"reservationSelectorTerms": [
 )  # fmt: skip
 def test_what_a_reservation_is_to_a_pod(wants: PodBuilder, spec: dict[str, Any], expected: Match) -> None:
     told = {"metadata": {"name": "r", "uid": "r", "labels": {"tier": "gold"}}, "spec": spec}
-    one = Reserved(msgspec.convert(told, Reservation), {"cpu": 2000}, {}, (), "")
+    one = ReservationInfo(msgspec.convert(told, Reservation), {"cpu": 2000}, {}, (), "")
     asked = made(wants)
     requests = {"cpu": 1000 * int(str(asked.spec.containers[0].resources.requests.get("cpu", 0)))}
     assert judge(Wish.of(asked), requests, one, NODE)[0] is expected

@@ -15,12 +15,12 @@ class NodeScore:
         self.highest = 0
 
     def normal(self, raw: Ints) -> Ints:
-        """Scores from 0 to 100 for `raw` [row], [1, row]."""
+        """Scores from 0 to 100 for `raw` [node], [1, node]."""
         assert self.score.normalizer is not None  # noqa: S101
         return self.score.normalizer.apply(raw[None], np.full((1, 1), self.highest))
 
     def keep(self, values: Ints | None, batch: Batch, *, everything: bool) -> None:
-        """Take in raw scores [1, row] for some rows, or for all; None: they are all 0."""
+        """Take in raw scores [1, node] for some rows, or for all; None: they are all 0."""
         if everything:
             self.raw, self.highest = None, 0
         if values is None and self.raw is None:

@@ -14,7 +14,7 @@ from scheduler.framework.status import Status
 
 
 @dataclass(slots=True, eq=False)
-class Reserved:
+class ReservationInfo:
     """An available reservation, and who is in it. Amounts are in integers, as requests are."""
 
     reservation: Reservation
@@ -67,40 +67,40 @@ class Reserved:
         return {name: max(0, value - allocated.get(name, 0)) for name, value in self.allocatable.items()}
 
 
-MATCHED: StateKey[Mapping[str, Sequence[Reserved]]] = StateKey("Reservation/matched")  # by node; not empty
+MATCHED: StateKey[Mapping[str, Sequence[ReservationInfo]]] = StateKey("Reservation/matched")  # by node; not empty
 IGNORED: StateKey[bool] = StateKey("Reservation/ignored")  # reservations mean nothing to the pod: all are overlooked
 REQUIRED: StateKey[bool] = StateKey("Reservation/required")  # the pod goes into a reservation or nowhere
-NOMINATED: StateKey[Reserved] = StateKey("Reservation/nominated")  # what the pod goes into, on the node chosen
+NOMINATED: StateKey[ReservationInfo] = StateKey("Reservation/nominated")  # what the pod goes into, on the node chosen
 # The reservation on a node (as the pod sees it) that the pod would go into.
-NOMINATE: StateKey[Callable[[CycleState, Pod, NodeInfo], Reserved | None]] = StateKey("Reservation/nominate")
+NOMINATE: StateKey[Callable[[CycleState, Pod, NodeInfo], ReservationInfo | None]] = StateKey("Reservation/nominate")
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Target:
     """Where on a node a pod goes: into a reservation, or (None) beside all that are for it."""
 
-    reserved: Reserved | None
+    reserved: ReservationInfo | None
 
 
-INTO: StateKey[Way] = StateKey("Reservation/into")  # plugins are asked about this way alone; not there: about any
+TARGET: StateKey[Target] = StateKey("Reservation/into")  # plugins are asked about this way alone; not there: about any
 
 
-def going(state: CycleState, reserved: Reserved | None) -> CycleState:
+def for_target(state: CycleState, reserved: ReservationInfo | None) -> CycleState:
     """The state in which to ask plugins about one way."""
     inner = state.fork()
-    inner[INTO] = Way(reserved)
+    inner[TARGET] = Target(reserved)
     return inner
 
 
-def ways_on(state: CycleState, node_name: str) -> Sequence[Reserved | None]:
+def targets_on(state: CycleState, node_name: str) -> Sequence[ReservationInfo | None]:
     """All ways onto a node that has reservations for the pod; none where one is being asked about."""
     there = matched_on(state, node_name)
-    if not there or INTO in state:
+    if not there or TARGET in state:
         return ()
     return there if REQUIRED in state else (*there, None)
 
 
-def matched_on(state: CycleState, node_name: str) -> Sequence[Reserved]:
+def matched_on(state: CycleState, node_name: str) -> Sequence[ReservationInfo]:
     """The reservations on a node that are for this pod; none for a pod that ignores them."""
     matched = state.get(MATCHED)
     return matched.get(node_name, ()) if matched is not None and IGNORED not in state else ()
@@ -110,9 +110,9 @@ class ReservationAware(Plugin):
     """A plugin that holds something of its own for reservations (FilterNominateReservation, ScoreReservation)."""
 
     @abstractmethod
-    def fits_in(self, state: CycleState, pod: Pod, reserved: Reserved | None, node_name: str) -> Status:
+    def fits_in(self, state: CycleState, pod: Pod, reserved: ReservationInfo | None, node_name: str) -> Status:
         """Whether the pod gets what it asks of this plugin in that reservation; None: beside all that are for it."""
 
     @abstractmethod
-    def worth_in(self, state: CycleState, pod: Pod, reserved: Reserved, node_name: str) -> int:
+    def worth_in(self, state: CycleState, pod: Pod, reserved: ReservationInfo, node_name: str) -> int:
         """How good that would be, 0 to 100, or any number: they are brought there by the largest."""

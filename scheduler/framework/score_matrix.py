@@ -5,8 +5,8 @@ it is made of, as far as it takes to bring it up to date: what the node object a
 the scores that are always exact (`exact`), the part of the key that no pod moves (`base`), and raw values of scores
 that are normalised over all feasible nodes (`raw`).
 
-When a pod comes to a node, no class is judged anew there. Where plugins can be asked by facet (`facets.py`), the
-node's numbers are put together from what was said of its facets before, and are exact.
+When a pod comes to a node, no class is judged anew there. Where plugins have node signatures (`signatures.py`), the
+node's numbers are put together from results kept by signature, and are exact.
 
 For other classes, most plugins say by how much at most any score on that node can have risen (mostly: by how much at
 least it has fallen), the few others score it for all classes at once, and the node's keys are moved by that. From
@@ -25,14 +25,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.cache.columns import TIE_BITS, Batch, Bools, Ints, NodeColumns, Rows
-from scheduler.framework.facets import REFUSED
-from scheduler.framework.moves import Plan, make_plan
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import MAX_NODE_SCORE, ByMaximum, Score, ScoreColumns
+from scheduler.framework.points import MAX_NODE_SCORE, ByMaximum, Score, ScoreBatch
 from scheduler.framework.rules import ClassRules
+from scheduler.framework.signatures import REFUSED
+from scheduler.framework.update_plan import Plan, make_plan
 
 if TYPE_CHECKING:
-    from scheduler.framework.verdicts import ClassVerdicts
+    from scheduler.framework.class_scores import ClassScores
 
 NOT_FEASIBLE = -(1 << 62)  # so low that no sum of bounds brings it up to 0; anything below 0 is no option
 NO_RAW = -(1 << 40)
@@ -52,7 +52,7 @@ def signature(rules: ClassRules) -> Signature:
     """Classes with the same one can be judged together."""
     scores = (*rules.moving_scores, *rules.moving_normalized)
     return (
-        rules.columnar,
+        rules.can_batch,
         *(plugin.name for plugin in rules.moving_filters),
         *((score.name, score.kind(rules.state)) for score, _ in scores),
     )
@@ -62,20 +62,20 @@ def signature(rules: ClassRules) -> Signature:
 class _Together:
     """Some lines of one signature, with what their plugins need to know of them put together."""
 
-    lines: list["ClassVerdicts"]
-    index: NDArray[np.intp]  # [line]
-    start: NDArray[np.intp]  # [line, 1], where each line starts in the flattened arrays
+    lines: list["ClassScores"]
+    index: NDArray[np.intp]  # [class]
+    start: NDArray[np.intp]  # [class, 1], where each line starts in the flattened arrays
     filters: list[Any]
     scores: list[Any]
     normalized: list[Any]
 
 
-class Board:
+class ScoreMatrix:
     """Lines of all classes of one profile."""
 
     def __init__(self, columns: NodeColumns) -> None:
         self._columns = columns
-        self._lines: list[ClassVerdicts | None] = []
+        self._lines: list[ClassScores | None] = []
         self._spare: list[int] = []
         self._log: list[int] = []  # rows to judge anew for every line
         self._log_start = 0
@@ -87,13 +87,13 @@ class Board:
         self._visits = 0
         self._plan: Plan | None = None
         self._together: list[_Together] = []
-        self._in_step: list[ClassVerdicts] = []  # the lines that `_together` was made of
+        self._in_step: list[ClassScores] = []  # the lines that `_together` was made of
         self._raised = 0  # how often a raw score rose that another line's nodes are normalised by
         self._numbers: dict[str, int] = {}  # normalised scores by name → number of the array in `raw`
         self._highest_ever = MAX_NODE_SCORE
         self.raw: list[Ints] = []
         self.highest: list[Ints] = []
-        self._divisor: list[Ints] = []  # the same for faceted lines, [line], at least 1
+        self._divisor: list[Ints] = []  # the same for classes with exact keys, [line], at least 1
         self.capacity = 0
         self._allocate(_FIRST_LINES, columns.capacity)
 
@@ -119,7 +119,7 @@ class Board:
 
     # -- lines --------------------------------------------------------------------------------------------------------
 
-    def join(self, verdicts: "ClassVerdicts") -> int:
+    def join(self, verdicts: "ClassScores") -> int:
         """Give a class its line."""
         self._plan = None
         for score, _ in verdicts.rules.moving_normalized:
@@ -144,7 +144,7 @@ class Board:
         self._lines[line] = None
         self._spare.append(line)
 
-    def _start_line(self, line: int, verdicts: "ClassVerdicts") -> None:
+    def _start_line(self, line: int, verdicts: "ClassScores") -> None:
         verdicts.position = -1
         self.salt[line] = verdicts.salt
         self.key[line] = NOT_FEASIBLE
@@ -185,14 +185,14 @@ class Board:
             self.opened(row)
             return
         total = self.base[row]  # not to be written to
-        for facet_of, stacked, known, add in plan.faceted.sums:
-            facet = facet_of(stacked, node)
-            found = known(facet)
-            total = total + (add(facet, node) if found is None else found)
-        for one in plan.faceted.normalized:
-            facet = one.facet(one.stacked, node)
-            raw, scaled = one.both.get(facet) or one.add_both(facet, node)
-            if not one.falls and (raw > self.highest[one.number][:, 0]).any():
+        for signature_of, stacked, known, add in plan.signatures.sums:
+            signature = signature_of(stacked, node)
+            found = known(signature)
+            total = total + (add(signature, node) if found is None else found)
+        for one in plan.signatures.normalized:
+            signature = one.signature(one.stacked, node)
+            raw, scaled = one.both.get(signature) or one.add_both(signature, node)
+            if not one.monotone and (raw > self.highest[one.number][:, 0]).any():
                 self._raised += 1
             if plan.bounds:
                 self.raw[one.number][one.lines, row] = raw[one.lines]
@@ -205,20 +205,20 @@ class Board:
             self.key[:, row] = total
             return
         self._bound(plan, row, node, placed)  # moves all lines, and knows nothing of those whose keys are `total`
-        lines = plan.faceted_lines
+        lines = plan.exact_lines
         self.key[lines, row] = total[lines]
 
     def _bound(self, plan: Plan, row: int, node: NodeInfo, placed: PodInfo) -> None:
         """Move the keys of the lines whose scores cannot be looked up."""
-        rises = [part.score.rise(node, placed, part.kind) for part in plan.normalized]
+        rises = [part.score.max_score_delta(node, placed, part.kind) for part in plan.normalized]
         if rises and max(rises) > 0:  # where a raw score rises the largest may, and with it every other node's
             self.opened(row)
             return
         self.pending.append(row)
-        self._exact_for[row] = plan.faceted_bits
+        self._exact_for[row] = plan.exact_bits
         change = self._rescored(plan, row, node)
         for part in plan.bounded:
-            change[part.index] += part.score.rise(node, placed, part.kind) * part.weight
+            change[part.index] += part.score.max_score_delta(node, placed, part.kind) * part.weight
         for part, one in zip(plan.normalized, rises, strict=True):
             if one:
                 bound = (1 - (-one * MAX_NODE_SCORE // self._highest_ever)) * part.weight
@@ -232,8 +232,8 @@ class Board:
         change = np.zeros(self._room, np.int64)
         exact = self.exact[:, row]
         for part in plan.exact:
-            assert isinstance(part.score, ScoreColumns)  # noqa: S101
-            values = part.score.scores_on(part.stacked, node)
+            assert isinstance(part.score, ScoreBatch)  # noqa: S101
+            values = part.score.score_classes_batch(part.stacked, node)
             if part.weight != 1:
                 values *= part.weight
             change[part.index] += values
@@ -241,7 +241,7 @@ class Board:
             new = change.copy()
             change -= exact
             exact[:] = new
-            change[plan.faceted_lines] = 0  # their keys have been given already; what they were judged by is old
+            change[plan.exact_lines] = 0  # their keys have been given already; what they were judged by is old
         return change
 
     def _make_plan(self) -> Plan:
@@ -250,11 +250,11 @@ class Board:
 
     # -- judging ------------------------------------------------------------------------------------------------------
 
-    def judge(self, verdicts: "ClassVerdicts", rows: Rows | None) -> None:
+    def judge(self, verdicts: "ClassScores", rows: Rows | None) -> None:
         """Judge one line on some rows, or (None) on all."""
         self._judge(self._stack([verdicts]), rows)
 
-    def _stack(self, lines: list["ClassVerdicts"]) -> _Together:
+    def _stack(self, lines: list["ClassScores"]) -> _Together:
         states = [line.state for line in lines]
         alone, index = lines[0], np.array([line.line for line in lines], np.intp)
         rules = alone.rules
@@ -284,7 +284,7 @@ class Board:
                 if weight != 1:
                     values *= weight
                 total += values
-                if not score.bounded:
+                if not score.has_delta_bound:
                     exact = values if exact is None else exact + values
         if exact is not None:
             self.exact.reshape(-1)[where] = exact
@@ -310,7 +310,7 @@ class Board:
         total += tie
         self.key.reshape(-1)[where] = np.where(ok, total, NOT_FEASIBLE)
 
-    def patch(self, verdicts: "ClassVerdicts", row: int, node: NodeInfo) -> None:
+    def patch(self, verdicts: "ClassScores", row: int, node: NodeInfo) -> None:
         """Judge one line on one row the plain way: for few rows that is quicker than arrays."""
         line, state, pod, rules = verdicts.line, verdicts.state, verdicts.shape.example, verdicts.rules
         judged = self._exact_for.get(row)
@@ -334,7 +334,7 @@ class Board:
         for score, weight in rules.moving_scores:
             value = score.score(state, pod, node) * weight
             total += value
-            if not score.bounded:
+            if not score.has_delta_bound:
                 exact += value
         self.exact[line, row] = exact
         for order, (number, (score, weight)) in enumerate(
@@ -347,9 +347,9 @@ class Board:
 
     # -- normalising --------------------------------------------------------------------------------------------------
 
-    def normalize(self, verdicts: "ClassVerdicts") -> bool:
+    def normalize(self, verdicts: "ClassScores") -> bool:
         """Take in the largest raw scores of a line as they are now; whether its keys have to be made anew for that."""
-        if verdicts.faceted:
+        if verdicts.uses_signatures:
             top, same = verdicts.tops[0], verdicts.raised == self._raised and len(verdicts.tops) == 1
             if not same or (
                 top != NOBODY
@@ -359,7 +359,7 @@ class Board:
                     or self.key.item(verdicts.line, top) < 0
                 )
             ):
-                self._normalize_faceted(verdicts)
+                self._normalize_exact(verdicts)
             return False
         line, count, changed = verdicts.line, self._columns.count, False
         for order, number in enumerate(verdicts.raw_numbers):
@@ -378,7 +378,7 @@ class Board:
                 self._highest_ever = max(self._highest_ever, highest)
         return changed
 
-    def _normalize_faceted(self, verdicts: "ClassVerdicts") -> None:
+    def _normalize_exact(self, verdicts: "ClassScores") -> None:
         """The same where all raw scores are exact: they need a look only if the node with the largest lost it."""
         if verdicts.raised != self._raised:
             verdicts.raised = self._raised
@@ -407,29 +407,29 @@ class Board:
             change = (apply(values, np.array(highest)) - apply(values, np.array(before))) * (weight << TIE_BITS)
             self.key[line, : self._columns.count] += change.take(raw, mode="clip")  # 0 for no raw score, as for 0
 
-    def rekey(self, verdicts: "ClassVerdicts") -> None:
+    def rekey(self, verdicts: "ClassScores") -> None:
         """Judge a line anew on all nodes, because what it is normalised by has changed."""
         self.judge(verdicts, None)
 
     # -- finding the best ---------------------------------------------------------------------------------------------
 
-    def visit(self, verdicts: "ClassVerdicts") -> None:
+    def visit(self, verdicts: "ClassScores") -> None:
         """A class is about to be asked for: see that it is in step with the others."""
         if self.capacity != self._columns.capacity:
             self._allocate(self._room, self._columns.capacity)
         self._visits += 1
         verdicts.visited = self._visits
-        if verdicts.synced != self._syncs and not verdicts.faceted:
+        if verdicts.synced != self._syncs and not verdicts.uses_signatures:
             verdicts.synced = self._syncs
             verdicts.position = -1  # it missed what the others were judged on: all nodes, then
         if len(self.pending) >= MOST_FILLED:
             self._sync()
 
-    def best(self, verdicts: "ClassVerdicts") -> int:
+    def best(self, verdicts: "ClassScores") -> int:
         """The row with the largest true key, or -1 if no node is feasible."""
         line = verdicts.line
         key = self.key[line, : self._columns.count]
-        if verdicts.faceted:
+        if verdicts.uses_signatures:
             row = int(key.argmax())
             return row if key.item(row) >= 0 else -1
         while True:
@@ -440,9 +440,9 @@ class Board:
                 return -1
             self._resolve(verdicts, row)
 
-    def settle(self, verdicts: "ClassVerdicts") -> None:
+    def settle(self, verdicts: "ClassScores") -> None:
         """Make every key of a line exact."""
-        if verdicts.faceted:
+        if verdicts.uses_signatures:
             return
         bit = 1 << verdicts.line
         bounds = [row for row, judged in self._exact_for.items() if not judged & bit]
@@ -458,7 +458,7 @@ class Board:
         judged = self._exact_for.get(row)
         return judged is None or bool(judged >> line & 1)
 
-    def _resolve(self, verdicts: "ClassVerdicts", row: int) -> None:
+    def _resolve(self, verdicts: "ClassScores", row: int) -> None:
         """A bound came out on top: find the truth, and after some such findings for all lines and nodes at once."""
         self._patches += 1
         if self._patches <= ENOUGH_PATCHES:
@@ -476,7 +476,7 @@ class Board:
         lines = [
             line
             for line in self._lines
-            if line is not None and not line.faceted and line.synced == self._syncs and line.visited >= oldest
+            if line is not None and not line.uses_signatures and line.synced == self._syncs and line.visited >= oldest
         ]
         self._syncs += 1
         for line in lines:
@@ -487,10 +487,10 @@ class Board:
         for together in self._together:
             self._judge(together, rows)
 
-    def _grouped(self, lines: list["ClassVerdicts"]) -> list[_Together]:
-        groups: dict[Signature, list[ClassVerdicts]] = {}
+    def _grouped(self, lines: list["ClassScores"]) -> list[_Together]:
+        groups: dict[Signature, list[ClassScores]] = {}
         for line in lines:
-            marks = line.signature if line.rules.columnar else (*line.signature, line.line)
+            marks = line.signature if line.rules.can_batch else (*line.signature, line.line)
             groups.setdefault(marks, []).append(line)
         return [self._stack(group) for group in groups.values()]
 

@@ -33,13 +33,13 @@ class NodeFact(Generic[V]):
         return self._codes
 
     def judge(self, batch: Batch, verdicts: Sequence[Callable[[V], bool]]) -> Bools | None:
-        """Each verdict on each row's value, [verdict, row]; None if all are true of every value there is."""
+        """Each verdict on each row's value, [verdict, node]; None if all are true of every value there is."""
         self._catch_up()
         per_value = np.array([[verdict(value) for value in self.values] for verdict in verdicts], np.bool_)
         return None if per_value.all() else per_value[:, batch.pick(self._codes)]
 
     def measure(self, batch: Batch, measures: Sequence[Callable[[V], int]]) -> Ints | None:
-        """Each measure of each row's value, [measure, row]; None if all are 0 for every value there is."""
+        """Each measure of each row's value, [measure, node]; None if all are 0 for every value there is."""
         self._catch_up()
         per_value = np.array([[measure(value) for value in self.values] for measure in measures], np.int64)
         return per_value[:, batch.pick(self._codes)] if per_value.any() else None

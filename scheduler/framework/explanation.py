@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from scheduler.framework.clusterwide import outside
+from scheduler.framework.cluster_scope import outside
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import Scope
 from scheduler.framework.restored import as_seen, restore, share

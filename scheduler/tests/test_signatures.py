@@ -7,8 +7,8 @@ import pytest
 
 from scheduler.api.builders import PodBuilder
 from scheduler.api.device import RDMA
-from scheduler.framework import facets
-from scheduler.framework.verdicts import ClassVerdicts
+from scheduler.framework import signatures
+from scheduler.framework.class_scores import ClassScores
 from scheduler.plugins.deviceshare import cache
 from scheduler.tests.rig import Rig, profile
 
@@ -26,10 +26,10 @@ PACKED = [
 ]
 
 
-def lines(rig: Rig) -> list[ClassVerdicts]:
+def lines(rig: Rig) -> list[ClassScores]:
     """What is kept about each class."""
     runner = rig.core.handle.runner_of(next(iter(rig.core.cache.nodes["n0"].pods.values())))
-    return [runner.verdicts(rig.core.cache.classes.of(rig.pods[f"p{number}"])) for number in range(len(SHAPES))]
+    return [runner.class_scores(rig.core.cache.classes.of(rig.pods[f"p{number}"])) for number in range(len(SHAPES))]
 
 
 def pod(number: int) -> PodBuilder:
@@ -41,8 +41,8 @@ def pod(number: int) -> PodBuilder:
 def test_what_is_looked_up_is_what_would_be_judged(
     arguments: list[Any], remembered: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(facets, "MOST_NUMBERS", 0)
-    monkeypatch.setattr(facets, "FEWEST_FACETS", remembered)
+    monkeypatch.setattr(signatures, "MAX_NUMBERS", 0)
+    monkeypatch.setattr(signatures, "MIN_SIGNATURES", remembered)
     monkeypatch.setattr(cache, "MOST_UNWRITTEN", 3)
     rig = Rig(profile(pluginConfig=arguments))
     for number in range(6):
@@ -69,8 +69,8 @@ def test_classes_that_have_bounds_leave_alone_what_was_looked_up_for_others() ->
                 assert_key_is_as_judged(verdicts)
 
 
-def assert_key_is_as_judged(verdicts: ClassVerdicts) -> None:
-    assert verdicts.faceted
+def assert_key_is_as_judged(verdicts: ClassScores) -> None:
+    assert verdicts.uses_signatures
     assert verdicts.board is not None
     verdicts.refresh()
     kept = verdicts.key.copy()

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from scheduler.api.builders import pod
 from scheduler.api.numa import NODE_RESERVATION
-from scheduler.cache.kept import kept_back
+from scheduler.cache.node_reservation import kept_back
 from scheduler.tests.rig import GIB, Rig
 
 

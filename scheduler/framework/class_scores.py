@@ -1,7 +1,7 @@
 """One class of pods against all nodes: which is best, and if none will do, why.
 
-What can be kept is kept on a `Board` and brought up to date row by row. Plugins whose verdict depends on the whole
-cluster are asked again in each cycle, for the nodes that passed the others.
+A `ScoreMatrix` keeps what can be kept. It is updated node by node. Plugins whose results depend on the whole cluster
+run again in each cycle, for the nodes that passed the other plugins.
 """
 
 from collections.abc import Mapping
@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.cache.classes import PodClass
+from scheduler.cache.classes import EquivalenceClass
 from scheduler.cache.columns import TIE_BITS, Batch, Bools, Ints, Rows
 from scheduler.cache.pins import pin_of
-from scheduler.framework.board import NOT_FEASIBLE, Board, signature
-from scheduler.framework.clusterwide import Cycle, outside
-from scheduler.framework.facets import faceted
-from scheduler.framework.failure import FitError, Reasons
+from scheduler.framework.cluster_scope import Cycle, outside
+from scheduler.framework.fit_error import FitError, Reasons
+from scheduler.framework.node_scores import NodeScore
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.nodescores import NodeScore
-from scheduler.framework.points import Filter, FilterColumns, Plugin, Score, ScoreColumns, Transformer, VictimAware
+from scheduler.framework.points import Filter, FilterBatch, Plugin, Score, ScoreBatch, Transformer, VictimAware
 from scheduler.framework.restored import RESTORED, enter, restore
 from scheduler.framework.rules import ClassRules, Weighted
+from scheduler.framework.score_matrix import NOT_FEASIBLE, ScoreMatrix, signature
+from scheduler.framework.signatures import uses_signatures
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Status
 
@@ -32,10 +32,10 @@ FEW = 4  # up to so many changed nodes are judged one by one
 _NOTHING: dict[int, Status] = {}
 
 
-class ClassVerdicts:
+class ClassScores:
     """Verdicts of one profile on one class of pods."""
 
-    def __init__(self, runner: "Runner", shape: PodClass, rules: ClassRules, board: Board | None) -> None:
+    def __init__(self, runner: "Runner", shape: EquivalenceClass, rules: ClassRules, board: ScoreMatrix | None) -> None:
         """`board` is None if the rules reject the class as such."""
         self.shape = shape
         self.state = rules.state
@@ -45,7 +45,7 @@ class ClassVerdicts:
         self.highest = [0] * len(rules.moving_normalized)  # the largest raw scores that its keys are normalised by
         self.tops = [-1] * len(self.highest)  # a row that has it; -1: to be looked for, -2: there is none
         self.raised = 0
-        self.faceted = faceted(rules)
+        self.uses_signatures = uses_signatures(rules)
         self.salt = runner.handle.columns.ties.salt(shape.digest)
         self.rules = rules
         self.signature = signature(rules) if board is not None else ()
@@ -90,7 +90,7 @@ class ClassVerdicts:
         board, columns = self.board, self._columns
         if board is None or not columns.count:
             return
-        if not self.faceted or board.pending or board.capacity != columns.capacity:
+        if not self.uses_signatures or board.pending or board.capacity != columns.capacity:
             board.visit(self)
         if self._versions_at != len(columns.static_log):
             self._versions_at = len(columns.static_log)
@@ -158,20 +158,18 @@ class ClassVerdicts:
 
     def stack(self, plugin: Filter, states: list[CycleState]) -> object:
         """What `narrow` needs to know of these classes to ask them of `plugin` together."""
-        return plugin.stack(states) if isinstance(plugin, FilterColumns) and plugin.columnar(self.state) else None
+        return plugin.stack(states) if isinstance(plugin, FilterBatch) and plugin.can_batch(self.state) else None
 
     def stack_scores(self, score: Score, states: list[CycleState]) -> object:
         return (
-            score.stack_scores(states)
-            if isinstance(score, ScoreColumns) and score.columnar_scores(self.state)
-            else None
+            score.stack_scores(states) if isinstance(score, ScoreBatch) and score.can_batch_scores(self.state) else None
         )
 
     def narrow(self, plugin: Filter, stacked: object, batch: Batch, ok: Bools) -> None:
-        """Take away from `ok` [class, row] what the plugin rejects; without `stacked`, node by node for this class."""
+        """Take away from `ok` [class, node] what the plugin rejects; without `stacked`, node by node for this class."""
         if stacked is not None:
-            assert isinstance(plugin, FilterColumns)  # noqa: S101
-            passing = plugin.passing(stacked, batch)
+            assert isinstance(plugin, FilterBatch)  # noqa: S101
+            passing = plugin.filter_batch(stacked, batch)
             if passing is not None:
                 ok &= passing
             return
@@ -180,17 +178,17 @@ class ClassVerdicts:
                 ok[0, index] = False
 
     def values(self, score: Score, stacked: object, batch: Batch, ok: Bools) -> Ints | None:
-        """A score for the rows that are `ok`, [class, row]; None if it is 0 for all of them."""
+        """A score for the rows that are `ok`, [class, node]; None if it is 0 for all of them."""
         if stacked is not None:
-            assert isinstance(score, ScoreColumns)  # noqa: S101
-            return score.scores(stacked, batch)
+            assert isinstance(score, ScoreBatch)  # noqa: S101
+            return score.score_batch(stacked, batch)
         values = np.zeros((1, batch.size), np.int64)
         for index in np.flatnonzero(ok[0]):
             values[0, index] = score.score(self.state, self.shape.example, self.node(int(batch.rows[index])))
         return values
 
-    def _normalize_by_node(self, kept: NodeScore, raw: Ints, board: Board) -> bool:
-        """`Board.normalize` for a score by the node object."""
+    def _normalize_by_node(self, kept: NodeScore, raw: Ints, board: ScoreMatrix) -> bool:
+        """`ScoreMatrix.normalize` for a score by the node object."""
         board.settle(self)  # which nodes are feasible matters here, not only which is best
         highest = int(np.where(self.key >= 0, raw, 0).max())
         if highest == kept.highest:
@@ -415,7 +413,7 @@ class ClassVerdicts:
 
     def _keeps_top(self, order: int, key: Ints) -> bool:
         """Whether the node with the largest of some raw scores is still an option."""
-        top = self.tops[order] if self.faceted else -1
+        top = self.tops[order] if self.uses_signatures else -1
         return top >= 0 and bool(key[top] >= 0)
 
     def _allowed(self, row: int) -> bool:
@@ -470,7 +468,9 @@ class ClassVerdicts:
         if plugin not in self._stacks:
             self._stacks[plugin] = self.stack(plugin, [self.state])
         stacked = self._stacks[plugin]
-        found = plugin.rejections(stacked, batch) if stacked is not None and isinstance(plugin, FilterColumns) else None
+        found = (
+            plugin.reasons_batch(stacked, batch) if stacked is not None and isinstance(plugin, FilterBatch) else None
+        )
         if found is not None:
             codes, statuses = found
             codes = np.where(open_, codes, 0)
@@ -487,7 +487,7 @@ class ClassVerdicts:
 
 
 def pinned_key(key: Ints, rows: list[int]) -> Ints:
-    """A copy of `key` [row] in which no other row is an option."""
+    """A copy of `key` [node] in which no other row is an option."""
     pinned = np.full_like(key, NOT_FEASIBLE)
     pinned[rows] = key[rows]
     return pinned

@@ -11,7 +11,7 @@ import numpy as np
 from scheduler.api.core import Pod
 from scheduler.cache.columns import TIE_BITS, Batch, Bools, Ints, NodeColumns
 from scheduler.framework.nodeinfo import NodeInfo
-from scheduler.framework.points import Filter, FilterColumns, Plugin, Score, ScoreColumns
+from scheduler.framework.points import Filter, FilterBatch, Plugin, Score, ScoreBatch
 from scheduler.framework.rules import ClassRules
 from scheduler.framework.state import SKIPPED, CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
@@ -90,8 +90,8 @@ class Cycle:
             self._verdicts.append(_Verdict("", codes, lambda _: status))
 
     def _judged(self, plugin: Filter, batch: Batch) -> _Verdict:
-        if isinstance(plugin, FilterColumns) and plugin.columnar(self._state):
-            found = plugin.rejections(plugin.stack([self._state]), batch)
+        if isinstance(plugin, FilterBatch) and plugin.can_batch(self._state):
+            found = plugin.reasons_batch(plugin.stack([self._state]), batch)
             if found is not None:
                 return _Verdict(plugin.name, *found)
         statuses = [SUCCESS]
@@ -108,7 +108,7 @@ class Cycle:
         return self._allowed is None or name in self._allowed
 
     def narrowed(self, key: Ints) -> Ints:
-        """A copy of `key` [row] in which what these plugins reject is no option."""
+        """A copy of `key` [node] in which what these plugins reject is no option."""
         key = key.copy()
         for verdict in self._verdicts:
             key[verdict.codes != 0] = _INFEASIBLE
@@ -127,8 +127,8 @@ class Cycle:
                 key[rows] += plugin.normalize(self._state, raw) * weight << TIE_BITS
 
     def _raw(self, plugin: Score, batch: Batch) -> Ints | None:
-        if isinstance(plugin, ScoreColumns) and plugin.columnar_scores(self._state):
-            scores = plugin.scores(plugin.stack_scores([self._state]), batch)
+        if isinstance(plugin, ScoreBatch) and plugin.can_batch_scores(self._state):
+            scores = plugin.score_batch(plugin.stack_scores([self._state]), batch)
             return None if scores is None else scores[0]
         nodes = [self._node(int(row)) for row in batch.rows]
         plugin.survey(self._state, self._pod, nodes)

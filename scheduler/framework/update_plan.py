@@ -1,6 +1,6 @@
 """What moves the keys of a node when a pod comes to it, worked out once for the lines that there are.
 
-Lines whose plugins can all be asked by facet get exact keys; the others have bounds, and exact scores where a bound
+Lines whose plugins can all be asked by signature get exact keys; the others have bounds, and exact scores where a bound
 would be too wide.
 """
 
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.framework.facets import Faceted
-from scheduler.framework.points import Score, ScoreColumns
+from scheduler.framework.points import Score, ScoreBatch
+from scheduler.framework.signatures import SignatureCache
 
 if TYPE_CHECKING:
-    from scheduler.framework.verdicts import ClassVerdicts
+    from scheduler.framework.class_scores import ClassScores
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class Part:
     score: Score
     weight: int
     kind: Hashable
-    number: int = 0  # of the array in `Board.raw`
+    number: int = 0  # of the array in `ScoreMatrix.raw`
     lines: list[int] = field(default_factory=list)
     index: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
     stacked: Any = None
@@ -33,11 +33,11 @@ class Part:
 
 @dataclass(slots=True)
 class Plan:
-    """What is remembered of facets, and bounds for the rest."""
+    """What is remembered of signatures, and bounds for the rest."""
 
-    faceted: Faceted
-    faceted_lines: NDArray[np.intp]
-    faceted_bits: int
+    signatures: SignatureCache
+    exact_lines: NDArray[np.intp]
+    exact_bits: int
     bounds: bool  # whether there are other lines
     bounded: list[Part]
     exact: list[Part]
@@ -45,33 +45,33 @@ class Plan:
     unknown: bool  # a score that has no bound and no columns: nothing for it but to judge the node anew
 
 
-def make_plan(lines: "Sequence[ClassVerdicts]", numbers: dict[str, int], room: int) -> Plan:
-    """The plan for these lines; `numbers` says which array of `Board.raw` is whose, `room` how long columns are."""
-    quick = [line for line in lines if line.faceted]
-    rest = [line for line in lines if not line.faceted]
+def make_plan(lines: "Sequence[ClassScores]", numbers: dict[str, int], room: int) -> Plan:
+    """The plan for these lines; `numbers`: position in `ScoreMatrix.raw` by plugin; `room`: length of columns."""
+    quick = [line for line in lines if line.uses_signatures]
+    rest = [line for line in lines if not line.uses_signatures]
     bounded: dict[Hashable, Part] = {}
     exact: dict[Hashable, Part] = {}
     normalized: dict[Hashable, Part] = {}
     unknown = False
     for line in rest:
         for score, weight in line.rules.moving_scores:
-            kind = score.kind(line.state) if score.bounded else None
-            parts = bounded if score.bounded else exact
+            kind = score.kind(line.state) if score.has_delta_bound else None
+            parts = bounded if score.has_delta_bound else exact
             parts.setdefault((score.name, kind), Part(score, weight, kind)).lines.append(line.line)
-            unknown |= not score.bounded and not _columnar(score, line)
+            unknown |= not score.has_delta_bound and not _columnar(score, line)
         for score, weight in line.rules.moving_normalized:
             kind = score.kind(line.state)
             part = normalized.setdefault((score.name, kind), Part(score, weight, kind, numbers[score.name]))
             part.lines.append(line.line)
-            unknown |= not score.bounded
+            unknown |= not score.has_delta_bound
     for part in (*bounded.values(), *exact.values(), *normalized.values()):
         part.index = np.array(part.lines, np.intp)
     for part in exact.values():
         if not unknown:
-            assert isinstance(part.score, ScoreColumns)  # noqa: S101
+            assert isinstance(part.score, ScoreBatch)  # noqa: S101
             part.stacked = part.score.stack_scores([line.state for line in rest if line.line in set(part.lines)])
     return Plan(
-        Faceted(quick, numbers, room),
+        SignatureCache(quick, numbers, room),
         np.array([line.line for line in quick], np.intp),
         sum(1 << line.line for line in quick),
         bool(rest),
@@ -82,5 +82,5 @@ def make_plan(lines: "Sequence[ClassVerdicts]", numbers: dict[str, int], room: i
     )
 
 
-def _columnar(score: Score, line: "ClassVerdicts") -> bool:
-    return isinstance(score, ScoreColumns) and score.columnar_scores(line.state)
+def _columnar(score: Score, line: "ClassScores") -> bool:
+    return isinstance(score, ScoreBatch) and score.can_batch_scores(line.state)
