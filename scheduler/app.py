@@ -16,10 +16,11 @@ from scheduler.cache.resources import ResourceIndex
 from scheduler.config import ConfigError, Configuration, Expanded, ProfileConfig, expand, load
 from scheduler.cycle import Core
 from scheduler.framework.decisions import Bind, Evict
-from scheduler.framework.handle import Handle
-from scheduler.framework.points import (
+from scheduler.framework.extension_points import (
     Filter,
+    Permit,
     Plugin,
+    PostBind,
     PostFilter,
     PreBind,
     PreEnqueue,
@@ -28,8 +29,9 @@ from scheduler.framework.points import (
     Reserve,
     Score,
 )
+from scheduler.framework.handle import Handle
+from scheduler.framework.instrumentation import with_timing
 from scheduler.framework.runner import Profile, Runner
-from scheduler.framework.timing import with_timing
 from scheduler.plugins import TABLE
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.queue.queue import SchedulingQueue
@@ -103,7 +105,9 @@ def _build(profile: Expanded, handle: Handle) -> Profile:
         post_filter=at("postFilter", PostFilter),
         score=[(plugin, profile.weights[plugin.name]) for plugin in at("score", Score)],
         reserve=at("reserve", Reserve),
+        permit=at("permit", Permit),
         pre_bind=at("preBind", PreBind),
+        post_bind=at("postBind", PostBind),
         all=list(plugins.values()),
     )
 

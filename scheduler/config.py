@@ -14,8 +14,8 @@ import yaml
 
 from scheduler.api.core import DEFAULT_SCHEDULER
 from scheduler.client.leader import LeaderElection
-from scheduler.framework import points
-from scheduler.framework.points import Args, Plugin
+from scheduler.framework import extension_points
+from scheduler.framework.extension_points import Args, Plugin
 from scheduler.plugins import ARGS, ON_REQUEST, TABLE
 from scheduler.queue.backoff import BackoffPolicy
 
@@ -27,18 +27,18 @@ EVERYTHING = "*"
 MAX_TOTAL_SCORE = 2**63 - 1
 
 POINTS: dict[str, tuple[str, type[Plugin]]] = {  # field of a profile → upstream's name for its plugins, our base class
-    "preEnqueue": ("PreEnqueuePlugin", points.PreEnqueue),
-    "queueSort": ("QueueSortPlugin", points.QueueSort),
-    "preFilter": ("PreFilterPlugin", points.PreFilter),
-    "filter": ("FilterPlugin", points.Filter),
-    "postFilter": ("PostFilterPlugin", points.PostFilter),
-    "preScore": ("PreScorePlugin", points.Score),
-    "score": ("ScorePlugin", points.Score),
-    "reserve": ("ReservePlugin", points.Reserve),
-    "permit": ("PermitPlugin", points.Permit),
-    "preBind": ("PreBindPlugin", points.PreBind),
-    "bind": ("BindPlugin", points.Bind),
-    "postBind": ("PostBindPlugin", points.PostBind),
+    "preEnqueue": ("PreEnqueuePlugin", extension_points.PreEnqueue),
+    "queueSort": ("QueueSortPlugin", extension_points.QueueSort),
+    "preFilter": ("PreFilterPlugin", extension_points.PreFilter),
+    "filter": ("FilterPlugin", extension_points.Filter),
+    "postFilter": ("PostFilterPlugin", extension_points.PostFilter),
+    "preScore": ("PreScorePlugin", extension_points.Score),
+    "score": ("ScorePlugin", extension_points.Score),
+    "reserve": ("ReservePlugin", extension_points.Reserve),
+    "permit": ("PermitPlugin", extension_points.Permit),
+    "preBind": ("PreBindPlugin", extension_points.PreBind),
+    "bind": ("BindPlugin", extension_points.Bind),
+    "postBind": ("PostBindPlugin", extension_points.PostBind),
 }
 
 
@@ -231,7 +231,7 @@ def _expand(profile: ProfileConfig, where: str, name: str) -> Expanded:
         raise ConfigError(f"{where}.plugins.queueSort: expected exactly one plugin, found {len(at['queueSort'])}")
     if not at["bind"]:
         raise ConfigError(f"{where}.plugins.bind: at least one bind plugin is needed, found none")
-    if sum(weights.values()) * points.MAX_NODE_SCORE > MAX_TOTAL_SCORE:
+    if sum(weights.values()) * extension_points.MAX_NODE_SCORE > MAX_TOTAL_SCORE:
         raise ConfigError(f"{where}.plugins.score: the sum of weights could overflow; use smaller weights")
     return Expanded(
         name, at, weights, _arguments(profile, where, {plugin for names in at.values() for plugin in names})

@@ -12,16 +12,16 @@ from scheduler.api.core import ConfigMap, Node, Pod, PodDisruptionBudget
 from scheduler.api.device import Device
 from scheduler.api.numa import NodeResourceTopology
 from scheduler.api.reservation import Reservation
+from scheduler.cache.nodeinfo import PodInfo
 from scheduler.cache.pins import pin_of
 from scheduler.framework.class_scores import ClassScores
 from scheduler.framework.cluster_scope import MARK, WIDE
 from scheduler.framework.decisions import Bind, ClearNomination, Decision, Evict, Reject
 from scheduler.framework.diagnosis import DiagnosisLog, diagnosis_of
 from scheduler.framework.explanation import explain, score_table
+from scheduler.framework.extension_points import NO_MARKS, Marks
 from scheduler.framework.fit_error import FitError
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import PodInfo
-from scheduler.framework.points import NO_MARKS, Marks
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import SUCCESS, Code, Status
@@ -170,8 +170,13 @@ class Core:
             self._opened = True
 
     def bound(self, uid: str) -> None:
-        """The API server took the binding; its own word for it comes as an event."""
-        self._binding.pop(uid, None)
+        """The API server accepted the binding. The informer delivers the bound pod separately."""
+        found = self._binding.pop(uid, None)
+        if found is not None:
+            entry, state = found
+            runner = self._runner(entry.info)
+            if runner.profile.post_bind:
+                runner.post_bind(state, entry.info.pod, entry.info.node_name)
 
     def bind_failed(self, uid: str, message: str, *, retry: bool = True) -> list[Decision]:
         """The binding came to nothing: what was taken is given back, and the pod is tried again unless it is gone."""
@@ -292,6 +297,10 @@ class Core:
         status = runner.reserve(state, info.pod, node)
         if status is not SUCCESS and not status.ok:
             return self._reject(entry, state, status)
+        if runner.profile.permit:
+            status = runner.permit(state, info.pod, node)
+            if not status.ok:
+                return self._reject(entry, state, status)
         self.cache.assume(info, node)
         if self.handle.nominator.nominated:
             self.handle.nominator.forget(info.uid)

@@ -8,7 +8,7 @@ import logging
 from collections import Counter
 
 from scheduler.api.clock import Clock, Timer
-from scheduler.framework.nodeinfo import PodInfo
+from scheduler.cache.nodeinfo import PodInfo
 
 log = logging.getLogger(__name__)
 

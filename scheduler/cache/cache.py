@@ -18,12 +18,12 @@ from scheduler.api.quantity import QuantityError
 from scheduler.api.requests import amounts
 from scheduler.cache.classes import ClassRegistry, EquivalenceClass, renamed
 from scheduler.cache.columns import NodeColumns
+from scheduler.cache.listener import Listener
 from scheduler.cache.node_reservation import kept_back
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from scheduler.cache.owners import Owners
 from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
 from scheduler.cache.volumes import Volumes
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import Listener
 
 
 class _Placed(msgspec.Struct, gc=False):  # tens of thousands that are in no cycle: not the garbage collector's affair

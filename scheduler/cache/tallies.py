@@ -7,9 +7,9 @@ import numpy as np
 from scheduler.api.core import Pod
 from scheduler.cache.cache import Cache
 from scheduler.cache.columns import Ints
+from scheduler.cache.listener import Listener
 from scheduler.cache.matching import LabelIndex, LabelPair, Namespaces, PodMatcher
-from scheduler.framework.nodeinfo import PodInfo
-from scheduler.framework.points import Listener
+from scheduler.cache.nodeinfo import PodInfo
 
 KEPT_CELLS = 50_000_000  # tallies times nodes, 8 bytes each; beyond, those not asked for the longest are dropped
 FEWEST_TALLIES = 64  # but so many are kept in any case

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from scheduler.cache.classes import EquivalenceClass
 from scheduler.cache.columns import TIE_BITS, Batch, Bools, Ints, Rows
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from scheduler.cache.pins import pin_of
+from scheduler.framework.accelerations import FilterBatch, ScoreBatch
 from scheduler.framework.cluster_scope import Cycle, outside
+from scheduler.framework.extension_points import Filter, Plugin, Score, Transformer, VictimAware
 from scheduler.framework.fit_error import FitError, Reasons
 from scheduler.framework.node_scores import NodeScore
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import Filter, FilterBatch, Plugin, Score, ScoreBatch, Transformer, VictimAware
 from scheduler.framework.restored import RESTORED, enter, restore
 from scheduler.framework.rules import ClassRules, Weighted
 from scheduler.framework.score_matrix import NOT_FEASIBLE, ScoreMatrix, signature

@@ -10,8 +10,9 @@ import numpy as np
 
 from scheduler.api.core import Pod
 from scheduler.cache.columns import TIE_BITS, Batch, Bools, Ints, NodeColumns
-from scheduler.framework.nodeinfo import NodeInfo
-from scheduler.framework.points import Filter, FilterBatch, Plugin, Score, ScoreBatch
+from scheduler.cache.nodeinfo import NodeInfo
+from scheduler.framework.accelerations import FilterBatch, ScoreBatch
+from scheduler.framework.extension_points import Filter, Plugin, Score
 from scheduler.framework.rules import ClassRules
 from scheduler.framework.state import SKIPPED, CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status

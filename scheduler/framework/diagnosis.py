@@ -11,7 +11,7 @@ from typing import Any
 
 from scheduler.api.clock import Clock
 from scheduler.api.wire import to_json
-from scheduler.framework.nodeinfo import PodInfo
+from scheduler.cache.nodeinfo import PodInfo
 from scheduler.framework.status import Code, Status
 
 log = logging.getLogger(__name__)

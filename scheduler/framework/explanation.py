@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.cluster_scope import outside
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import Scope
+from scheduler.framework.extension_points import Scope
 from scheduler.framework.restored import as_seen, restore, share
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import SKIPPED, CycleState

@@ -8,7 +8,7 @@ from scheduler.api.clock import Clock
 from scheduler.api.core import PodDisruptionBudget
 from scheduler.cache.cache import Cache
 from scheduler.cache.columns import NodeColumns
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Status
 from scheduler.framework.timing import Timing

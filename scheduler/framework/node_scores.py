@@ -3,7 +3,7 @@
 import numpy as np
 
 from scheduler.cache.columns import Batch, Ints
-from scheduler.framework.points import Score
+from scheduler.framework.extension_points import Score
 
 
 class NodeScore:

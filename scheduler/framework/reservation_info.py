@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from scheduler.api.core import Pod
 from scheduler.api.requests import Amounts
 from scheduler.api.reservation import RESTRICTED, Reservation
-from scheduler.framework.nodeinfo import NodeInfo
-from scheduler.framework.points import Plugin
+from scheduler.cache.nodeinfo import NodeInfo
+from scheduler.framework.extension_points import Plugin
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import Status
 

@@ -7,9 +7,9 @@ judged the plain way, on copies from which the pods are taken that hold the plac
 from collections.abc import Iterable
 
 from scheduler.api.core import Pod
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.extension_points import Transformer, VictimAware
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import Transformer, VictimAware
 from scheduler.framework.state import CycleState, StateKey
 
 

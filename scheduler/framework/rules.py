@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from scheduler.cache.classes import EquivalenceClass
-from scheduler.framework.points import Filter, FilterBatch, Plugin, PreFilter, Scope, Score, ScoreBatch
+from scheduler.framework.accelerations import FilterBatch, ScoreBatch
+from scheduler.framework.extension_points import Filter, Plugin, PreFilter, Scope, Score
 from scheduler.framework.state import SKIPPED, CycleState
 from scheduler.framework.status import Status
 

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from scheduler.api.core import Pod
 from scheduler.cache.classes import EquivalenceClass
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.class_scores import ClassScores
-from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import (
+from scheduler.framework.extension_points import (
     Filter,
+    Permit,
     Plugin,
+    PostBind,
     PostFilter,
     PreBind,
     PreEnqueue,
@@ -21,12 +22,13 @@ from scheduler.framework.points import (
     Score,
     VictimAware,
 )
+from scheduler.framework.handle import Handle
 from scheduler.framework.restored import as_seen
 from scheduler.framework.rules import rules_for
 from scheduler.framework.score_matrix import ScoreMatrix
 from scheduler.framework.state import SKIPPED, CycleState
-from scheduler.framework.status import SUCCESS, Status
-from scheduler.framework.timing import RESERVE
+from scheduler.framework.status import SUCCESS, Code, Status
+from scheduler.framework.timing import PERMIT, RESERVE
 
 KEPT_VERDICTS = 20_000_000  # classes times nodes, at 33 bytes each; beyond, the least recently used are judged anew
 FEWEST_CLASSES = 64  # but so many classes are kept, however many nodes there are
@@ -44,7 +46,9 @@ class Profile:
     post_filter: Sequence[PostFilter]
     score: Sequence[tuple[Score, int]]
     reserve: Sequence[Reserve]
+    permit: Sequence[Permit]
     pre_bind: Sequence[PreBind]
+    post_bind: Sequence[PostBind]
     all: Sequence[Plugin]
 
 
@@ -147,6 +151,29 @@ class Runner:
                 self.unreserve(state, pod, node_name)
                 return status.by(plugin.name)
         return SUCCESS
+
+    def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """Run the Permit plugins after Reserve, as upstream's RunPermitPlugins; the first rejection runs Unreserve."""
+        timing = self.handle.timing
+        for plugin in self.profile.permit:
+            if timing.paused:
+                status = plugin.permit(state, pod, node_name)
+            else:
+                status = timing.ask(PERMIT, plugin, plugin.permit, state, pod, node_name)
+            if status.code is Code.WAIT:
+                status = Status.error(
+                    f"running Permit plugin {plugin.name!r}: expected Success or a rejection, found Wait:"
+                    " pods that wait on Permit are not supported"
+                )
+            if not status.ok:
+                self.unreserve(state, pod, node_name)
+                return status.by(plugin.name)
+        return SUCCESS
+
+    def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        """Tell the PostBind plugins that the API server accepted the binding."""
+        for plugin in self.profile.post_bind:
+            plugin.post_bind(state, pod, node_name)
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         for plugin in reversed(self.profile.reserve):

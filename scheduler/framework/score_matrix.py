@@ -25,8 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.cache.columns import TIE_BITS, Batch, Bools, Ints, NodeColumns, Rows
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import MAX_NODE_SCORE, ByMaximum, Score, ScoreBatch
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.accelerations import ScoreBatch, has_delta_bound, score_kind
+from scheduler.framework.extension_points import MAX_NODE_SCORE, ByMaximum, Score
 from scheduler.framework.rules import ClassRules
 from scheduler.framework.signatures import REFUSED
 from scheduler.framework.update_plan import Plan, make_plan
@@ -54,7 +55,7 @@ def signature(rules: ClassRules) -> Signature:
     return (
         rules.can_batch,
         *(plugin.name for plugin in rules.moving_filters),
-        *((score.name, score.kind(rules.state)) for score, _ in scores),
+        *((score.name, score_kind(score, rules.state)) for score, _ in scores),
     )
 
 
@@ -210,7 +211,7 @@ class ScoreMatrix:
 
     def _bound(self, plan: Plan, row: int, node: NodeInfo, placed: PodInfo) -> None:
         """Move the keys of the lines whose scores cannot be looked up."""
-        rises = [part.score.max_score_delta(node, placed, part.kind) for part in plan.normalized]
+        rises = [part.max_score_delta(node, placed) for part in plan.normalized]
         if rises and max(rises) > 0:  # where a raw score rises the largest may, and with it every other node's
             self.opened(row)
             return
@@ -218,7 +219,7 @@ class ScoreMatrix:
         self._exact_for[row] = plan.exact_bits
         change = self._rescored(plan, row, node)
         for part in plan.bounded:
-            change[part.index] += part.score.max_score_delta(node, placed, part.kind) * part.weight
+            change[part.index] += part.max_score_delta(node, placed) * part.weight
         for part, one in zip(plan.normalized, rises, strict=True):
             if one:
                 bound = (1 - (-one * MAX_NODE_SCORE // self._highest_ever)) * part.weight
@@ -284,7 +285,7 @@ class ScoreMatrix:
                 if weight != 1:
                     values *= weight
                 total += values
-                if not score.has_delta_bound:
+                if not has_delta_bound(score):
                     exact = values if exact is None else exact + values
         if exact is not None:
             self.exact.reshape(-1)[where] = exact
@@ -334,7 +335,7 @@ class ScoreMatrix:
         for score, weight in rules.moving_scores:
             value = score.score(state, pod, node) * weight
             total += value
-            if not score.has_delta_bound:
+            if not has_delta_bound(score):
                 exact += value
         self.exact[line, row] = exact
         for order, (number, (score, weight)) in enumerate(

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.cache.columns import TIE_BITS, Ints
-from scheduler.framework.nodeinfo import NodeInfo
-from scheduler.framework.points import MAX_NODE_SCORE, FilterBatch, ScoreBatch
+from scheduler.cache.nodeinfo import NodeInfo
+from scheduler.framework.accelerations import FilterBatch, ScoreBatch
+from scheduler.framework.extension_points import MAX_NODE_SCORE
 from scheduler.framework.rules import ClassRules
 
 if TYPE_CHECKING:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.framework.points import Score, ScoreBatch
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.accelerations import ScoreBatch, has_delta_bound, score_kind
+from scheduler.framework.extension_points import Score
 from scheduler.framework.signatures import SignatureCache
 
 if TYPE_CHECKING:
@@ -29,6 +31,11 @@ class Part:
     lines: list[int] = field(default_factory=list)
     index: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
     stacked: Any = None
+
+    def max_score_delta(self, node: NodeInfo, placed: PodInfo) -> int:
+        """Upper bound of the change of this score on `node` after `placed` came there."""
+        assert isinstance(self.score, ScoreBatch)  # noqa: S101
+        return self.score.max_score_delta(node, placed, self.kind)
 
 
 @dataclass(slots=True)
@@ -55,15 +62,15 @@ def make_plan(lines: "Sequence[ClassScores]", numbers: dict[str, int], room: int
     unknown = False
     for line in rest:
         for score, weight in line.rules.moving_scores:
-            kind = score.kind(line.state) if score.has_delta_bound else None
-            parts = bounded if score.has_delta_bound else exact
+            kind = score_kind(score, line.state) if has_delta_bound(score) else None
+            parts = bounded if has_delta_bound(score) else exact
             parts.setdefault((score.name, kind), Part(score, weight, kind)).lines.append(line.line)
-            unknown |= not score.has_delta_bound and not _columnar(score, line)
+            unknown |= not has_delta_bound(score) and not _columnar(score, line)
         for score, weight in line.rules.moving_normalized:
-            kind = score.kind(line.state)
+            kind = score_kind(score, line.state)
             part = normalized.setdefault((score.name, kind), Part(score, weight, kind, numbers[score.name]))
             part.lines.append(line.line)
-            unknown |= not score.has_delta_bound
+            unknown |= not has_delta_bound(score)
     for part in (*bounded.values(), *exact.values(), *normalized.values()):
         part.index = np.array(part.lines, np.intp)
     for part in exact.values():

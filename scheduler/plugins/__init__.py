@@ -3,7 +3,7 @@
 Plugins in `ON_REQUEST` run only where a profile names them.
 """
 
-from scheduler.framework.points import Plugin
+from scheduler.framework.extension_points import Plugin
 from scheduler.plugins.binding import DefaultBinder
 from scheduler.plugins.defaultpreemption.plugin import DefaultPreemption, DefaultPreemptionArgs
 from scheduler.plugins.deviceshare.args import DeviceShareArgs

@@ -1,7 +1,7 @@
 """DefaultBinder: a pod is bound by posting a Binding, which is what the shell does with every `Bind` decision."""
 
+from scheduler.framework.extension_points import Bind
 from scheduler.framework.handle import Handle
-from scheduler.framework.points import Bind
 
 
 class DefaultBinder(Bind):

@@ -18,10 +18,11 @@ from scheduler.api.device import GPU_CORE, GPU_MEMORY_RATIO
 from scheduler.api.quantity import CPU, Quantity, QuantityError, milli
 from scheduler.api.wire import Wire
 from scheduler.cache.columns import Batch, Ints
+from scheduler.cache.nodeinfo import NodeInfo
 from scheduler.cache.resources import CPU_COLUMN
+from scheduler.framework.accelerations import ScoreBatch
+from scheduler.framework.extension_points import MAX_NODE_SCORE, Args, Scope
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo
-from scheduler.framework.points import MAX_NODE_SCORE, Args, Scope, ScoreBatch
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import Status
 from scheduler.plugins.deviceshare.allocator import allocate

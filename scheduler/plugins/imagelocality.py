@@ -11,9 +11,10 @@ import numpy as np
 from scheduler.api.core import Container, Pod
 from scheduler.cache.columns import Batch, Ints
 from scheduler.cache.images import ImageRegistry
+from scheduler.cache.nodeinfo import NodeInfo
+from scheduler.framework.accelerations import ScoreBatch
+from scheduler.framework.extension_points import MAX_NODE_SCORE, Scope
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo
-from scheduler.framework.points import MAX_NODE_SCORE, Scope, ScoreBatch
 from scheduler.framework.state import CycleState, StateKey
 
 LEAST = 23 << 20  # bytes; less than this is as good as nothing

@@ -14,9 +14,11 @@ from scheduler.api.ports import EVERY_ADDRESS, HostPort, host_ports
 from scheduler.cache.cache import Cache
 from scheduler.cache.classes import EquivalenceClass
 from scheduler.cache.columns import Batch, Bools, Ints
+from scheduler.cache.listener import Listener
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.accelerations import FilterBatch
+from scheduler.framework.extension_points import PreFilter, Scope
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import FilterBatch, Listener, PreFilter, Scope
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
 

@@ -23,9 +23,10 @@ from scheduler.api.core import (
 )
 from scheduler.cache.columns import Batch, Bools, Ints
 from scheduler.cache.node_facts import NodeFact
+from scheduler.cache.nodeinfo import NodeInfo
+from scheduler.framework.accelerations import FilterBatch, ScoreBatch
+from scheduler.framework.extension_points import Args, ByMaximum, PreFilter, Scope
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo
-from scheduler.framework.points import Args, ByMaximum, FilterBatch, PreFilter, Scope, ScoreBatch
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.selection import LabelFacts, Selection, admits, tolerated

@@ -1,8 +1,8 @@
 """Who may enter the queue, and who stands before whom: SchedulingGates and PrioritySort, as upstream has them."""
 
 from scheduler.api.core import Pod
+from scheduler.framework.extension_points import PreEnqueue, QueueSort, Scope
 from scheduler.framework.handle import Handle
-from scheduler.framework.points import PreEnqueue, QueueSort, Scope
 from scheduler.framework.status import SUCCESS, Status
 
 

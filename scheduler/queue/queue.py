@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from scheduler.api.clock import Clock
-from scheduler.framework.nodeinfo import PodInfo
-from scheduler.framework.points import QueueSort
+from scheduler.cache.nodeinfo import PodInfo
+from scheduler.framework.extension_points import QueueSort
 from scheduler.queue.active import ActiveQueue, Entry
 from scheduler.queue.backoff import BackoffPolicy, BackoffQueue
 from scheduler.queue.unschedulable import ClassKey, UnschedulablePods

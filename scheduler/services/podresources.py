@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from scheduler.api.quantity import CPU, MEMORY, QuantityError
 from scheduler.api.requests import Amounts, pod_limits, pod_requests
 from scheduler.api.reservation import is_reserve_pod
+from scheduler.cache.nodeinfo import PodInfo
 from scheduler.cycle import Core
-from scheduler.framework.nodeinfo import PodInfo
 from scheduler.services.exposition import Family, exposed, sample
 
 BYTES = frozenset({MEMORY, "storage", "ephemeral-storage"})

@@ -13,11 +13,11 @@ import msgspec
 
 from scheduler.api.core import Pod
 from scheduler.api.wire import to_plain
+from scheduler.cache.nodeinfo import NodeInfo
 from scheduler.cache.volumes import claim_keys
 from scheduler.config import Configuration
 from scheduler.cycle import Core
 from scheduler.framework.explanation import explain
-from scheduler.framework.nodeinfo import NodeInfo
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.plugin import DeviceShare
 from scheduler.plugins.deviceshare.summary import summaries, summary_of

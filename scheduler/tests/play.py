@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from scheduler.api.clock import SimClock
 from scheduler.api.core import Pod, PodSpec
 from scheduler.app import build_core
+from scheduler.cache.nodeinfo import PodInfo
 from scheduler.config import Configuration
 from scheduler.cycle import Core
 from scheduler.framework.decisions import Bind, Evict, Reject
-from scheduler.framework.nodeinfo import PodInfo
 from scheduler.tests.oracle import judge
 
 

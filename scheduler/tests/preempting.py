@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scheduler.api.core import PodDisruptionBudget
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from scheduler.cycle import Core
 from scheduler.framework.fit_error import histogram
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Code, Status

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from scheduler.api.core import Pod
 from scheduler.api.wire import ObjectMeta
 from scheduler.cache.classes import ClassRegistry
+from scheduler.cache.nodeinfo import PodInfo
 from scheduler.cache.resources import ResourceIndex
-from scheduler.framework.nodeinfo import PodInfo
 from scheduler.queue.active import ActiveQueue, Entry
 
 steps = st.lists(

@@ -10,10 +10,10 @@ from scheduler.cache.cache import Cache
 from scheduler.cache.classes import ClassRegistry, EquivalenceClass
 from scheduler.cache.columns import NodeColumns
 from scheduler.cache.domains import Domain
+from scheduler.cache.listener import Listener
 from scheduler.cache.matching import Readings
+from scheduler.cache.nodeinfo import PodInfo
 from scheduler.cache.resources import ResourceIndex
-from scheduler.framework.nodeinfo import PodInfo
-from scheduler.framework.points import Listener
 
 
 def cache_of(*zones: str | None) -> Cache:

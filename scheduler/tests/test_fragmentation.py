@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from scheduler.api.builders import PodBuilder, pod, pods
+from scheduler.cache.nodeinfo import PodInfo
 from scheduler.config import ConfigError, expand
 from scheduler.framework.explanation import explain
-from scheduler.framework.nodeinfo import PodInfo
 from scheduler.plugins.fragmentation import Typical, fragments
 from scheduler.tests.rig import Rig, profile
 

@@ -7,7 +7,7 @@ import pytest
 from scheduler.api.core import Container, ContainerImage, ContainerPort, Node, NodeStatus, Pod, PodSpec
 from scheduler.api.ports import EVERY_ADDRESS, HostPort, host_ports
 from scheduler.api.wire import ObjectMeta
-from scheduler.framework.nodeinfo import NodeInfo
+from scheduler.cache.nodeinfo import NodeInfo
 from scheduler.framework.state import CycleState
 from scheduler.plugins.imagelocality import ImageLocality
 from scheduler.tests.rig import Rig

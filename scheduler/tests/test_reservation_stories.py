@@ -42,9 +42,9 @@ from scheduler.api.reservation import (
 )
 from scheduler.api.wire import LabelSelector, ObjectMeta, ResourceList, to_plain
 from scheduler.app import build_core
+from scheduler.cache.nodeinfo import PodInfo
 from scheduler.cycle import Core
 from scheduler.framework.decisions import Bind
-from scheduler.framework.nodeinfo import PodInfo
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.reservation import lifecycle
 from scheduler.tests.play import Play

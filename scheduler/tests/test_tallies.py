@@ -12,9 +12,9 @@ from scheduler.cache.cache import Cache
 from scheduler.cache.classes import ClassRegistry
 from scheduler.cache.columns import NodeColumns
 from scheduler.cache.matching import PodMatcher
+from scheduler.cache.nodeinfo import PodInfo
 from scheduler.cache.resources import ResourceIndex
 from scheduler.cache.tallies import Tallies
-from scheduler.framework.nodeinfo import PodInfo
 from scheduler.plugins.interpodaffinity.terms import HeldTerms
 
 SELECTORS = (

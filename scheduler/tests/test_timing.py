@@ -6,8 +6,8 @@ import pytest
 
 from scheduler.api.builders import pod
 from scheduler.framework.explanation import explain
+from scheduler.framework.extension_points import Plugin
 from scheduler.framework.histogram import Histogram
-from scheduler.framework.points import Plugin
 from scheduler.framework.timing import EVERY, POINT_SECONDS
 from scheduler.plugins.noderesources.fit import NodeResourcesFit as Fit
 from scheduler.tests.rig import Rig

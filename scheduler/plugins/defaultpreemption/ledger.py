@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.cache.columns import Bools, Ints
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import DryRunBatch
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.accelerations import DryRunBatch
 from scheduler.framework.state import CycleState
 
 PRIORITY_OFFSET = 1 << 31  # keeps the sum over victims growing with their number, negative priorities or not

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.cache.columns import Bools, Ints, Rows
+from scheduler.cache.nodeinfo import PodInfo
+from scheduler.framework.accelerations import DryRunBatch
 from scheduler.framework.class_scores import ClassScores
-from scheduler.framework.nodeinfo import PodInfo
-from scheduler.framework.points import DryRunBatch
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Status

@@ -15,13 +15,15 @@ from scheduler.api.core import PREEMPT_NEVER, Pod
 from scheduler.api.reservation import is_reserve_pod
 from scheduler.cache.classes import EquivalenceClass
 from scheduler.cache.columns import Rows
+from scheduler.cache.listener import Listener
+from scheduler.cache.nodeinfo import PodInfo
+from scheduler.framework.accelerations import DryRunBatch
+from scheduler.framework.extension_points import Args, PostFilter
 from scheduler.framework.fit_error import FitError, histogram
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import PodInfo
-from scheduler.framework.points import Args, DryRunBatch, Listener, PostFilter, PostFilterResult
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import SKIPPED, CycleState
-from scheduler.framework.status import SUCCESS, Status
+from scheduler.framework.status import SUCCESS, PostFilterResult, Status
 from scheduler.plugins.defaultpreemption.outcomes import Crowd, Outcomes, stop
 from scheduler.plugins.defaultpreemption.situations import Situations
 from scheduler.plugins.defaultpreemption.trial import NO_VICTIMS

@@ -10,9 +10,9 @@ import numpy as np
 
 from scheduler.api.core import Pod, PodDisruptionBudget
 from scheduler.cache.columns import Bools, Ints
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.accelerations import DryRunBatch
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import DryRunBatch
 from scheduler.plugins.defaultpreemption.ledger import Accounts, Ledger
 from scheduler.plugins.defaultpreemption.trial import broken, importance
 from scheduler.plugins.reservation.book import ReservationBook

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from scheduler.api.core import PodDisruptionBudget
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.restored import as_seen
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import CycleState

@@ -2,8 +2,8 @@
 
 from scheduler.api.core import Pod
 from scheduler.api.device import GPU_ISOLATION_PROVIDER, GPU_MODEL_LABEL, GPU_VENDOR_LABEL, HAMI_CORE
+from scheduler.framework.extension_points import Marks
 from scheduler.framework.handle import Handle
-from scheduler.framework.points import Marks
 from scheduler.framework.status import Status
 from scheduler.plugins.deviceshare.cache import NodeDevices
 from scheduler.plugins.deviceshare.nodelock import LockedError, NodeLocks

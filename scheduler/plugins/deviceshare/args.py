@@ -4,7 +4,7 @@ from msgspec import field
 
 from scheduler.api.device import NPU_CORE
 from scheduler.api.wire import Wire
-from scheduler.framework.points import Args
+from scheduler.framework.extension_points import Args
 from scheduler.plugins.deviceshare.gpus import Policy
 from scheduler.plugins.deviceshare.scoring import DEFAULT_WEIGHTS, Scorer, StrategyType
 from scheduler.plugins.noderesources.fit import WeightedResource

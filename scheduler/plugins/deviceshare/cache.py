@@ -25,9 +25,9 @@ from scheduler.api.quantity import QuantityError
 from scheduler.api.requests import Amounts
 from scheduler.cache.cache import Cache
 from scheduler.cache.columns import Ints
+from scheduler.cache.listener import Listener
+from scheduler.cache.nodeinfo import PodInfo
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import PodInfo
-from scheduler.framework.points import Listener
 from scheduler.plugins.deviceshare.partitions import TableError, known_machine, parse_table
 from scheduler.plugins.deviceshare.scoring import ColumnScorer, Scorer
 from scheduler.plugins.deviceshare.shares import Holding, Shares, quoted, shares_of

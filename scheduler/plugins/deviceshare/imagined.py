@@ -7,8 +7,9 @@ import numpy as np
 
 from scheduler.api.device import GPU_ISOLATION_PROVIDER, GPU_MODEL_LABEL, GPU_VENDOR_LABEL
 from scheduler.cache.columns import Bools, Ints
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import DryRunBatch, FilterBatch, VictimAware
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.accelerations import DryRunBatch, FilterBatch
+from scheduler.framework.extension_points import VictimAware
 from scheduler.framework.reservation_info import MATCHED
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.plugins.deviceshare import inside

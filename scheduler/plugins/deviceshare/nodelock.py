@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from scheduler.api.clock import from_rfc3339, rfc3339
 from scheduler.api.core import Node, Pod
 from scheduler.cache.classes import EquivalenceClass
+from scheduler.cache.listener import Listener
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import Listener
 
 EXPIRES_AFTER = 300.0  # seconds
 

@@ -18,18 +18,10 @@ from scheduler.api.device import DEVICE_ALLOCATED, GPU_ISOLATION_PROVIDER, GPU_M
 from scheduler.api.requests import Amounts
 from scheduler.api.reservation import RESIZE_ALLOCATABLE, is_reserve_pod
 from scheduler.cache.columns import Batch, Bools, Ints
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.accelerations import ScoreBatch
+from scheduler.framework.extension_points import NO_MARKS, ByMaximum, Marks, PreBind, PreFilter, Reserve, Scope
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import (
-    NO_MARKS,
-    ByMaximum,
-    Marks,
-    PreBind,
-    PreFilter,
-    Reserve,
-    Scope,
-    ScoreBatch,
-)
 from scheduler.framework.reservation_info import (
     IGNORED,
     NOMINATE,

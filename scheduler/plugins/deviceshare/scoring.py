@@ -9,7 +9,7 @@ import numpy as np
 from scheduler.api.device import FPGA, GPU_MEMORY, GPU_MEMORY_RATIO, RDMA
 from scheduler.api.requests import Amounts
 from scheduler.cache.columns import Ints
-from scheduler.framework.points import MAX_NODE_SCORE
+from scheduler.framework.extension_points import MAX_NODE_SCORE
 
 StrategyType = Literal["LeastAllocated", "MostAllocated"]
 

@@ -15,10 +15,11 @@ import numpy as np
 from scheduler.api.core import Pod
 from scheduler.cache.columns import Batch, Bools, Ints
 from scheduler.cache.domains import Domain, Domains
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from scheduler.cache.tallies import Tallies
+from scheduler.framework.accelerations import FilterBatch, ScoreBatch
+from scheduler.framework.extension_points import MAX_NODE_SCORE, Args, PreFilter, Scope, VictimAware
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import MAX_NODE_SCORE, Args, FilterBatch, PreFilter, Scope, ScoreBatch, VictimAware
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.interpodaffinity.terms import HeldTerms, Term, Wish, terms_of

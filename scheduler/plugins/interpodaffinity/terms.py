@@ -10,9 +10,9 @@ from scheduler.api.core import Pod, PodAffinity, PodAffinityTerm
 from scheduler.cache.cache import Cache
 from scheduler.cache.classes import EquivalenceClass
 from scheduler.cache.columns import Ints
+from scheduler.cache.listener import Listener
 from scheduler.cache.matching import LabelIndex, LabelPair, Namespaces, PodMatcher, Readings, with_label_keys
-from scheduler.framework.nodeinfo import PodInfo
-from scheduler.framework.points import Listener
+from scheduler.cache.nodeinfo import PodInfo
 
 
 class Wish(Enum):

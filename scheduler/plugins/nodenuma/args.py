@@ -4,7 +4,7 @@ from msgspec import field
 
 from scheduler.api.numa import FULL_PCPUS, SPREAD_BY_PCPUS
 from scheduler.api.wire import Wire
-from scheduler.framework.points import Args
+from scheduler.framework.extension_points import Args
 from scheduler.plugins.nodenuma.scoring import Scorer
 
 STRATEGIES = frozenset({"LeastAllocated", "MostAllocated"})

@@ -25,9 +25,9 @@ from scheduler.api.numa import (
 )
 from scheduler.api.quantity import QuantityError, amount, text
 from scheduler.cache.cache import Cache
+from scheduler.cache.listener import Listener
+from scheduler.cache.nodeinfo import PodInfo
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import PodInfo
-from scheduler.framework.points import Listener
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.nodenuma.options import NO_OPTIONS, options_of
 from scheduler.plugins.nodenuma.states import SINGLE, Booking, NumaState, StateBook

@@ -6,8 +6,8 @@ import numpy as np
 
 from scheduler.api.quantity import CPU
 from scheduler.cache.columns import Batch, Ints
+from scheduler.cache.nodeinfo import NodeInfo
 from scheduler.cache.resources import ResourceIndex
-from scheduler.framework.nodeinfo import NodeInfo
 from scheduler.plugins.nodenuma.alignment import Outcome
 from scheduler.plugins.nodenuma.demand import Demand
 from scheduler.plugins.nodenuma.hints import counted

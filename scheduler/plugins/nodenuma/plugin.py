@@ -21,19 +21,10 @@ from scheduler.api.numa import (
 )
 from scheduler.api.quantity import CPU
 from scheduler.cache.columns import Batch, Bools, Ints
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.accelerations import FilterBatch, ScoreBatch
+from scheduler.framework.extension_points import NO_MARKS, Marks, PreBind, PreFilter, Reserve, Scope, VictimAware
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import (
-    NO_MARKS,
-    FilterBatch,
-    Marks,
-    PreBind,
-    PreFilter,
-    Reserve,
-    Scope,
-    ScoreBatch,
-    VictimAware,
-)
 from scheduler.framework.reservation_info import (
     MATCHED,
     NOMINATE,

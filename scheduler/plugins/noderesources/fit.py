@@ -17,10 +17,11 @@ from scheduler.api.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from scheduler.api.wire import Wire
 from scheduler.cache.classes import EquivalenceClass
 from scheduler.cache.columns import Batch, Bools, Ints
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN, PODS_COLUMN
+from scheduler.framework.accelerations import DryRunBatch, FilterBatch, ScoreBatch
+from scheduler.framework.extension_points import Args, PreFilter, Scope
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import Args, DryRunBatch, FilterBatch, PreFilter, Scope, ScoreBatch
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.noderesources.strategies import LeastAllocated, MostAllocated, RequestedToCapacityRatio, Strategy

@@ -6,10 +6,11 @@ import numpy as np
 
 from scheduler.api.core import Pod
 from scheduler.cache.columns import Batch, Bools, Ints
+from scheduler.cache.nodeinfo import NodeInfo
 from scheduler.cache.resources import PODS_COLUMN
+from scheduler.framework.accelerations import ScoreBatch
+from scheduler.framework.extension_points import MAX_NODE_SCORE, Args, Scope
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo
-from scheduler.framework.points import MAX_NODE_SCORE, Args, Scope, ScoreBatch
 from scheduler.framework.state import CycleState, StateKey
 
 

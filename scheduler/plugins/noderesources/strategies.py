@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from scheduler.cache.columns import Ints
-from scheduler.framework.points import MAX_NODE_SCORE
+from scheduler.framework.extension_points import MAX_NODE_SCORE
 
 
 class Strategy(ABC):

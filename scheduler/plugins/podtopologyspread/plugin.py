@@ -14,10 +14,11 @@ import numpy as np
 from scheduler.api.core import HOSTNAME_LABEL, ZONE_LABEL, Pod, TopologySpreadConstraint
 from scheduler.cache.columns import Batch, Bools, Ints
 from scheduler.cache.domains import Domains
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from scheduler.cache.tallies import Tallies
+from scheduler.framework.accelerations import FilterBatch, ScoreBatch
+from scheduler.framework.extension_points import MAX_NODE_SCORE, Args, PreFilter, Scope, VictimAware
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import MAX_NODE_SCORE, Args, FilterBatch, PreFilter, Scope, ScoreBatch, VictimAware
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.podtopologyspread.constraints import HARD, SOFT, Constraint, Eligibility, counts_node, own

@@ -1,6 +1,6 @@
 """Arguments of the Reservation plugin, as Koordinator's configuration spells them."""
 
-from scheduler.framework.points import Args
+from scheduler.framework.extension_points import Args
 
 
 class ReservationArgs(Args, frozen=True):

@@ -28,9 +28,9 @@ from scheduler.api.reservation import (
 )
 from scheduler.cache.cache import Cache
 from scheduler.cache.classes import renamed
+from scheduler.cache.listener import Listener
+from scheduler.cache.nodeinfo import PodInfo
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import PodInfo
-from scheduler.framework.points import Listener
 from scheduler.framework.reservation_info import ReservationInfo
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.reserved import still_held

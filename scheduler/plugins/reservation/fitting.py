@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from scheduler.api.requests import Amounts
-from scheduler.framework.points import MAX_NODE_SCORE
+from scheduler.framework.extension_points import MAX_NODE_SCORE
 from scheduler.framework.reservation_info import ReservationInfo
 
 PODS = "pods"

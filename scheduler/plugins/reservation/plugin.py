@@ -26,26 +26,24 @@ from scheduler.api.reservation import (
     seconds,
 )
 from scheduler.cache.columns import Batch, Bools, Ints
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from scheduler.cache.resources import PODS_COLUMN
+from scheduler.framework.accelerations import FilterBatch, ScoreBatch
 from scheduler.framework.cluster_scope import MARK
-from scheduler.framework.fit_error import FitError
-from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import (
+from scheduler.framework.extension_points import (
     NO_MARKS,
     ByMaximum,
-    FilterBatch,
     Marks,
     PostFilter,
-    PostFilterResult,
     PreBind,
     PreFilter,
     Reserve,
     Scope,
-    ScoreBatch,
     Transformer,
     VictimAware,
 )
+from scheduler.framework.fit_error import FitError
+from scheduler.framework.handle import Handle
 from scheduler.framework.reservation_info import (
     IGNORED,
     MATCHED,
@@ -57,7 +55,7 @@ from scheduler.framework.reservation_info import (
 )
 from scheduler.framework.restored import as_seen
 from scheduler.framework.state import CycleState, StateKey
-from scheduler.framework.status import SUCCESS, Code, Status
+from scheduler.framework.status import SUCCESS, Code, PostFilterResult, Status
 from scheduler.plugins.defaultpreemption.plugin import DefaultPreemptionArgs
 from scheduler.plugins.reservation.args import ReservationArgs
 from scheduler.plugins.reservation.book import ReservationBook

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from scheduler.api.core import Pod
 from scheduler.api.storage import READ_WRITE_ONCE_POD
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from scheduler.cache.volumes import ClaimKey, Volumes, claim_keys
+from scheduler.framework.extension_points import Filter, PreFilter, Scope, VictimAware
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import Filter, PreFilter, Scope, VictimAware
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
 

@@ -10,10 +10,10 @@ from scheduler.api.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
+from scheduler.cache.nodeinfo import NodeInfo
 from scheduler.cache.volumes import claim_keys
+from scheduler.framework.extension_points import Args, Filter, PreFilter, Scope
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo
-from scheduler.framework.points import Args, Filter, PreFilter, Scope
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.selection import term_holds

@@ -9,8 +9,8 @@ from scheduler.api.builders import PodBuilder, pod, reservation
 from scheduler.api.device import DEVICE_ALLOCATED, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, parse_allocations
 from scheduler.api.reservation import RESERVATION_ALLOCATED, Reservation, ReservationStatus
 from scheduler.api.wire import to_json
+from scheduler.cache.nodeinfo import PodInfo
 from scheduler.framework.decisions import Bind
-from scheduler.framework.nodeinfo import PodInfo
 from scheduler.framework.restored import as_seen, restore
 from scheduler.framework.state import CycleState
 from scheduler.plugins.deviceshare.plugin import DeviceShare

@@ -16,7 +16,7 @@ from scheduler.api.device import (
     parse_allocations,
 )
 from scheduler.config import Configuration
-from scheduler.framework.points import ByMaximum
+from scheduler.framework.extension_points import ByMaximum
 from scheduler.framework.state import CycleState
 from scheduler.plugins.deviceshare.args import DeviceShareArgs
 from scheduler.plugins.deviceshare.gpus import Policy

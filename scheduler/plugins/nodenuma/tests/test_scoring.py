@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from scheduler.api.builders import PodBuilder
 from scheduler.api.numa import AMPLIFICATION_RATIO, NUMA_TOPOLOGY_POLICY_LABEL, RESOURCE_STATUS
+from scheduler.cache.nodeinfo import PodInfo
 from scheduler.config import ConfigError, Configuration, expand
 from scheduler.framework.explanation import explain
-from scheduler.framework.nodeinfo import PodInfo
 from scheduler.plugins.nodenuma.tests.machines import BIG, SMALL, Shape
 from scheduler.plugins.nodenuma.tests.numarig import Machines, lsr, scored, share
 

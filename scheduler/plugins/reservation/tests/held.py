@@ -8,7 +8,7 @@ import msgspec
 from scheduler.api.builders import PodBuilder, pod, reservation
 from scheduler.api.requests import Amounts
 from scheduler.api.reservation import RESERVATION_ALLOCATED, Reservation, ReservationStatus, allocation, quantities
-from scheduler.framework.nodeinfo import PodInfo
+from scheduler.cache.nodeinfo import PodInfo
 from scheduler.framework.reservation_info import ReservationInfo
 from scheduler.framework.restored import as_seen, restore
 from scheduler.framework.state import CycleState

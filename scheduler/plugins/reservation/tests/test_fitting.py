@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from scheduler.api.builders import PodBuilder, pod
+from scheduler.cache.nodeinfo import PodInfo
 from scheduler.framework.explanation import explain
-from scheduler.framework.nodeinfo import PodInfo
 from scheduler.framework.restored import as_seen, restore
 from scheduler.framework.state import CycleState
 from scheduler.plugins.reservation.fitting import lacking, worth
