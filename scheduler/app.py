@@ -28,14 +28,15 @@ from scheduler.framework.extension_points import (
     QueueSort,
     Reserve,
     Score,
+    check_plugin,
 )
 from scheduler.framework.handle import Handle
 from scheduler.framework.instrumentation import with_timing
+from scheduler.framework.routes import Routes
 from scheduler.framework.runner import Profile, Runner
-from scheduler.plugins import TABLE
-from scheduler.plugins.deviceshare.cache import DeviceCache
+from scheduler.plugins import register
+from scheduler.plugins.registry import Registry
 from scheduler.queue.queue import SchedulingQueue
-from scheduler.services.routes import Routes
 from scheduler.services.views import routes_of
 from scheduler.shell import Shell
 
@@ -68,14 +69,22 @@ def build_routes(shell: Shell, configuration: Configuration) -> Routes:
     return routes_of(shell.core, shell.metrics, shell, configuration, logging.getLogger("scheduler"))
 
 
-def build_core(configuration: Configuration, clock: Clock, *, seed: int = 0, ties: Ties | None = None) -> Core:
+def build_core(
+    configuration: Configuration,
+    clock: Clock,
+    *,
+    seed: int = 0,
+    ties: Ties | None = None,
+    registry: Registry | None = None,
+) -> Core:
     """A core for all profiles of `configuration`; `seed` decides ties and where preemption starts to look.
 
     Raises:
         ConfigError: the configuration names what is not there.
     """
-    profiles = expand(configuration)
-    used = {TABLE[name][0] for profile in profiles for names in profile.at.values() for name in names}
+    registry = registry or Registry()
+    profiles = expand(configuration, registry)
+    used = {registry.find(name).kind for profile in profiles for names in profile.at.values() for name in names}
     columns = NodeColumns(ResourceIndex(), ties or Ties(seed))
     classes = ClassRegistry(
         columns.resources,
@@ -83,15 +92,16 @@ def build_core(configuration: Configuration, clock: Clock, *, seed: int = 0, tie
         {key for plugin in used for key in plugin.reads_annotations},
     )
     handle = Handle(clock, Cache(columns, classes), seed=seed)
-    built = [_build(profile, handle) for profile in profiles]
+    built = [_build(profile, handle, registry) for profile in profiles]
     runners = {profile.scheduler_name: Runner(profile, handle) for profile in built}
+    register(handle)
     queue = SchedulingQueue(clock, built[0].queue_sort, configuration.backoff)
-    return Core(handle, runners, queue, DeviceCache.of(handle))
+    return Core(handle, runners, queue)
 
 
-def _build(profile: Expanded, handle: Handle) -> Profile:
+def _build(profile: Expanded, handle: Handle, registry: Registry) -> Profile:
     names = dict.fromkeys(name for listed in profile.at.values() for name in listed)
-    plugins = {name: _construct(with_timing(TABLE[name][0]), handle, profile.args.get(name)) for name in names}
+    plugins = {name: _construct(registry.find(name).kind, handle, profile.args.get(name)) for name in names}
 
     def at(field: str, kind: type[P]) -> Sequence[P]:
         return [plugin for name in profile.at[field] if isinstance(plugin := plugins[name], kind)]
@@ -113,7 +123,25 @@ def _build(profile: Expanded, handle: Handle) -> Profile:
 
 
 def _construct(kind: type[Plugin], handle: Handle, args: object) -> Plugin:
+    """Build a plugin.
+
+    Raises:
+        ConfigError: the declarations of its class are wrong, or the constructor raised an exception.
+    """
+    try:
+        check_plugin(kind)
+    except ValueError as error:
+        raise ConfigError(f"plugin {kind.name}: {error}") from error
+    timed = with_timing(kind)
     takes_args = "args" in inspect.signature(kind).parameters
-    plugin = kind(handle, args) if takes_args and args is not None else kind(handle)  # type: ignore[call-arg]
+    try:
+        plugin = timed(handle, args) if takes_args and args is not None else timed(handle)  # type: ignore[call-arg]
+    except Exception as error:
+        if kind.__module__.startswith(f"{__package__}."):
+            raise
+        raise ConfigError(
+            f"plugin {kind.name}: the constructor of {kind.__module__}.{kind.__qualname__} failed:"
+            f" {type(error).__name__}: {error}"
+        ) from error
     plugin.timing = handle.timing
     return plugin

@@ -16,7 +16,7 @@ from scheduler.api.core import DEFAULT_SCHEDULER
 from scheduler.client.leader import LeaderElection
 from scheduler.framework import extension_points
 from scheduler.framework.extension_points import Args, Plugin
-from scheduler.plugins import ARGS, ON_REQUEST, TABLE
+from scheduler.plugins.registry import PluginError, Registered, Registry
 from scheduler.queue.backoff import BackoffPolicy
 
 log = logging.getLogger(__name__)
@@ -189,14 +189,16 @@ def _check(configuration: Configuration) -> None:
             raise ConfigError(f"{field}: not in valid range [0-100], found {percentage}")
 
 
-def expand(configuration: Configuration) -> list[Expanded]:
+def expand(configuration: Configuration, registry: Registry | None = None) -> list[Expanded]:
     """All profiles, merged with the defaults.
 
     Raises:
-        ConfigError: a profile names a plugin that is not there, twice, or at a point it does not serve; bad arguments.
+        ConfigError: a profile names a plugin that does not exist, cannot be used, is listed twice or does not serve the
+            extension point; or arguments are wrong.
     """
+    registry = registry or Registry()
     expanded = [
-        _expand(profile, f"profiles[{index}]", profile.scheduler_name or DEFAULT_SCHEDULER)
+        _expand(profile, f"profiles[{index}]", profile.scheduler_name or DEFAULT_SCHEDULER, registry)
         for index, profile in enumerate(configuration.profiles)
     ]
     sorts = {profile.at["queueSort"][0] for profile in expanded}
@@ -205,25 +207,22 @@ def expand(configuration: Configuration) -> list[Expanded]:
     return expanded
 
 
-def _expand(profile: ProfileConfig, where: str, name: str) -> Expanded:
+def _expand(profile: ProfileConfig, where: str, name: str, registry: Registry) -> Expanded:
     sets = dict(profile.plugins or {})
     for field in sets:
         if field not in POINTS and field != "multiPoint":
             raise ConfigError(
                 f"{where}.plugins: unknown extension point {field!r}; expected one of multiPoint, {', '.join(POINTS)}"
             )
-    defaults = [PluginRef(plugin, weight) for plugin, (_, weight) in TABLE.items() if plugin not in ON_REQUEST]
+    defaults = [PluginRef(plugin, weight) for plugin, weight in registry.defaults]
     multi = _merged(defaults, sets.get("multiPoint", PluginSet()))
     for ref in multi:
-        if ref.name not in TABLE:
-            raise ConfigError(
-                f'{where}.plugins.multiPoint: plugin "{ref.name}" does not exist; known: {", ".join(TABLE)}'
-            )
+        _find(registry, ref.name, f"{where}.plugins.multiPoint", f'plugin "{ref.name}"')
     at: dict[str, list[str]] = {}
     weights: dict[str, int] = {}
     for field, (kind, base) in POINTS.items():
         listed = sets.get(field, PluginSet())
-        refs = _at_point(multi, listed, kind, base, f"{where}.plugins.{field}")
+        refs = _at_point(multi, listed, kind, base, f"{where}.plugins.{field}", registry)
         at[field] = [ref.name for ref in refs]
         if field == "score":
             weights = {ref.name: ref.weight or 1 for ref in refs}
@@ -234,7 +233,7 @@ def _expand(profile: ProfileConfig, where: str, name: str) -> Expanded:
     if sum(weights.values()) * extension_points.MAX_NODE_SCORE > MAX_TOTAL_SCORE:
         raise ConfigError(f"{where}.plugins.score: the sum of weights could overflow; use smaller weights")
     return Expanded(
-        name, at, weights, _arguments(profile, where, {plugin for names in at.values() for plugin in names})
+        name, at, weights, _arguments(profile, where, {plugin for names in at.values() for plugin in names}, registry)
     )
 
 
@@ -250,15 +249,22 @@ def _merged(defaults: Sequence[PluginRef], own: PluginSet) -> list[PluginRef]:
     return merged + [ref for ref in own.enabled if ref.name in replacing]
 
 
-def _at_point(
-    multi: Sequence[PluginRef], listed: PluginSet, kind: str, base: type[Plugin], where: str
+def _find(registry: Registry, name: str, where: str, what: str) -> Registered:
+    if name not in registry:
+        raise ConfigError(f"{where}: {what} does not exist; known: {', '.join(registry)}")
+    try:
+        return registry.find(name)
+    except PluginError as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def _at_point(  # noqa: PLR0917 all six are different things
+    multi: Sequence[PluginRef], listed: PluginSet, kind: str, base: type[Plugin], where: str, registry: Registry
 ) -> list[PluginRef]:
-    """What runs at one point, in order (R2): listed multi-point plugins, other multi-point plugins, the rest listed."""
+    """Plugins of one point in running order (R2): listed multi-point ones, other multi-point ones, the other listed."""
     seen: set[str] = set()
     for ref in listed.enabled:
-        if ref.name not in TABLE:
-            raise ConfigError(f'{where}: {kind} "{ref.name}" does not exist; known: {", ".join(TABLE)}')
-        if not issubclass(TABLE[ref.name][0], base):
+        if not issubclass(_find(registry, ref.name, where, f'{kind} "{ref.name}"').kind, base):
             raise ConfigError(f'{where}: plugin "{ref.name}" does not extend {kind} plugin')
         if ref.name in seen:
             raise ConfigError(f'{where}: plugin "{ref.name}" already registered as "{kind}"')
@@ -267,7 +273,7 @@ def _at_point(
     expanded = {
         ref.name: ref
         for ref in multi
-        if issubclass(TABLE[ref.name][0], base)
+        if issubclass(registry.find(ref.name).kind, base)
         and (ref.name in seen or not (EVERYTHING in dropped or ref.name in dropped))
     }
     first = [
@@ -278,15 +284,13 @@ def _at_point(
     return [*first, *middle, *last]
 
 
-def _arguments(profile: ProfileConfig, where: str, used: set[str]) -> dict[str, Args]:
+def _arguments(profile: ProfileConfig, where: str, used: set[str], registry: Registry) -> dict[str, Args]:
     arguments: dict[str, Args] = {}
     for index, config in enumerate(profile.plugin_config):
         path = f"{where}.pluginConfig[{index}]"
         if config.name in arguments:
             raise ConfigError(f"{path}: repeated config for plugin {config.name}")
-        if config.name not in TABLE:
-            raise ConfigError(f"{path}: plugin {config.name!r} does not exist; known: {', '.join(TABLE)}")
-        kind = ARGS.get(config.name)
+        kind = _find(registry, config.name, path, f"plugin {config.name!r}").args
         if kind is None:
             if config.args:
                 raise ConfigError(f"{path}.args: plugin {config.name} takes no arguments")

@@ -5,13 +5,16 @@ then the pod counts as being where it was decided to go.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from msgspec.structs import replace
 
 from scheduler.api.clock import Timer
 from scheduler.api.core import ConfigMap, Node, Pod, PodDisruptionBudget
 from scheduler.api.device import Device
 from scheduler.api.numa import NodeResourceTopology
 from scheduler.api.reservation import Reservation
+from scheduler.api.wire import ObjectMeta
 from scheduler.cache.nodeinfo import PodInfo
 from scheduler.cache.pins import pin_of
 from scheduler.framework.class_scores import ClassScores
@@ -26,12 +29,6 @@ from scheduler.framework.runner import Runner
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.framework.timing import EVERY, PRE_BIND
-from scheduler.plugins.deviceshare.cache import DeviceCache
-from scheduler.plugins.deviceshare.slices import SliceBook
-from scheduler.plugins.nodenuma.book import NumaBook
-from scheduler.plugins.reservation.args import ReservationArgs
-from scheduler.plugins.reservation.book import UNREADABLE, ReservationBook
-from scheduler.plugins.reservation.plugin import Reservation as ReservationPlugin
 from scheduler.queue.active import Entry
 from scheduler.queue.queue import LEFTOVER_SECONDS, SchedulingQueue
 from scheduler.queue.unschedulable import ClassKey
@@ -47,57 +44,62 @@ SCHEDULER_ERROR = "SchedulerError"
 class Core:
     """All profiles of one scheduler over one cache and one queue."""
 
-    def __init__(
-        self, handle: Handle, runners: Mapping[str, Runner], queue: SchedulingQueue, devices: DeviceCache
-    ) -> None:
+    def __init__(self, handle: Handle, runners: Mapping[str, Runner], queue: SchedulingQueue) -> None:
         self.handle = handle
         self.cache = handle.cache
         self.queue = queue
-        self.complaints: list[str] = []  # what objects said that cannot be understood; the shell logs and empties it
+        self.complaints = handle.complaints
         self._runners = runners
-        self._devices = devices
-        self._opened = False  # something happened that may have opened a node to pods that wait
         self._placement_changes = (
             0  # how much of `cache.placement_changes` the pods have been told that depend on other pods' places
         )
         self._alarm: tuple[float, Timer] | None = None
-        self.reservations = ReservationBook.of(handle)
         self._binding: dict[str, tuple[Entry, CycleState]] = {}
         self._diagnoses = DiagnosisLog(handle.clock)
         self.timing = handle.timing
-        self._untimed = 0  # so many cycles before one is timed
+        self._untimed = 0  # cycles left before the next one that is timed
+        handle.intake = self
 
     # -- events -------------------------------------------------------------------------------------------------------
 
     def set_node(self, node: Node) -> None:
         changes = self.cache.columns.changes
         self.complaints += self.cache.set_node(node)
-        self._opened |= self.cache.columns.changes != changes
+        self.handle.wake_requested |= self.cache.columns.changes != changes
 
     def remove_node(self, name: str) -> None:
         self.cache.remove_node(name)
 
     def set_device(self, name: str, device: Device | None) -> None:
-        self.complaints += self._devices.set_device(name, device)
-        self._opened = True
+        """The Device object of a node was added or changed, or (None) is gone."""
+        found = device or Device()
+        self._deliver(replace(found, metadata=replace(found.metadata, name=name)), there=device is not None)
 
     def set_topology(self, name: str, topology: NodeResourceTopology | None) -> None:
-        """A node's NodeResourceTopology is there, changed, or (None) went."""
-        self.complaints += NumaBook.of(self.handle).set_topology(name, topology)
-        self._opened = True
+        """The NodeResourceTopology of a node was added or changed, or (None) is gone."""
+        found = topology or NodeResourceTopology()
+        self._deliver(replace(found, metadata=replace(found.metadata, name=name)), there=topology is not None)
+
+    def set_reservation(self, reservation: Reservation) -> None:
+        """A Reservation was added or changed."""
+        self._deliver(reservation, there=True)
+
+    def remove_reservation(self, uid: str) -> None:
+        """A Reservation is gone. The pods that allocated from it stay."""
+        self._deliver(Reservation(ObjectMeta(uid=uid)), there=False)
 
     def set_config_map(self, key: str, config_map: ConfigMap | None) -> None:
-        """One of `config_maps` is there, changed, or (None) went."""
-        changed, wrong = self.handle.shared(SliceBook, SliceBook).replace(key, config_map)
-        self.complaints += wrong
-        if changed:
-            self.handle.invalidate_class_scores()
-            self._opened = True
+        """The ConfigMap `namespace/name` was added or changed, or (None) is gone."""
+        namespace, name = key.split("/")
+        found = config_map or ConfigMap(ObjectMeta(name=name, namespace=namespace))
+        self._deliver(found, there=config_map is not None, path=f"/namespaces/{namespace}/", selected=name)
 
-    @property
-    def config_maps(self) -> list[str]:
-        """The ConfigMaps that plugins read, as namespace/name."""
-        return sorted(self.handle.shared(SliceBook, SliceBook).read)
+    def _deliver(self, found: object, *, there: bool, path: str = "", selected: str = "") -> None:
+        """Call the plugins that watch this kind of object, as an informer does."""
+        for watch in self.handle.watches:
+            selector = watch.selector.get("fieldSelector", "")
+            if isinstance(found, watch.kind) and path in watch.path and selector in {"", f"metadata.name={selected}"}:
+                (watch.on_set if there else watch.on_gone)(found)
 
     def set_namespace(self, name: str, labels: dict[str, str] | None) -> None:
         """A namespace with its labels; None: it is gone."""
@@ -113,40 +115,16 @@ class Core:
     def remove_budget(self, key: str) -> None:
         self.handle.budgets.pop(key, None)
 
-    def set_reservation(self, reservation: Reservation) -> None:
-        """A reservation as the API server shows it, wherever in its life it is: its pod goes the way of all pods."""
-        uid = reservation.metadata.uid
-        before = self.reservations.find(uid)
-        try:
-            pod = self.reservations.set(reservation)
-        except UNREADABLE as error:
-            self.complaints.append(f"reservation {reservation.name}: {error}")
-            self.remove_pod(uid)
-            return
-        placed = self.cache.placed(uid)
-        if placed is not None and placed.priority != pod.spec.priority:
-            self.cache.remove_pod(uid)  # sums by priority go by what it was placed with
-        self.set_pod(pod)
-        found = self.reservations.find(uid)
-        if found is not None and (before is None or before.reservation.spec != reservation.spec):
-            self._invite()
-        if before is not None and found is None:
-            self._opened = True
-
-    def remove_reservation(self, uid: str) -> None:
-        """A reservation is gone; its pods stay."""
-        self.reservations.remove(uid)
-        self.remove_pod(uid)
-
-    def _invite(self) -> None:
-        """A reservation opened: pods that waited like others do are told apart from these now."""
-        waiting, owners = self.queue.waiting, self.reservations.owners
+    def regroup_waiting(self, mark_of: Callable[[Pod], str | None]) -> None:
+        """Regroup waiting pods: those with a mark wait apart from other pods of their class."""
+        waiting = self.queue.waiting
         for entry in waiting:
             info = entry.info
-            if owners.knows(info.pod):
+            mark = mark_of(info.pod)
+            if mark is not None:
                 waiting.remove(info.uid)
-                waiting.add(_class_key(info, CycleState({WIDE: True, MARK: str(owners.groups(info.pod))})), entry)
-        self._opened = True
+                waiting.add(_class_key(info, CycleState({WIDE: True, MARK: mark})), entry)
+        self.handle.wake_requested = True
 
     def set_pod(self, pod: Pod) -> None:
         """A pod as the API server shows it, wherever in its life it is."""
@@ -167,7 +145,7 @@ class Core:
         self._leave_queue(uid)
         self._binding.pop(uid, None)
         if self.cache.remove_pod(uid) is not None:
-            self._opened = True
+            self.handle.wake_requested = True
 
     def bound(self, uid: str) -> None:
         """The API server accepted the binding. The informer delivers the bound pod separately."""
@@ -188,7 +166,7 @@ class Core:
         if info is None:
             return []  # the API server had it bound after all, or the pod is gone
         self._runner(info).unreserve(state, info.pod, info.node_name)
-        self._opened = True
+        self.handle.wake_requested = True
         if not retry:
             return []
         self.queue.put_back(entry)
@@ -218,7 +196,7 @@ class Core:
         self.queue.remove(uid)
         if self.handle.nominator.node_of(uid):
             self.handle.nominator.forget(uid)
-            self._opened = True
+            self.handle.wake_requested = True
 
     def find(self, key: str) -> PodInfo | None:
         """A pod by namespace/name, on a node or in the queue."""
@@ -232,10 +210,9 @@ class Core:
             yield entry.info
 
     @property
-    def reservation_args(self) -> ReservationArgs | None:
-        """How long reservations are kept, by the first profile that places any."""
-        plugins = (plugin for runner in self._runners.values() for plugin in runner.profile.all)
-        return next((plugin.args for plugin in plugins if isinstance(plugin, ReservationPlugin)), None)
+    def runners(self) -> Mapping[str, Runner]:
+        """The runner of each profile, by scheduler name."""
+        return self._runners
 
     @property
     def profiles(self) -> frozenset[str]:
@@ -254,13 +231,13 @@ class Core:
     @property
     def busy(self) -> bool:
         """Whether `decide` would have a pod to settle."""
-        if self._opened or self._devices.unsettled or self._placement_changes != self.cache.placement_changes:
+        if self.handle.wake_requested or self._placement_changes != self.cache.placement_changes:
             self._wake_if_opened()
         return self.queue.ready > 0
 
     def decide(self) -> list[Decision]:
         """Settle the pod whose turn it is; an empty list also means that nobody's is."""
-        if self._opened or self._devices.unsettled or self._placement_changes != self.cache.placement_changes:
+        if self.handle.wake_requested or self._placement_changes != self.cache.placement_changes:
             self._wake_if_opened()
         entry = self.queue.pop()
         if entry is None:
@@ -385,7 +362,9 @@ class Core:
         nominator.nominate(info, node)
         evictions = [Evict(victim, info, node) for victim in victims if not victim.pod.deleting]
         if not evictions:
-            self._opened = True  # nobody to wait for: the node is free, or will be when those who are going have gone
+            self.handle.wake_requested = (
+                True  # nobody to wait for: the node is free, or will be when those who are going have gone
+            )
         return [*(ClearNomination(other) for other in lesser), *evictions]
 
     def _reject(self, entry: Entry, state: CycleState, status: Status) -> list[Decision]:
@@ -409,7 +388,7 @@ class Core:
             self._wake_class(alike, verdicts)
 
     def _wake_if_opened(self) -> None:
-        if self._opened or self._devices.unsettled:
+        if self.handle.wake_requested:
             self._wake()
         elif self._placement_changes != self.cache.placement_changes and (
             not self.queue.ready
@@ -420,7 +399,7 @@ class Core:
 
     def _wake(self) -> None:
         """Look which classes of waiting pods have a node now, and let the first pod of each try."""
-        self._opened = self._devices.unsettled = False
+        self.handle.wake_requested = False
         self._placement_changes = self.cache.placement_changes
         self._wake_classes(self.queue.waiting.classes())
 

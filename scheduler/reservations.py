@@ -18,6 +18,8 @@ from scheduler.cycle import Core
 from scheduler.framework.decisions import Bind, Decision, Reject
 from scheduler.plugins.reservation import lifecycle
 from scheduler.plugins.reservation.args import ReservationArgs
+from scheduler.plugins.reservation.book import ReservationBook
+from scheduler.plugins.reservation.plugin import Reservation as ReservationPlugin
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +44,8 @@ class ReservationKeeper:
     ) -> None:
         self._core, self._rest, self._clock, self._events = core, rest, clock, events
         self._after, self._execute = after, execute
-        self._book = core.reservations
-        self._args = core.reservation_args or ReservationArgs()
+        self._book = ReservationBook.of(core.handle)
+        self._args = _args_of(core)
         self._writing: set[str] = set()
         self._timer: Timer | None = None
         self._collected = clock.monotonic()
@@ -201,6 +203,12 @@ class ReservationKeeper:
         if version:
             body["metadata"]["resourceVersion"] = version  # written only if nobody else has been there since
         self._rest.merge(f"{RESERVATIONS_PATH}/{reservation.name}/status", body, done)
+
+
+def _args_of(core: Core) -> ReservationArgs:
+    """The arguments of the first profile that has the plugin Reservation."""
+    plugins = (plugin for runner in core.runners.values() for plugin in runner.profile.all)
+    return next((plugin.args for plugin in plugins if isinstance(plugin, ReservationPlugin)), ReservationArgs())
 
 
 def _name(decision: Bind) -> str:

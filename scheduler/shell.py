@@ -13,9 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from scheduler.api.clock import Clock
-from scheduler.api.core import ConfigMap, Node, PodDisruptionBudget
-from scheduler.api.device import GROUP_VERSION, Device
-from scheduler.api.reservation import RESERVATIONS_PATH, Reservation
+from scheduler.api.core import Node, PodDisruptionBudget
 from scheduler.api.transport import Transport
 from scheduler.binding import Binder
 from scheduler.client.events import EventRecorder
@@ -24,6 +22,7 @@ from scheduler.client.pods import PodDecoder
 from scheduler.client.rest import Rest
 from scheduler.client.surroundings import KINDS
 from scheduler.cycle import Core
+from scheduler.framework.handle import Watch
 from scheduler.monitor import PERIOD, TIMEOUT, Monitor
 from scheduler.services.metrics import Metrics
 
@@ -81,21 +80,7 @@ class Shell:
                 for kind in KINDS
             ),
             self._follow("/api/v1/nodes", _decoder(Node), core.set_node, lambda node: core.remove_node(node.name)),
-            self._follow(
-                f"/apis/{GROUP_VERSION}/devices",
-                _decoder(Device),
-                lambda device: core.set_device(device.metadata.name, device),
-                lambda device: core.set_device(device.metadata.name, None),
-                optional=True,
-            ),
-            self._follow(
-                RESERVATIONS_PATH,
-                _decoder(Reservation),
-                core.set_reservation,
-                lambda reservation: core.remove_reservation(reservation.metadata.uid),
-                optional=True,
-            ),
-            *(self._follow_config_map(*key.split("/")) for key in core.config_maps),
+            *(self._follow_watch(watch) for watch in core.handle.watches),
             self._follow(
                 "/apis/policy/v1/poddisruptionbudgets",
                 _decoder(PodDisruptionBudget),
@@ -160,15 +145,14 @@ class Shell:
             optional=optional,
         )
 
-    def _follow_config_map(self, namespace: str, name: str) -> Informer[ConfigMap]:
-        key = f"{namespace}/{name}"
+    def _follow_watch(self, watch: Watch) -> Informer[Any]:
         return self._follow(
-            f"/api/v1/namespaces/{namespace}/configmaps",
-            _decoder(ConfigMap),
-            lambda found: self.core.set_config_map(key, found),
-            lambda _: self.core.set_config_map(key, None),
-            selector={"fieldSelector": f"metadata.name={name}"},
-            optional=True,
+            watch.path,
+            _decoder(watch.kind),
+            watch.on_set,
+            watch.on_gone,
+            selector=watch.selector,
+            optional=watch.optional,
         )
 
     def _synced(self) -> None:

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.api.numa import GROUP_VERSION as TOPOLOGY_VERSION
-from scheduler.api.numa import NodeResourceTopology
 from scheduler.api.storage import CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from scheduler.api.wire import LabelSelector
 from scheduler.api.workloads import Namespace, ReplicationController, Service, Workload
@@ -64,10 +62,6 @@ def _csi_node(core: Core, found: CsiNode, *, there: bool) -> None:
     core.storage_changed()
 
 
-def _topology(core: Core, found: NodeResourceTopology, *, there: bool) -> None:
-    core.set_topology(found.metadata.name, found if there else None)
-
-
 KINDS = (
     Kind("/api/v1/namespaces", Namespace, _namespace),
     Kind("/api/v1/services", Service, _service),
@@ -78,5 +72,4 @@ KINDS = (
     Kind("/api/v1/persistentvolumes", PersistentVolume, _volume),
     Kind("/apis/storage.k8s.io/v1/storageclasses", StorageClass, _class),
     Kind("/apis/storage.k8s.io/v1/csinodes", CsiNode, _csi_node),
-    Kind(f"/apis/{TOPOLOGY_VERSION}/noderesourcetopologies", NodeResourceTopology, _topology),
 )

@@ -58,6 +58,7 @@ class Plugin(ABC):
     reads_labels: ClassVar[Sequence[str]] = ()
     reads_annotations: ClassVar[Sequence[str]] = ()
     only_volumes: ClassVar[bool] = False  # with scope CLUSTER: it concerns no pods without volumes
+    args_type: ClassVar[type[Args] | None] = None  # read for plugins of other packages
     timing: Timing  # set by the scheduler after construction
 
     def concerns(self, pod: Pod) -> bool:  # noqa: ARG002
@@ -228,21 +229,21 @@ def check_plugin(kind: type[Plugin]) -> None:
     """
     name = getattr(kind, "name", None)
     if not isinstance(name, str) or not name:
-        raise ValueError(f"plugin class {kind.__qualname__}: expected a non-empty string in `name`, found {name!r}")
+        raise ValueError(f"class {kind.__qualname__}: expected a non-empty string in `name`, found {name!r}")
     declared: object = kind.scope
     if not isinstance(declared, Scope):
         expected = ", ".join(f"Scope.{scope.name}" for scope in Scope)
-        raise ValueError(f"plugin {name}: scope: expected one of {expected}, found {declared!r}")
+        raise ValueError(f"scope: expected one of {expected}, found {declared!r}")
     for methods, scope in _METHODS_OF_SCOPE:
         for method, base in methods.items():
             found = getattr(kind, method, base)
             if found != base and kind.scope is not scope:
                 raise ValueError(
-                    f"plugin {name}: scope: `{method}` needs Scope.{scope.name}, found Scope.{kind.scope.name};"
+                    f"scope: `{method}` needs Scope.{scope.name}, found Scope.{kind.scope.name};"
                     f" change the scope, or remove `{method}`"
                 )
     if issubclass(kind, Transformer) and kind.scope is not Scope.CLUSTER:
-        raise ValueError(f"plugin {name}: scope: a Transformer needs Scope.CLUSTER, found Scope.{kind.scope.name}")
+        raise ValueError(f"scope: a Transformer needs Scope.CLUSTER, found Scope.{kind.scope.name}")
 
 
 _METHODS_OF_SCOPE: tuple[tuple[dict[str, object], Scope], ...] = (

@@ -1,14 +1,16 @@
 """What plugins may ask of the scheduler around them."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from scheduler.api.clock import Clock
-from scheduler.api.core import PodDisruptionBudget
+from scheduler.api.core import Pod, PodDisruptionBudget
 from scheduler.cache.cache import Cache
 from scheduler.cache.columns import NodeColumns
 from scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.exposition import Family
+from scheduler.framework.routes import Handler
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Status
 from scheduler.framework.timing import Timing
@@ -17,6 +19,34 @@ if TYPE_CHECKING:
     from scheduler.framework.runner import Runner
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A kind of object that a plugin follows on the API server, and what happens when one is set or gone.
+
+    `selector`: query parameters of list and watch requests. `optional`: the API server need not serve the kind.
+    """
+
+    path: str
+    kind: type[Any]  # decoded from JSON; has `metadata`
+    on_set: Callable[[Any], None]
+    on_gone: Callable[[Any], None]
+    selector: Mapping[str, str] = field(default_factory=dict)
+    optional: bool = True
+
+
+class PodIntake(Protocol):
+    """What plugins that turn their own objects into pods need of the scheduler's core."""
+
+    def set_pod(self, pod: Pod) -> None:
+        """A pod was added or changed."""
+
+    def remove_pod(self, uid: str) -> None:
+        """A pod is gone or has ended."""
+
+    def regroup_waiting(self, mark_of: Callable[[Pod], str | None]) -> None:
+        """Regroup waiting pods: those with a mark wait apart from other pods of their class."""
 
 
 class Nominator:
@@ -66,7 +96,14 @@ class DebugFlags:
 
 
 class Handle:
-    """Handed to every plugin at its construction."""
+    """Passed to every plugin at its construction: the cache, the clock, and registration of what the plugin adds.
+
+    A plugin registers in its constructor or in `make` of `shared`, which runs once for all profiles:
+    - `watch`: kinds of object that it follows;
+    - `serve`: routes of the services API;
+    - `export`: metric families;
+    - `describe_nodes`: an entry of the node view.
+    """
 
     def __init__(self, clock: Clock, cache: Cache, *, seed: int = 0) -> None:
         self.clock = clock
@@ -76,6 +113,13 @@ class Handle:
         self.budgets: dict[str, PodDisruptionBudget] = {}  # by namespace/name
         self.debug = DebugFlags()
         self.timing = Timing(clock)
+        self.complaints: list[str] = []  # what is wrong with objects; the shell logs and empties it
+        self.wake_requested = False  # a node may have become feasible for waiting pods; the core resets it
+        self.watches: list[Watch] = []
+        self.routes: list[tuple[str, Handler]] = []  # patterns below the services API
+        self.exports: list[Callable[[], Iterable[Family]]] = []
+        self.node_views: dict[str, Callable[[NodeInfo], Any]] = {}
+        self._intake: PodIntake | None = None
         self._runners: dict[str, Runner] = {}
         self._shared: dict[type[Any], Any] = {}
 
@@ -88,6 +132,36 @@ class Handle:
         if kind not in self._shared:
             self._shared[kind] = make() if make is not None else kind(self.cache)  # type: ignore[call-arg]
         return cast("T", self._shared[kind])
+
+    def request_wake(self) -> None:
+        """Have the core look again whether waiting pods fit."""
+        self.wake_requested = True
+
+    def watch(self, watch: Watch) -> None:
+        """Follow a kind of object. Call before the scheduler starts."""
+        self.watches.append(watch)
+
+    def serve(self, pattern: str, handler: Handler) -> None:
+        """Answer GET requests below `/apis/v1/`. `pattern` may have `:name` for one part of the path."""
+        self.routes.append((pattern, handler))
+
+    def export(self, families: Callable[[], Iterable[Family]]) -> None:
+        """Add metric families to `/metrics`; called for each request."""
+        self.exports.append(families)
+
+    def describe_nodes(self, key: str, view: Callable[[NodeInfo], Any]) -> None:
+        """Add an entry to the answer of `nodes/:nodeName`."""
+        self.node_views[key] = view
+
+    @property
+    def intake(self) -> PodIntake:
+        """The core, once it exists: after construction of plugins, before the first event."""
+        assert self._intake is not None, "the core is not built yet"  # noqa: S101
+        return self._intake
+
+    @intake.setter
+    def intake(self, intake: PodIntake) -> None:
+        self._intake = intake
 
     def register(self, runner: "Runner") -> None:
         self._runners[runner.scheduler_name] = runner

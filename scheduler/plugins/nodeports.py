@@ -75,6 +75,12 @@ def ports_of(shape: EquivalenceClass) -> tuple[HostPort, ...]:
 PORTS: StateKey[tuple[HostPort, ...]] = StateKey("NodePorts/ports")
 
 
+def used_ports(node: NodeInfo) -> list[dict[str, str | int]]:
+    """The host ports in use on a node, for the node view of the services API."""
+    ports = sorted(port for info in node.pods.values() for port in ports_of(info.shape))
+    return [{"ip": port.address, "protocol": port.protocol, "port": port.number} for port in ports]
+
+
 class NodePorts(PreFilter, FilterBatch):
     name = "NodePorts"
     scope = Scope.NODE_PODS

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 
 from scheduler.framework.handle import DebugFlags
-from scheduler.services.routes import HTML, Answer, Asked, Routes, text
+from scheduler.framework.routes import HTML, Answer, RequestContext, Routes, text
 
 BASE = "/debug/flags"
 VERBOSITY, TOP_SCORES, FAILURES = "klog.logging.verbosity", "debugTopNScores", "debugFilterFailure"
@@ -47,18 +47,18 @@ class Flags:
         routes.add("*", f"{BASE}/", self._index)
         routes.add("*", f"{BASE}/:flag", self._index)
 
-    def _answer(self, asked: Asked) -> Answer:
-        if asked.method != "PUT":
+    def _answer(self, request: RequestContext) -> Answer:
+        if request.method != "PUT":
             return text("unsupported http method", 406)
-        title, change = self._flags[asked.path.rpartition("/")[2]]
-        value = asked.body.decode(errors="replace")
+        title, change = self._flags[request.path.rpartition("/")[2]]
+        value = request.body.decode(errors="replace")
         try:
             shown = change(value)
         except FlagRefused as error:
             return text(f"failed set {title} {value}: {error}", 400)
         return text(f"successfully set {title} to {shown}")
 
-    def _index(self, _: Asked) -> Answer:
+    def _index(self, _: RequestContext) -> Answer:
         links = "".join(
             f'<a href="{BASE}/{name}">{name}</a> {html.escape(title)}<br>' for name, (title, _) in self._flags.items()
         )

@@ -8,7 +8,7 @@ from typing import cast
 
 import httptools
 
-from scheduler.services.routes import Answer, Routes, text
+from scheduler.framework.routes import Answer, Routes, text
 
 log = logging.getLogger(__name__)
 

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from scheduler.cycle import Core
 from scheduler.framework.decisions import Bind, Decision, Evict, Reject
+from scheduler.framework.exposition import Family, exposed, histogram_lines, sample
 from scheduler.framework.histogram import Histogram
-from scheduler.plugins.reservation.figures import phases, resources
-from scheduler.services.exposition import Family, exposed, histogram_lines, sample
 
 SECONDS = tuple(0.0001 * 2**power for power in range(16))  # 0.1 ms to 3.3 s
 _SETTLED = (Bind, Reject)  # what settles a pod
@@ -96,8 +95,5 @@ class Metrics:
             "What the cache holds.",
             [sample(name, {"type": kind}, size) for kind, size in sizes.items()],
         )
-        for name, words, samples in (
-            ("scheduler_reservation_status_phase", "Which phase each reservation is in.", phases),
-            ("scheduler_reservation_resource", "How much of each available reservation is used.", resources),
-        ):
-            yield name, "gauge", words, [sample(name, labels, value) for labels, value in samples(core.reservations)]
+        for families in core.handle.exports:
+            yield from families()

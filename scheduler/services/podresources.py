@@ -10,7 +10,7 @@ from scheduler.api.requests import Amounts, pod_limits, pod_requests
 from scheduler.api.reservation import is_reserve_pod
 from scheduler.cache.nodeinfo import PodInfo
 from scheduler.cycle import Core
-from scheduler.services.exposition import Family, exposed, sample
+from scheduler.framework.exposition import Family, exposed, sample
 
 BYTES = frozenset({MEMORY, "storage", "ephemeral-storage"})
 REQUEST, LIMIT = "kube_pod_resource_request", "kube_pod_resource_limit"

@@ -18,19 +18,11 @@ from scheduler.cache.volumes import claim_keys
 from scheduler.config import Configuration
 from scheduler.cycle import Core
 from scheduler.framework.explanation import explain
-from scheduler.plugins.deviceshare.cache import DeviceCache
-from scheduler.plugins.deviceshare.plugin import DeviceShare
-from scheduler.plugins.deviceshare.summary import summaries, summary_of
-from scheduler.plugins.nodenuma.book import NumaBook
-from scheduler.plugins.nodenuma.plugin import NodeNUMAResource
-from scheduler.plugins.nodenuma.summary import summary_of as numa_summary_of
-from scheduler.plugins.nodeports import ports_of
-from scheduler.plugins.reservation.summary import summary_of as reservations_of
-from scheduler.services.exposition import CONTENT_TYPE
+from scheduler.framework.exposition import CONTENT_TYPE
+from scheduler.framework.routes import Answer, Handler, RequestContext, Routes, json, missing, text
 from scheduler.services.flags import Flags
 from scheduler.services.metrics import Metrics
 from scheduler.services.podresources import pod_resources
-from scheduler.services.routes import Answer, Asked, Handler, Routes, json, missing, text
 
 BASE = "/apis/v1"
 NO_PPROF = text("no pprof here: this is a Python process; py-spy dump or py-spy top --pid shows what it does", 501)
@@ -58,7 +50,7 @@ def routes_of(
 
     def service(pattern: str, handler: Handler) -> None:
         """A route of the services API, which the leader alone answers."""
-        routes.add("GET", f"{BASE}/{pattern}", lambda asked: handler(asked) if standing.leading else NOT_LEADING)
+        routes.add("GET", f"{BASE}/{pattern}", lambda request: handler(request) if standing.leading else NOT_LEADING)
 
     for name in ("healthz", "livez"):
         routes.add("GET", f"/{name}", lambda _: Answer(200, b"ok"))
@@ -72,11 +64,8 @@ def routes_of(
     routes.add("GET", "/configz", lambda _: json({"componentconfig": msgspec.to_builtins(configuration)}))
     service("__services__", lambda _: json(routes.patterns(BASE)))
     service("nodes/:nodeName", partial(_node, core))
-    service(f"plugins/{DeviceShare.name}/nodeDeviceSummaries", partial(_device_summaries, core))
-    service(f"plugins/{DeviceShare.name}/nodeDeviceSummaries/:name", partial(_device_summary, core))
-    service(f"plugins/{NodeNUMAResource.name}/nodes/:nodeName", partial(_numa_summary, core))
-    service("plugins/NodeNUMAResources/cpuTopologyOptions/:nodeName", partial(_numa_summary, core))  # v0.7's path
-    service("plugins/Reservation/nodeReservations/:nodeName", partial(_reservations, core))
+    for pattern, handler in core.handle.routes:
+        service(pattern, handler)
     service("explain/:namespace/:name", partial(_explain, core))
     if configuration.enable_profiling:
         Flags(core.handle.debug, logger).install(routes)
@@ -85,31 +74,8 @@ def routes_of(
     return routes
 
 
-def _device_summaries(core: Core, _: Asked) -> Answer:
-    return json(summaries(DeviceCache.of(core.handle), core.cache))
-
-
-def _device_summary(core: Core, asked: Asked) -> Answer:
-    name = asked.parameters["name"]
-    found = summary_of(DeviceCache.of(core.handle), core.cache, name)
-    return missing(f"cannot find node {name}") if found is None else json(found)
-
-
-def _numa_summary(core: Core, asked: Asked) -> Answer:
-    numa = NumaBook.of(core.handle).find(asked.parameters["nodeName"])
-    if numa is None:
-        return missing("cannot find target node")
-    if not numa.state.topology.valid:
-        return json({"message": "invalid topology, please check the NodeResourceTopology object"}, 500)
-    return json(numa_summary_of(numa, core.cache))
-
-
-def _reservations(core: Core, asked: Asked) -> Answer:
-    return json(reservations_of(core.reservations, core.cache, asked.parameters["nodeName"]))
-
-
-def _node(core: Core, asked: Asked) -> Answer:
-    name = asked.parameters["nodeName"]
+def _node(core: Core, request: RequestContext) -> Answer:
+    name = request.parameters["nodeName"]
     node = core.cache.find(name)
     return missing(f"cannot find node {name}") if node is None else json(node_view(core, node))
 
@@ -121,13 +87,12 @@ def node_view(core: Core, node: NodeInfo) -> dict[str, Any]:
     requested = _amounts(names, node.requested)
     infos = sorted(node.pods.values(), key=lambda info: info.key)
     claims = Counter("/".join(key) for info in infos for key in claim_keys(info.pod))
-    ports = [port for info in infos for port in ports_of(info.shape)]
     return {
         "node": to_plain(node.known),
         "pods": [_reference(info.pod) for info in infos],
         "podsWithAffinity": [_reference(info.pod) for info in infos if _says(info.pod, required_far=False)],
         "podsWithRequiredAntiAffinity": [_reference(info.pod) for info in infos if _says(info.pod, required_far=True)],
-        "usedPorts": [{"ip": one.address, "protocol": one.protocol, "port": one.number} for one in sorted(ports)],
+        **{key: view(node) for key, view in core.handle.node_views.items()},
         "requested": requested,
         "nonZeroRequested": {"cpu": node.nonzero[0], "memory": node.nonzero[1]},
         "remaining": {name: amount - requested.get(name, 0) for name, amount in allocatable.items()},
@@ -156,8 +121,8 @@ def _says(pod: Pod, *, required_far: bool) -> bool:
     return affinity.pod_affinity is not None or far is not None
 
 
-def _explain(core: Core, asked: Asked) -> Answer:
-    key = f"{asked.parameters['namespace']}/{asked.parameters['name']}"
+def _explain(core: Core, request: RequestContext) -> Answer:
+    key = f"{request.parameters['namespace']}/{request.parameters['name']}"
     info = core.find(key)
     if info is None or info.pod.spec.scheduler_name not in core.profiles:
         return missing(f"cannot find pod {key}")

@@ -47,6 +47,7 @@ from scheduler.cycle import Core
 from scheduler.framework.decisions import Bind
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.reservation import lifecycle
+from scheduler.plugins.reservation.book import ReservationBook
 from scheduler.tests.play import Play
 from scheduler.tests.test_engine import configuration
 
@@ -213,7 +214,7 @@ class Story(Play):
 
     def confirm(self) -> None:
         """Let status say who is in which reservation; those that serve once are done with that."""
-        book = self.core.reservations
+        book = ReservationBook.of(self.core.handle)
         while book.moved:
             uid = book.moved.pop()
             reserved = book.find(uid)

@@ -10,6 +10,7 @@ from scheduler.api.builders import ReservationBuilder, pod, reservation
 from scheduler.api.reservation import RESERVATION_ALLOCATED, RESERVATIONS_PATH, RESIZE_ALLOCATABLE, Reservation
 from scheduler.api.transport import Request, Response
 from scheduler.config import Configuration
+from scheduler.plugins.reservation.book import ReservationBook
 from scheduler.plugins.reservation.tests.held import hold, inside
 from scheduler.tests.rig import profile
 from scheduler.tests.scripted import ok, refused
@@ -267,7 +268,7 @@ def test_pods_of_one_that_is_over_and_deleted(cleans: bool, phase: str, patched:
     inside(scene.rig, "p", "n", "r", cpu=1)
     inside(scene.rig, "gone", "n", "r", cpu=1)
     if phase != "Available":
-        known = scene.rig.core.reservations.known["r"]
+        known = ReservationBook.of(scene.rig.core.handle).known["r"]
         scene.rig.core.set_reservation(
             msgspec.structs.replace(known, status=msgspec.structs.replace(known.status, phase=phase))
         )

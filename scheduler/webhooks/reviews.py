@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from scheduler.api.quantity import QuantityError
-from scheduler.services.routes import Answer, Asked, Routes, json, text
+from scheduler.framework.routes import Answer, RequestContext, Routes, json, text
 from scheduler.webhooks.devices import patch_of, problems
 
 MUTATE, VALIDATE = "/mutate-pod", "/validate-pod"  # as Koordinator's manager has them
@@ -55,10 +55,10 @@ def routes() -> Routes:
     return found
 
 
-def _page(answer: Callable[[Review], Review]) -> Callable[[Asked], Answer]:
-    def page(asked: Asked) -> Answer:
+def _page(answer: Callable[[Review], Review]) -> Callable[[RequestContext], Answer]:
+    def page(request: RequestContext) -> Answer:
         try:
-            review = _decode(asked.body)
+            review = _decode(request.body)
             if review.get("apiVersion") != "admission.k8s.io/v1" or not isinstance(review.get("request"), dict):
                 return text("expected an AdmissionReview of admission.k8s.io/v1, found another body", 400)
         except msgspec.DecodeError as error:

@@ -108,11 +108,12 @@ class DeviceCache(Listener):
 
     only_annotations = True
 
-    def __init__(self, cache: Cache) -> None:
+    def __init__(self, cache: Cache, request_wake: Callable[[], None] = lambda: None) -> None:
+        """`request_wake` is called when a waiting pod may fit because another pod came."""
+        self.request_wake = request_wake
         self._cache = cache
         self._columns = cache.columns
         self._scorers: dict[Scorer, ColumnScorer] = {}
-        self.unsettled = False  # a pod that waits may fit since another came; whoever wakes pods resets it
         self.honouring = 0  # how many nodes have a partition table that must be kept to
         self._book = StateBook()
         self._nothing = self._book.untouched(self._book.template(())[0])
@@ -132,7 +133,7 @@ class DeviceCache(Listener):
         """The one of this scheduler; made, and listening to its cache, when the first profile asks."""
 
         def make() -> DeviceCache:
-            devices = DeviceCache(handle.cache)
+            devices = DeviceCache(handle.cache, handle.request_wake)
             handle.cache.listen(devices)
             return devices
 
@@ -257,7 +258,7 @@ class DeviceCache(Listener):
         """A pod that was refused may fit now that another came: what is kept of verdicts on the node does not hold."""
         row = self._columns.rows.get(name)
         if row is not None:
-            self.unsettled = True
+            self.request_wake()
             self._columns.touch(row)
 
     def show(self, name: str) -> None:

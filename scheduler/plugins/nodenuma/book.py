@@ -28,7 +28,6 @@ from scheduler.cache.cache import Cache
 from scheduler.cache.listener import Listener
 from scheduler.cache.nodeinfo import PodInfo
 from scheduler.framework.handle import Handle
-from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.nodenuma.options import NO_OPTIONS, options_of
 from scheduler.plugins.nodenuma.states import SINGLE, Booking, NumaState, StateBook
 
@@ -146,7 +145,7 @@ class NumaBook(Listener):
         before, node.state = node.state, self._states.state(node.state.options, node.held.values())
         if before.statuses != node.state.statuses and SINGLE in before.statuses.values():
             # NUMA nodes that were one pod's own are shared now: pods that keep off the former may take the latter.
-            DeviceCache.of(self._handle).unsettled = True
+            self._handle.request_wake()
             self._touch(name)
 
     def release(self, name: str, uid: str) -> None:

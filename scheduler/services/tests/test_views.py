@@ -17,11 +17,11 @@ from scheduler.api.numa import NUMA_TOPOLOGY_POLICY_LABEL
 from scheduler.config import Configuration
 from scheduler.framework.decisions import Bind, Reject
 from scheduler.framework.explanation import explain
+from scheduler.framework.routes import Answer, Routes, text
 from scheduler.plugins.nodenuma.tests.numarig import Machines, lsr
 from scheduler.plugins.reservation.tests.held import hold, inside
 from scheduler.services.http import LARGEST_BODY, serve
 from scheduler.services.metrics import Metrics
-from scheduler.services.routes import Answer, Routes, text
 from scheduler.services.views import routes_of
 from scheduler.tests.rig import Rig
 

@@ -2,6 +2,7 @@
 
 from scheduler.api.builders import pod
 from scheduler.api.reservation import RESERVATION_ALLOCATED
+from scheduler.plugins.reservation.book import ReservationBook
 from scheduler.plugins.reservation.tests.held import hold, inside, owner
 from scheduler.tests.rig import Rig
 
@@ -59,7 +60,7 @@ def test_a_binding_that_fails_gives_the_place_back() -> None:
     hold(rig, "r", "n", {"cpu": 8000})
     rig.submit(owner("mine", cpu=2))
     rig.run(bind=False)
-    reserved = rig.core.reservations.find("r")
+    reserved = ReservationBook.of(rig.core.handle).find("r")
     assert reserved is not None
     assert reserved.allocated == {"cpu": 2000}
     rig.core.bind_failed("uid-mine", "no answer", retry=False)

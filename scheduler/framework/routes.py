@@ -11,7 +11,7 @@ TEXT, JSON, HTML = "text/plain; charset=utf-8", "application/json; charset=utf-8
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestContext:
     """One request: `parameters` are the parts of the path that the pattern names, `query` the first of each value."""
 
     method: str
@@ -28,7 +28,7 @@ class Answer:
     content_type: str = TEXT
 
 
-Handler = Callable[[Asked], Answer]
+Handler = Callable[[RequestContext], Answer]
 
 
 def text(words: str, code: int = 200) -> Answer:
@@ -73,7 +73,7 @@ class Routes:
             if parameters is None:
                 continue
             if wanted in {"*", method}:
-                return handler(Asked(method, parts.path, parameters, query, body))
+                return handler(RequestContext(method, parts.path, parameters, query, body))
             other_method = True
         return text("405 method not allowed", 405) if other_method else text("404 page not found", 404)
 
