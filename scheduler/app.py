@@ -32,8 +32,9 @@ from scheduler.framework.extension_points import (
 )
 from scheduler.framework.handle import Handle
 from scheduler.framework.instrumentation import with_timing
+from scheduler.framework.plugin_runner import Profile
 from scheduler.framework.routes import Routes
-from scheduler.framework.runner import Profile, Runner
+from scheduler.framework.runner import Runner
 from scheduler.plugins import register
 from scheduler.plugins.registry import Registry
 from scheduler.queue.queue import SchedulingQueue

@@ -1,129 +1,132 @@
-"""One class of pods against all nodes: which is best, and if none will do, why.
+"""The results of one profile for one equivalence class on all nodes, kept up to date.
 
-A `ScoreMatrix` keeps what can be kept. It is updated node by node. Plugins whose results depend on the whole cluster
-run again in each cycle, for the nodes that passed the other plugins.
+`ClassScores` updates the class's part of a `ScoreMatrix`. `selection`, `normalization` and `reasons` hold what is done
+with it. Plugins of scope CLUSTER run again in each cycle, for the nodes that passed the other plugins.
 """
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 import numpy as np
-from numpy.typing import NDArray
 
 from scheduler.cache.classes import EquivalenceClass
-from scheduler.cache.columns import TIE_BITS, Batch, Bools, Ints, Rows
+from scheduler.cache.columns import Batch, Ints, Rows
 from scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from scheduler.cache.pins import pin_of
-from scheduler.framework.accelerations import FilterBatch, ScoreBatch
-from scheduler.framework.cluster_scope import Cycle, outside
-from scheduler.framework.extension_points import Filter, Plugin, Score, Transformer, VictimAware
-from scheduler.framework.fit_error import FitError, Reasons
-from scheduler.framework.node_scores import NodeScore
-from scheduler.framework.restored import RESTORED, enter, restore
-from scheduler.framework.rules import ClassRules, Weighted
-from scheduler.framework.score_matrix import NOT_FEASIBLE, ScoreMatrix, signature
-from scheduler.framework.signatures import uses_signatures
+from scheduler.framework.class_entry import ClassEntry
+from scheduler.framework.fit_error import FitError
+from scheduler.framework.normalization import ClassNormalizer
+from scheduler.framework.plugin_runner import PluginRunner
+from scheduler.framework.reasons import ReasonCollector
+from scheduler.framework.rules import ClassRules
+from scheduler.framework.score_matrix import ScoreMatrix
+from scheduler.framework.selection import Selector
 from scheduler.framework.state import CycleState
-from scheduler.framework.status import Status
 
-if TYPE_CHECKING:
-    from scheduler.framework.runner import Runner
-
-FEW = 4  # up to so many changed nodes are judged one by one
-_NOTHING: dict[int, Status] = {}
+SINGLE_NODES_THRESHOLD = 4  # up to this many changed nodes are judged one by one
 
 
 class ClassScores:
-    """Verdicts of one profile on one class of pods."""
+    """Results of one profile for one class."""
 
-    def __init__(self, runner: "Runner", shape: EquivalenceClass, rules: ClassRules, board: ScoreMatrix | None) -> None:
-        """`board` is None if the rules reject the class as such."""
-        self.shape = shape
-        self.state = rules.state
-        self.position = -1  # how much of the board's log has been taken in; -1: nothing
-        self.synced = -1  # up to which of the board's joint judgements its line is in step with the others
-        self.visited = 0
-        self.highest = [0] * len(rules.moving_normalized)  # the largest raw scores that its keys are normalised by
-        self.tops = [-1] * len(self.highest)  # a row that has it; -1: to be looked for, -2: there is none
-        self.raised = 0
-        self.uses_signatures = uses_signatures(rules)
-        self.salt = runner.handle.columns.ties.salt(shape.digest)
+    def __init__(
+        self, runner: PluginRunner, shape: EquivalenceClass, rules: ClassRules, matrix: ScoreMatrix | None
+    ) -> None:
+        """`matrix` is None if a PreFilter rejects the class on all nodes."""
+        handle = runner.handle
         self.rules = rules
-        self.signature = signature(rules) if board is not None else ()
-        self._runner = runner
-        self._handle = runner.handle
-        self._columns = runner.handle.columns
+        self._cache = handle.cache
+        self._columns = handle.columns
+        self._entry = ClassEntry(handle.cache, shape, rules)
+        self._matrix = matrix
         self._static_position = 0
-        self._plain_node_scores: list[Weighted] = [item for item in rules.node_scores if item[0].normalizer is None]
-        self._node_scores = [NodeScore(*item) for item in rules.node_scores if item[0].normalizer is not None]
         self._versioned = rules.versioned
         self._versions = [-1] * len(self._versioned)
-        self._versions_at = -1  # how long the log of node objects was when they were asked
-        self._kept_filters = {*rules.node_filters, *rules.moving_filters}
-        self._stacks: dict[Filter, object] = {}  # for `_explain_by`
-        self._asked_always = [plugin.concerns for plugin in rules.cluster_wide if not plugin.only_volumes]
-        self._asked_of_volumes = [plugin.concerns for plugin in rules.cluster_wide if plugin.only_volumes]
-        self._seeing = [one for one in runner.profile.all if isinstance(one, (Transformer, VictimAware))]
-        self._pinned_by = [plugin.name for plugin in runner.pre_filters if plugin.honours_pins]
-        self._reasons: Reasons | None = None
-        self._reasons_position = -1
-        self.board = board
-        self.line = board.join(self) if board is not None else -1
-        self.raw_numbers = board.numbers(rules) if board is not None else []
+        self._versions_at = -1  # length of the log of node objects when versions were last read
+        if matrix is not None:
+            matrix.join(self._entry)
+            self._normalizer = ClassNormalizer(self._entry, matrix, self._columns)
+            reasons = ReasonCollector(self._entry, matrix, handle.cache, runner.filters)
+            self._selector = Selector(runner, self._entry, matrix, self._normalizer, reasons)
 
     @property
-    def rejected(self) -> Status | None:
-        return self.rules.rejected
+    def state(self) -> CycleState:
+        """What PreFilters of the class wrote. Cycles use a fork."""
+        return self.rules.state
+
+    @property
+    def entry(self) -> ClassEntry:
+        return self._entry
+
+    @property
+    def matrix(self) -> ScoreMatrix | None:
+        """None if a PreFilter rejects the class on all nodes."""
+        return self._matrix
 
     @property
     def key(self) -> Ints:
-        """The class's line on the board, rows in use only."""
-        assert self.board is not None  # noqa: S101
-        return self.board.key[self.line, : self._columns.count]
+        """The keys of this class, [node], rows in use only. A view."""
+        assert self._matrix is not None  # noqa: S101
+        return self._matrix.key[self._entry.index, : self._columns.count]
 
     def node(self, row: int) -> NodeInfo:
-        return self._handle.cache.nodes[self._columns.names[row]]
+        return self._entry.node(row)
 
-    # -- keeping up ---------------------------------------------------------------------------------------------------
+    def leave(self) -> None:
+        """Give the class's index in the matrix back. The object must not be used afterwards."""
+        if self._matrix is not None:
+            self._matrix.leave(self._entry.index)
+
+    @property
+    def feasible(self) -> bool:
+        """Whether some node passes all filters whose results are kept. Call `refresh` first."""
+        return self._matrix is not None and self._selector.feasible
+
+    def feasible_for(self, info: PodInfo) -> bool:
+        """Whether some node is feasible for this pod, without nominated pods. Call `refresh` first."""
+        return self._matrix is not None and self._selector.feasible_for(info)
+
+    def select(self, info: PodInfo) -> tuple[int, CycleState] | FitError:
+        """The best row for this pod with the state of its cycle, or why there is none."""
+        if self._matrix is None:
+            return FitError(self._cache.known_count, pre_filter=self.rules.rejected)
+        self.refresh()
+        if not self._columns.count:
+            return FitError(0)
+        return self._selector.select(info)
+
+    # -- updating -----------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Take in what changed since the last time; keys of nodes that pods came to may stay bounds."""
-        board, columns = self.board, self._columns
-        if board is None or not columns.count:
+        """Read the changes since the last call. Keys of nodes with new pods may stay bounds."""
+        matrix, columns = self._matrix, self._columns
+        if matrix is None or not columns.count:
             return
-        if not self.uses_signatures or board.pending or board.capacity != columns.capacity:
-            board.visit(self)
+        if not self._entry.uses_signatures or matrix.pending or matrix.capacity != columns.capacity:
+            matrix.visit(self._entry)
         if self._versions_at != len(columns.static_log):
             self._versions_at = len(columns.static_log)
             for number, plugin in enumerate(self._versioned):
                 version = plugin.version
                 if version != self._versions[number]:
-                    self._versions[number], self.position = version, -1
-        position, self.position = self.position, board.end
-        if position != self.position:
-            changed = board.opened_since(position) if position >= 0 else None
+                    self._versions[number], self._entry.position = version, -1
+        position, self._entry.position = self._entry.position, matrix.end
+        if position != self._entry.position:
+            changed = matrix.opened_since(position) if position >= 0 else None
             if changed is None:
                 self.judge_nodes(everything=True)
-                board.judge(self, None)
+                matrix.judge(self._entry, None)
             else:
                 self.judge_nodes()
-                if len(changed) <= FEW:
+                if len(changed) <= SINGLE_NODES_THRESHOLD:
                     for row in changed:
                         if columns.known[row]:
-                            board.patch(self, row, self.node(row))
+                            matrix.patch(self._entry, row, self._entry.node(row))
                         else:
-                            board.judge(self, np.array([row], np.intp))
+                            matrix.judge(self._entry, np.array([row], np.intp))
                 else:
-                    board.judge(self, np.array(changed, np.intp))
-        stale = bool(self.highest) and board.normalize(self)
-        for kept in self._node_scores:
-            if kept.raw is not None and self._normalize_by_node(kept, kept.raw[: columns.count], board):
-                stale = True
-        if stale:  # what normalising depends on has changed
-            board.rekey(self)
+                    matrix.judge(self._entry, np.array(changed, np.intp))
+        if self._normalizer.update():
+            matrix.rekey(self._entry)
 
     def judge_nodes(self, *, everything: bool = False) -> None:
-        """Take in which node objects changed."""
+        """Run the plugins of scope NODE for node objects that changed."""
         log = self._columns.static_log
         position, self._static_position = self._static_position, len(log)
         if everything:
@@ -132,363 +135,27 @@ class ClassScores:
             self._judge_nodes(np.array(sorted(set(log[position:])), np.intp))
 
     def _judge_nodes(self, rows: Rows | None) -> None:
-        board, columns, rules = self.board, self._columns, self.rules
-        assert board is not None  # noqa: S101
+        matrix, columns, rules = self._matrix, self._columns, self.rules
+        assert matrix is not None  # noqa: S101
         batch = Batch(columns, rows)
-        states = [self.state]
+        states = [self._entry.state]
         ok = batch.pick(columns.known)[None].copy()
         if rules.allowed is not None:
             names, allowed = columns.names, rules.allowed
             ok &= np.fromiter((names[row] in allowed for row in batch.rows), np.bool_, batch.size)
         for plugin in rules.node_filters:
-            self.narrow(plugin, self.stack(plugin, states), batch, ok)
+            self._entry.narrow(plugin, self._entry.stack(plugin, states), batch, ok)
         total = np.zeros((1, batch.size), np.int64)
-        for score, weight in self._plain_node_scores:
-            values = self.values(score, self.stack_scores(score, states), batch, ok)
+        for score, weight in self._normalizer.plain:
+            values = self._entry.values(score, self._entry.stack_scores(score, states), batch, ok)
             if values is not None:
                 total += values * weight
-        for kept in self._node_scores:
-            values = self.values(kept.score, self.stack_scores(kept.score, states), batch, ok)
+        for kept in self._normalizer.node_scores:
+            values = self._entry.values(kept.score, self._entry.stack_scores(kept.score, states), batch, ok)
             kept.keep(values, batch, everything=rows is None)
             if kept.raw is not None:
                 if rows is None:
                     kept.highest = int(kept.raw.max())
                 total += kept.normal(batch.pick(kept.raw)) * kept.weight
-        board.node_ok[self.line, batch.rows] = ok[0]
-        board.node_total[self.line, batch.rows] = total[0]
-
-    def stack(self, plugin: Filter, states: list[CycleState]) -> object:
-        """What `narrow` needs to know of these classes to ask them of `plugin` together."""
-        return plugin.stack(states) if isinstance(plugin, FilterBatch) and plugin.can_batch(self.state) else None
-
-    def stack_scores(self, score: Score, states: list[CycleState]) -> object:
-        return (
-            score.stack_scores(states) if isinstance(score, ScoreBatch) and score.can_batch_scores(self.state) else None
-        )
-
-    def narrow(self, plugin: Filter, stacked: object, batch: Batch, ok: Bools) -> None:
-        """Take away from `ok` [class, node] what the plugin rejects; without `stacked`, node by node for this class."""
-        if stacked is not None:
-            assert isinstance(plugin, FilterBatch)  # noqa: S101
-            passing = plugin.filter_batch(stacked, batch)
-            if passing is not None:
-                ok &= passing
-            return
-        for index in np.flatnonzero(ok[0]):
-            if not plugin.filter(self.state, self.shape.example, self.node(int(batch.rows[index]))).ok:
-                ok[0, index] = False
-
-    def values(self, score: Score, stacked: object, batch: Batch, ok: Bools) -> Ints | None:
-        """A score for the rows that are `ok`, [class, node]; None if it is 0 for all of them."""
-        if stacked is not None:
-            assert isinstance(score, ScoreBatch)  # noqa: S101
-            return score.score_batch(stacked, batch)
-        values = np.zeros((1, batch.size), np.int64)
-        for index in np.flatnonzero(ok[0]):
-            values[0, index] = score.score(self.state, self.shape.example, self.node(int(batch.rows[index])))
-        return values
-
-    def _normalize_by_node(self, kept: NodeScore, raw: Ints, board: ScoreMatrix) -> bool:
-        """`ScoreMatrix.normalize` for a score by the node object."""
-        board.settle(self)  # which nodes are feasible matters here, not only which is best
-        highest = int(np.where(self.key >= 0, raw, 0).max())
-        if highest == kept.highest:
-            return False
-        before = kept.normal(raw)
-        kept.highest = highest
-        board.node_total[self.line, : self._columns.count] += (kept.normal(raw) - before)[0] * kept.weight
-        return True
-
-    # -- deciding -----------------------------------------------------------------------------------------------------
-
-    @property
-    def feasible(self) -> bool:
-        """Whether some node passes all that is kept here; call `refresh` first."""
-        return self.board is not None and self._columns.count > 0 and self.board.best(self) >= 0
-
-    def feasible_for(self, info: PodInfo) -> bool:
-        """Whether some node would take this very pod, nominated ones aside; call `refresh` first."""
-        concerned, pin = self._concerned(info), self._pin(info)
-        if not self.feasible and not any(isinstance(plugin, Transformer) for plugin in concerned):
-            return False
-        if not concerned and pin is None:
-            return True
-        board = self.board
-        assert board is not None  # noqa: S101
-        key = self.key
-        if pin is not None:
-            board.settle(self)
-            key = pinned_key(key, pin)
-            if key.max() < 0:
-                return False
-        if not concerned:
-            return True
-        state = self.state.fork()
-        cycle = self._cycle(info, state, concerned)
-        if cycle.rejected is not None:
-            return False
-        key = cycle.narrowed(self.key)
-        self._see(info, state, cycle, key)
-        return bool((key if pin is None else pinned_key(key, pin)).max() >= 0)
-
-    def select(self, info: PodInfo) -> "tuple[int, CycleState] | FitError":
-        """The best row for this pod with the state of its cycle, or why there is none."""
-        board = self.board
-        if board is None:
-            return FitError(self._handle.cache.known_count, pre_filter=self.rejected)
-        self.refresh()
-        if not self._columns.count:
-            return FitError(0)
-        state = self.state.fork()
-        pod = info.pod
-        for concerns in self._asked_always:
-            if concerns(pod):  # about most pods none has anything to say
-                return self._select_cluster_wide(info, state, self._concerned(info))
-        if pod.spec.volumes:
-            for concerns in self._asked_of_volumes:
-                if concerns(pod):
-                    return self._select_cluster_wide(info, state, self._concerned(info))
-        if pod.spec.affinity is not None:
-            pin = self._pin(info)
-            if pin is not None:
-                return self._select_pinned(info, state, pin)
-        if self._handle.nominator.nominated:
-            board.settle(self)
-            return self._select_past_nominated(info, state, self.key)
-        row = board.best(self)
-        return (row, state) if row >= 0 else self._failure(_NOTHING)
-
-    def _select_past_nominated(
-        self, info: PodInfo, state: CycleState, key: Ints
-    ) -> "tuple[int, CycleState] | FitError":
-        """Take the best row on which the pod fits beside those nominated there; its own nominated node comes first."""
-        columns, nominator = self._columns, self._handle.nominator
-        own = columns.rows.get(nominator.node_of(info.uid), -1)
-        if own >= 0 and key[own] >= 0 and self._check_row(state, info, own).ok:
-            return own, state
-        taken = {columns.rows[node] for node in nominator.nodes() if node in columns.rows}
-        overrides: dict[int, Status] = {}
-        while True:
-            row = int(key.argmax())
-            if key[row] < 0:
-                crowded = {
-                    row: self._check_row(state, info, row) for row in taken - overrides.keys() if self._allowed(row)
-                }
-                return self._failure(crowded | overrides)
-            if row not in taken:
-                return row, state
-            status = self._check_row(state, info, row)
-            if status.ok:
-                return row, state
-            if not overrides:
-                key = key.copy()
-            overrides[row] = status
-            key[row] = NOT_FEASIBLE
-
-    def _pin(self, info: PodInfo) -> list[int] | None:
-        """The rows of the nodes that the pod names, ascending; None if it may go to any."""
-        pin = pin_of(info.pod) if self._pinned_by else None
-        if pin is None:
-            return None
-        rows = self._columns.rows
-        return sorted(rows[name] for name in pin if name in rows)
-
-    def _select_pinned(self, info: PodInfo, state: CycleState, pin: list[int]) -> "tuple[int, CycleState] | FitError":
-        """The best of the nodes that the pod names: looked up, not looked for."""
-        assert self.board is not None  # noqa: S101
-        self.board.settle(self)
-        key = pinned_key(self.key, pin)
-        if key.max() >= 0:
-            self._normalize_anew(key, info, state)
-        found = self._select_past_nominated(info, state, key)
-        return self._failure(self._outside(pin, found.overrides)) if isinstance(found, FitError) else found
-
-    def _outside(self, pin: list[int], overrides: Mapping[int, Status]) -> dict[int, Status]:
-        """Statuses by row: the nodes that a pod does not name were never an option, the others are as they are."""
-        elsewhere = self._columns.known.copy()
-        elsewhere[pin] = False
-        rows = np.flatnonzero(elsewhere).tolist()
-        return {**overrides, **dict.fromkeys(rows, outside({*self.rules.allowed_by, *self._pinned_by}))}
-
-    def _concerned(self, info: PodInfo) -> list[Plugin]:
-        """The plugins of scope CLUSTER that have something to say about this pod."""
-        return [plugin for plugin in self.rules.cluster_wide if plugin.concerns(info.pod)]
-
-    def _cycle(self, info: PodInfo, state: CycleState, concerned: list[Plugin]) -> Cycle:
-        """Ask these plugins about all nodes; every key of the line is exact afterwards."""
-        assert self.board is not None  # noqa: S101
-        self.board.settle(self)
-        return Cycle(self._columns, self.rules, info.pod, state, concerned=concerned, node=self.node)
-
-    def _select_cluster_wide(
-        self, info: PodInfo, state: CycleState, concerned: list[Plugin]
-    ) -> "tuple[int, CycleState] | FitError":
-        cycle = self._cycle(info, state, concerned)
-        if cycle.rejected is not None:
-            return FitError(self._handle.cache.known_count, pre_filter=cycle.rejected, state=state)
-        key, pin = cycle.narrowed(self.key), self._pin(info)
-        rejected = self._see(info, state, cycle, key)
-        if pin is not None:
-            key = pinned_key(key, pin)
-        rejected |= self._crowded(info, state, key)
-        if key.max() >= 0:
-            self._normalize_anew(key, info, state)
-            cycle.add_scores(key)
-        found = self._select_past_nominated(info, state, key)
-        if not isinstance(found, FitError):
-            return found[0], enter(self._runner.profile.all, state, info.pod, self._columns.names[found[0]])
-        order = {plugin.name: number for number, plugin in enumerate(self._runner.filters)}
-        names = self._columns.names
-        crowded = {row: status for row, status in found.overrides.items() if cycle.allows(names[row])}
-        overrides = {**cycle.overrides(order, found.kept, self._columns.known), **rejected, **crowded}
-        return self._failure(overrides if pin is None else self._outside(pin, overrides), state)
-
-    def _see(self, info: PodInfo, state: CycleState, cycle: Cycle, key: Ints) -> dict[int, Status]:
-        """Judge the nodes that this pod sees otherwise; their keys, without what is normalised, go into `key`.
-
-        Returns why the others of them are no option, by row.
-        """
-        restore(self._handle, state, info, self._seeing)
-        restored = state.get(RESTORED)
-        rejected: dict[int, Status] = {}
-        if restored is None:
-            return rejected
-        board, columns = self.board, self._columns
-        assert board is not None  # noqa: S101
-        for name, seen in restored.nodes.items():
-            row = columns.rows[name]
-            if not (self._allowed(row) and cycle.allows(name)):
-                continue
-            status = self._runner.check(restored.state, info.pod, seen)
-            if status.ok:
-                total = int(board.node_total[self.line, row])
-                for score, weight in self.rules.moving_scores:
-                    total += score.score(restored.state, info.pod, seen) * weight
-                key[row] = (max(total, 0) << TIE_BITS) + (int(columns.tie[row]) ^ self.salt)
-            else:
-                key[row] = NOT_FEASIBLE
-                rejected[row] = status
-        return rejected
-
-    def _crowded(self, info: PodInfo, state: CycleState, key: Ints) -> dict[int, Status]:
-        """Take from `key` the nodes that nominated pods fill: what is scored is scored among those that are left."""
-        rows, rejected = self._columns.rows, dict[int, Status]()
-        for row in {rows[node] for node in self._handle.nominator.nodes() if node in rows}:
-            if key[row] >= 0:
-                status = self._check_row(state, info, row)
-                if not status.ok:
-                    key[row] = NOT_FEASIBLE
-                    rejected[row] = status
-        return rejected
-
-    def _normalize_anew(self, key: Ints, info: PodInfo, state: CycleState) -> None:
-        """Scores were normalised over nodes some of which are out now: do it again over those that are left."""
-        board = self.board
-        assert board is not None  # noqa: S101
-        rows: Rows | None = None
-        restored = state.get(RESTORED)
-        moving = len(self._node_scores)
-        scored = [(kept.score, kept.weight, kept.raw, kept.highest) for kept in self._node_scores]
-        scored += [
-            (score, weight, board.raw[number][self.line], self.highest[order])
-            for order, (number, (score, weight)) in enumerate(
-                zip(self.raw_numbers, self.rules.moving_normalized, strict=True)
-            )
-        ]
-        for number, (score, weight, all_raw, before) in enumerate(scored):
-            if all_raw is None or (restored is None and number >= moving and self._keeps_top(number - moving, key)):
-                continue
-            rows = np.flatnonzero(key >= 0) if rows is None else rows
-            raw = all_raw[rows]
-            anew = list[int]()
-            if restored is not None and number >= moving:
-                names = [self._columns.names[row] for row in rows]
-                anew = [place for place, name in enumerate(names) if name in restored.nodes]
-                raw[anew] = [score.score(restored.state, info.pod, restored.nodes[names[place]]) for place in anew]
-            highest = int(raw.max())
-            if anew or highest != before:
-                assert score.normalizer is not None  # noqa: S101
-                now, then = (score.normalizer.apply(raw[None], np.full((1, 1), top))[0] for top in (highest, before))
-                then[anew] = 0
-                key[rows] += (now - then) * weight << TIE_BITS
-
-    def _keeps_top(self, order: int, key: Ints) -> bool:
-        """Whether the node with the largest of some raw scores is still an option."""
-        top = self.tops[order] if self.uses_signatures else -1
-        return top >= 0 and bool(key[top] >= 0)
-
-    def _allowed(self, row: int) -> bool:
-        allowed = self.rules.allowed
-        return bool(self._columns.known[row]) and (allowed is None or self._columns.names[row] in allowed)
-
-    def _check_row(self, state: CycleState, info: PodInfo, row: int) -> Status:
-        return self._runner.check_with_nominated(state, info, self.node(row))
-
-    # -- explaining ---------------------------------------------------------------------------------------------------
-
-    def _failure(self, overrides: dict[int, Status], state: CycleState | None = None) -> FitError:
-        return FitError(self._handle.cache.known_count, reasons=self._reasons_now(), overrides=overrides, state=state)
-
-    def _reasons_now(self) -> Reasons:
-        """Each row's status, worked out for rows that changed since this class last failed."""
-        columns = self._columns
-        assert self.board is not None  # noqa: S101
-        self.board.settle(self)
-        if self._reasons is None:
-            self._reasons = Reasons()
-        self._reasons.fit(columns.capacity)
-        changed = columns.changed_since(self._reasons_position) if self._reasons_position >= 0 else None
-        self._reasons_position = columns.changes
-        if changed is None:
-            self._explain(np.arange(columns.count), self._reasons)
-        elif changed:
-            self._explain(np.array(changed, np.intp), self._reasons)
-        return self._reasons
-
-    def _explain(self, rows: Rows, reasons: Reasons) -> None:
-        """The first filter that rejects a node gives its status (R17)."""
-        columns, allowed = self._columns, self.rules.allowed
-        numbers = np.zeros(len(rows), np.int32)
-        open_ = columns.known[rows] & (self.key[rows] < 0)
-        if allowed is not None:
-            left_out = open_ & ~np.fromiter((columns.names[row] in allowed for row in rows), np.bool_, len(rows))
-            numbers[left_out] = reasons.number(outside(self.rules.allowed_by))
-            open_ &= ~left_out
-        batch = Batch(columns, rows)
-        assert self.board is not None  # noqa: S101
-        passed = self.rules.node_filters if self.board.node_ok[self.line, rows][open_].all() else ()
-        for plugin in self._runner.filters:
-            if plugin in self._kept_filters and plugin not in passed and open_.any():
-                self._explain_by(plugin, batch, open_, numbers, reasons)
-        reasons.update(rows, numbers)
-
-    def _explain_by(
-        self, plugin: Filter, batch: Batch, open_: Bools, numbers: NDArray[np.int32], reasons: Reasons
-    ) -> None:
-        """Number the nodes that `plugin` rejects among those still `open_`, and close them."""
-        if plugin not in self._stacks:
-            self._stacks[plugin] = self.stack(plugin, [self.state])
-        stacked = self._stacks[plugin]
-        found = (
-            plugin.reasons_batch(stacked, batch) if stacked is not None and isinstance(plugin, FilterBatch) else None
-        )
-        if found is not None:
-            codes, statuses = found
-            codes = np.where(open_, codes, 0)
-            for code in np.flatnonzero(np.bincount(codes)).tolist():
-                if code:
-                    numbers[codes == code] = reasons.number(statuses(code).by(plugin.name))
-            open_ &= codes == 0
-            return
-        for index in np.flatnonzero(open_).tolist():
-            status = plugin.filter(self.state, self.shape.example, self.node(int(batch.rows[index])))
-            if not status.ok:
-                numbers[index] = reasons.number(status.by(plugin.name))
-                open_[index] = False
-
-
-def pinned_key(key: Ints, rows: list[int]) -> Ints:
-    """A copy of `key` [node] in which no other row is an option."""
-    pinned = np.full_like(key, NOT_FEASIBLE)
-    pinned[rows] = key[rows]
-    return pinned
+        matrix.node_ok[self._entry.index, batch.rows] = ok[0]
+        matrix.node_total[self._entry.index, batch.rows] = total[0]

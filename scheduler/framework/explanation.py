@@ -11,8 +11,8 @@ import numpy as np
 from scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.cluster_scope import outside
 from scheduler.framework.extension_points import Scope
+from scheduler.framework.plugin_runner import PluginRunner
 from scheduler.framework.restored import as_seen, restore, share
-from scheduler.framework.runner import Runner
 from scheduler.framework.state import SKIPPED, CycleState
 from scheduler.framework.status import Status
 
@@ -37,7 +37,7 @@ class Explanation:
     rejected: dict[str, Status]
 
 
-def explain(runner: Runner, info: PodInfo) -> Explanation:
+def explain(runner: PluginRunner, info: PodInfo) -> Explanation:
     """Ask all plugins of the pod's profile about all nodes, as things are now."""
     nodes = sorted(runner.handle.cache, key=lambda node: node.name)
     if info.shape.invalid:
@@ -67,7 +67,7 @@ def explain(runner: Runner, info: PodInfo) -> Explanation:
     return Explanation(_scored(runner, info, state, feasible), rejected)
 
 
-def _scored(runner: Runner, info: PodInfo, state: CycleState, nodes: Sequence[NodeInfo]) -> list[Scored]:
+def _scored(runner: PluginRunner, info: PodInfo, state: CycleState, nodes: Sequence[NodeInfo]) -> list[Scored]:
     found = [Scored(node.name) for node in nodes]
     for plugin, weight in runner.scores if nodes else ():
         values = np.zeros(len(nodes), np.int64)

@@ -3,11 +3,11 @@
 PreFilters that need to see no more than the class run here, once; plugins that skip the class are never asked again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from scheduler.cache.classes import EquivalenceClass
-from scheduler.framework.accelerations import FilterBatch, ScoreBatch
+from scheduler.framework.accelerations import FilterBatch, ScoreBatch, score_kind
 from scheduler.framework.extension_points import Filter, Plugin, PreFilter, Scope, Score
 from scheduler.framework.state import SKIPPED, CycleState
 from scheduler.framework.status import Status
@@ -45,6 +45,24 @@ class ClassRules:
         scores = (score for score, _ in (*self.moving_scores, *self.moving_normalized))
         return all(isinstance(f, FilterBatch) and f.can_batch(self.state) for f in self.moving_filters) and all(
             isinstance(score, ScoreBatch) and score.can_batch_scores(self.state) for score in scores
+        )
+
+    @property
+    def uses_signatures(self) -> bool:
+        """Whether everything that placements change has node signatures, so that keys are exact without bounds."""
+        if any(score.normalizer is None or score.normalizer.reverse for score, _ in self.moving_normalized):
+            return False  # a reversed score falls below 0 while the largest raw score is out of date
+        plugins = (*self.moving_filters, *(score for score, _ in (*self.moving_scores, *self.moving_normalized)))
+        return self.can_batch and all(getattr(plugin, "has_signature", False) for plugin in plugins)
+
+    @property
+    def batch_key(self) -> tuple[Hashable, ...]:
+        """Classes with equal keys can be judged in one batch."""
+        scores = (*self.moving_scores, *self.moving_normalized)
+        return (
+            self.can_batch,
+            *(plugin.name for plugin in self.moving_filters),
+            *((score.name, score_kind(score, self.state)) for score, _ in scores),
         )
 
 

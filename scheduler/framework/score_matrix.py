@@ -1,171 +1,160 @@
-"""Verdicts on all nodes, one class of pods a line, kept so that a decision is the largest number of a line.
+"""The scores of all equivalence classes on all nodes, [class, node], kept so that a decision is an argmax.
 
-`key` is that number: total score above, tie-break below, far below 0 where a node is no option. Beside it stands what
-it is made of, as far as it takes to bring it up to date: what the node object alone says (`node_ok`, `node_total`),
-the scores that are always exact (`exact`), the part of the key that no pod moves (`base`), and raw values of scores
-that are normalised over all feasible nodes (`raw`).
+Axes: `class` is `ClassEntry.index`; `node` is the row of a node in `NodeColumns`.
 
-When a pod comes to a node, no class is judged anew there. Where plugins have node signatures (`signatures.py`), the
-node's numbers are put together from results kept by signature, and are exact.
+`key` combines the total score (high bits) with the tie-break (low `TIE_BITS` bits). It is far below 0 where a node is
+infeasible. The other arrays are its parts, as far as updates need them:
+- `node_ok`, `node_total`: results that depend on the node object alone;
+- `exact`: scores that have no bound;
+- `base`, [node, class]: the part of the key that placements do not change;
+- `raw`: raw values of scores that are normalised over all feasible nodes, one array for each plugin.
 
-For other classes, most plugins say by how much at most any score on that node can have risen (mostly: by how much at
-least it has fallen), the few others score it for all classes at once, and the node's keys are moved by that. From
-then on they are bounds that the true keys do not exceed. A decision needs the best node, not the truth about all
-others, so bounds below the best stay bounds. One that comes out on top is judged; after some of those, all lines with
-bounds that are in use are judged together on all nodes filled meanwhile: NumPy's cost is by the call, and thirty
-classes on fifty nodes cost little more than one on one. Any other change is a reason to judge the node anew, line by
-line.
+A placement does not run filters and scores again for each class. If all plugins have node signatures (`signatures.py`),
+the new keys are sums of results kept by signature, and are exact.
+
+Other classes use bounds: most plugins state an upper bound of the score change (`ScoreBatch.max_score_delta`), the
+others score the node for all classes at once. Afterwards the keys of that node are upper bounds. A decision needs only
+the best node, so bounds below the best key stay. A bound that is the largest key is replaced by the exact key. After
+some replacements all classes with bounds that are in use are judged together: NumPy's cost is per call, and thirty
+classes on fifty nodes cost little more than one on one. Any other change judges the node again, class by class.
 """
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.cache.columns import TIE_BITS, Batch, Bools, Ints, NodeColumns, Rows
 from scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.accelerations import ScoreBatch, has_delta_bound, score_kind
+from scheduler.framework.accelerations import ScoreBatch, has_delta_bound
+from scheduler.framework.class_entry import ClassEntry
 from scheduler.framework.extension_points import MAX_NODE_SCORE, ByMaximum, Score
 from scheduler.framework.rules import ClassRules
 from scheduler.framework.signatures import REFUSED
 from scheduler.framework.update_plan import Plan, make_plan
 
-if TYPE_CHECKING:
-    from scheduler.framework.class_scores import ClassScores
-
-NOT_FEASIBLE = -(1 << 62)  # so low that no sum of bounds brings it up to 0; anything below 0 is no option
+NOT_FEASIBLE = -(1 << 62)  # no sum of bounds raises it to 0; any key below 0 is infeasible
 NO_RAW = -(1 << 40)
-NOBODY = -2  # no node is feasible, and none becomes so unless it is judged anew
-_FIRST_LINES = 32
+NOBODY = -2  # no node is feasible, and none becomes feasible without being judged again
+_FIRST_CLASSES = 32
 _LOG_LIMIT = 1 << 18
-ENOUGH_PATCHES = 8  # bounds judged one by one, before all are judged together: about what that costs
-FEW_BOUNDS = 4  # up to so many are made exact one by one
-MOST_FILLED = 256  # bounds get looser with every pod; after so many they are made exact in any case
-IDLE_VISITS = 8  # a line that is not asked for in so many visits for each line falls out of step
-PADDING = 40  # lines whose distance is a power of two would share the processor's cache sets: one column, all misses
-
-Signature = tuple[Hashable, ...]
-
-
-def signature(rules: ClassRules) -> Signature:
-    """Classes with the same one can be judged together."""
-    scores = (*rules.moving_scores, *rules.moving_normalized)
-    return (
-        rules.can_batch,
-        *(plugin.name for plugin in rules.moving_filters),
-        *((score.name, score_kind(score, rules.state)) for score, _ in scores),
-    )
+PATCH_THRESHOLD = 8  # bounds replaced one by one before all are judged together, which costs about as much
+SINGLE_BOUNDS_THRESHOLD = 4  # up to this many bounds are made exact one by one
+MAX_FILLED = 256  # bounds get looser with each pod; after this many placements they are made exact
+IDLE_VISITS = 8  # a class that is not used for this many visits per class is left out of joint passes
+PADDING = 40  # class rows at power-of-two distances would map to the same cache sets, so that one column always misses
 
 
 @dataclass(slots=True)
 class _Together:
-    """Some lines of one signature, with what their plugins need to know of them put together."""
+    """Classes with one batch key, with the stacked arguments of their plugins."""
 
-    lines: list["ClassScores"]
+    entries: list[ClassEntry]
     index: NDArray[np.intp]  # [class]
-    start: NDArray[np.intp]  # [class, 1], where each line starts in the flattened arrays
+    start: NDArray[np.intp]  # [class, 1], where each class starts in the flattened arrays
     filters: list[Any]
     scores: list[Any]
     normalized: list[Any]
 
 
 class ScoreMatrix:
-    """Lines of all classes of one profile."""
+    """The scores of all classes of one profile on all nodes."""
 
     def __init__(self, columns: NodeColumns) -> None:
         self._columns = columns
-        self._lines: list[ClassScores | None] = []
+        self._entries: list[ClassEntry | None] = []
         self._spare: list[int] = []
-        self._log: list[int] = []  # rows to judge anew for every line
+        self._log: list[int] = []  # rows that all classes have to judge again
         self._log_start = 0
-        self.end = 0  # how much has been logged since the beginning
-        self.pending: list[int] = []  # rows whose keys were moved by bounds since the last `_sync`
-        self._exact_for: dict[int, int] = {}  # of those, by row: the lines that have judged it since, as bits
+        self.end = 0  # length of the log since the beginning
+        self.pending: list[int] = []  # rows whose keys are bounds since the last `_sync`
+        self._exact_for: dict[int, int] = {}  # of those, by row: classes that judged it since, as bits
         self._syncs = 0
         self._patches = 0
         self._visits = 0
         self._plan: Plan | None = None
         self._together: list[_Together] = []
-        self._in_step: list[ClassScores] = []  # the lines that `_together` was made of
-        self._raised = 0  # how often a raw score rose that another line's nodes are normalised by
-        self._numbers: dict[str, int] = {}  # normalised scores by name → number of the array in `raw`
+        self._in_step: list[ClassEntry] = []  # the entries that `_together` was made of
+        self._raised = 0  # how often a raw score rose above the largest of some class
+        self._numbers: dict[str, int] = {}  # plugin name of a normalised score → position in `raw`
         self._highest_ever = MAX_NODE_SCORE
         self.raw: list[Ints] = []
         self.highest: list[Ints] = []
-        self._divisor: list[Ints] = []  # the same for classes with exact keys, [line], at least 1
+        self._divisor: list[Ints] = []  # the same for classes with exact keys, [class], at least 1
         self.capacity = 0
-        self._allocate(_FIRST_LINES, columns.capacity)
+        self._allocate(_FIRST_CLASSES, columns.capacity)
 
-    def _allocate(self, lines: int, capacity: int) -> None:
-        """Arrays of a new size; what was there is judged anew when it is asked for."""
-        self._room, self.capacity, width = lines, capacity, capacity + PADDING
+    def _allocate(self, classes: int, capacity: int) -> None:
+        """Allocate arrays of a new size. All classes are judged again when they are next used."""
+        self._room, self.capacity, width = classes, capacity, capacity + PADDING
         self._width = width
-        self.key: Ints = np.full((lines, width), NOT_FEASIBLE, np.int64)
-        self.exact: Ints = np.zeros((lines, width), np.int64)
-        self.node_ok: Bools = np.zeros((lines, width), np.bool_)
-        self.node_total: Ints = np.zeros((lines, width), np.int64)
-        self.base: Ints = np.full((width, lines), REFUSED, np.int64)  # [row, line], the key's part that no pod moves
-        self.salt: Ints = np.zeros((lines, 1), np.int64)
-        self.raw = [np.full((lines, width), NO_RAW, np.int64) for _ in self.raw]
-        self.highest = [np.zeros((lines, 1), np.int64) for _ in self.highest]
-        self._divisor = [np.ones(lines, np.int64) for _ in self.highest]
+        self.key: Ints = np.full((classes, width), NOT_FEASIBLE, np.int64)
+        self.exact: Ints = np.zeros((classes, width), np.int64)
+        self.node_ok: Bools = np.zeros((classes, width), np.bool_)
+        self.node_total: Ints = np.zeros((classes, width), np.int64)
+        self.base: Ints = np.full((width, classes), REFUSED, np.int64)  # [node, class]
+        self.salt: Ints = np.zeros((classes, 1), np.int64)
+        self.raw = [np.full((classes, width), NO_RAW, np.int64) for _ in self.raw]
+        self.highest = [np.zeros((classes, 1), np.int64) for _ in self.highest]
+        self._divisor = [np.ones(classes, np.int64) for _ in self.highest]
         self.pending.clear()
         self._exact_for.clear()
         self._together, self._in_step = [], []
-        for number, line in enumerate(self._lines):
-            if line is not None:
-                self._start_line(number, line)
+        for index, entry in enumerate(self._entries):
+            if entry is not None:
+                self._start_class(index, entry)
 
-    # -- lines --------------------------------------------------------------------------------------------------------
+    # -- classes ------------------------------------------------------------------------------------------------------
 
-    def join(self, verdicts: "ClassScores") -> int:
-        """Give a class its line."""
+    def join(self, entry: ClassEntry) -> None:
+        """Add a class: give it its index on the class axis."""
         self._plan = None
-        for score, _ in verdicts.rules.moving_normalized:
+        for score, _ in entry.rules.moving_normalized:
             if score.name not in self._numbers:
                 self._numbers[score.name] = len(self.raw)
                 self.raw.append(np.full((self._room, self._width), NO_RAW, np.int64))
                 self.highest.append(np.zeros((self._room, 1), np.int64))
                 self._divisor.append(np.ones(self._room, np.int64))
         if self._spare:
-            line = self._spare.pop()
-            self._lines[line] = verdicts
+            index = self._spare.pop()
+            self._entries[index] = entry
         else:
-            line = len(self._lines)
-            self._lines.append(verdicts)
-            if line == self._room:
+            index = len(self._entries)
+            self._entries.append(entry)
+            if index == self._room:
                 self._allocate(self._room * 2, self._columns.capacity)
-        self._start_line(line, verdicts)
-        return line
+        entry.index = index
+        entry.raw_numbers = self.numbers(entry.rules)
+        self._start_class(index, entry)
 
-    def leave(self, line: int) -> None:
+    def leave(self, index: int) -> None:
         self._plan = None
-        self._lines[line] = None
-        self._spare.append(line)
+        self._entries[index] = None
+        self._spare.append(index)
 
-    def _start_line(self, line: int, verdicts: "ClassScores") -> None:
-        verdicts.position = -1
-        self.salt[line] = verdicts.salt
-        self.key[line] = NOT_FEASIBLE
-        self.exact[line] = 0
-        self.base[:, line] = REFUSED
+    def _start_class(self, index: int, entry: ClassEntry) -> None:
+        entry.position = -1
+        self.salt[index] = entry.salt
+        self.key[index] = NOT_FEASIBLE
+        self.exact[index] = 0
+        self.base[:, index] = REFUSED
         for raw, highest, divisor in zip(self.raw, self.highest, self._divisor, strict=True):
-            raw[line] = NO_RAW
-            highest[line] = 0
-            divisor[line] = 1
-        verdicts.highest = [0] * len(verdicts.rules.moving_normalized)
-        verdicts.tops = [-1] * len(verdicts.highest)
+            raw[index] = NO_RAW
+            highest[index] = 0
+            divisor[index] = 1
+        entry.highest = [0] * len(entry.rules.moving_normalized)
+        entry.tops = [-1] * len(entry.highest)
 
     def numbers(self, rules: ClassRules) -> list[int]:
-        """Which arrays of `raw` belong to the normalised scores of a class."""
+        """Positions in `raw` of the normalised scores of a class."""
         return [self._numbers[score.name] for score, _ in rules.moving_normalized]
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def opened(self, row: int) -> None:
-        """Something about a node changed that no bound is known for."""
+        """A node changed in a way that has no bound: all classes judge it again."""
         self._log.append(row)
         self.end += 1
         if len(self._log) > _LOG_LIMIT:
@@ -173,19 +162,19 @@ class ScoreMatrix:
             self._log_start += _LOG_LIMIT // 2
 
     def opened_since(self, position: int) -> list[int] | None:
-        """Rows to judge anew since `position`, each once; None: all of them."""
+        """Rows to judge again since `position`, each once; None: all rows."""
         if position < self._log_start or self.end - position > self._columns.count:
             return None
         recent = self._log[position - self._log_start :]
         return recent if len(recent) < 2 else list(dict.fromkeys(recent))
 
     def filled(self, row: int, node: NodeInfo, placed: PodInfo) -> None:
-        """A pod came to a node: give it the keys it has now, or move them by what the plugins know."""
+        """A pod was placed on a node: update its keys, [class], from node signatures, or by bounds."""
         plan = self._plan or self._make_plan()
         if plan.unknown or row >= self.capacity or node.node is None:
             self.opened(row)
             return
-        total = self.base[row]  # not to be written to
+        total = self.base[row]  # a view: must not be written to
         for signature_of, stacked, known, add in plan.signatures.sums:
             signature = signature_of(stacked, node)
             found = known(signature)
@@ -196,7 +185,7 @@ class ScoreMatrix:
             if not one.monotone and (raw > self.highest[one.number][:, 0]).any():
                 self._raised += 1
             if plan.bounds:
-                self.raw[one.number][one.lines, row] = raw[one.lines]
+                self.raw[one.number][one.classes, row] = raw[one.classes]
             else:
                 self.raw[one.number][:, row] = raw
             normal = scaled // self._divisor[one.number]
@@ -205,14 +194,14 @@ class ScoreMatrix:
         if not plan.bounds:
             self.key[:, row] = total
             return
-        self._bound(plan, row, node, placed)  # moves all lines, and knows nothing of those whose keys are `total`
-        lines = plan.exact_lines
-        self.key[lines, row] = total[lines]
+        self._bound(plan, row, node, placed)  # changes all classes; those with exact keys are set below
+        classes = plan.exact_classes
+        self.key[classes, row] = total[classes]
 
     def _bound(self, plan: Plan, row: int, node: NodeInfo, placed: PodInfo) -> None:
-        """Move the keys of the lines whose scores cannot be looked up."""
+        """Add bounds of score changes to the keys of classes without node signatures."""
         rises = [part.max_score_delta(node, placed) for part in plan.normalized]
-        if rises and max(rises) > 0:  # where a raw score rises the largest may, and with it every other node's
+        if rises and max(rises) > 0:  # the largest raw score may rise too, which changes the scores of all nodes
             self.opened(row)
             return
         self.pending.append(row)
@@ -229,7 +218,7 @@ class ScoreMatrix:
         self.key[:, row] += change
 
     def _rescored(self, plan: Plan, row: int, node: NodeInfo) -> Ints:
-        """Score a node where there is no bound, for all lines; by how much each line's score has changed."""
+        """Score a node with the plugins that have no bound. Returns the change of the total score, [class]."""
         change = np.zeros(self._room, np.int64)
         exact = self.exact[:, row]
         for part in plan.exact:
@@ -242,25 +231,25 @@ class ScoreMatrix:
             new = change.copy()
             change -= exact
             exact[:] = new
-            change[plan.exact_lines] = 0  # their keys have been given already; what they were judged by is old
+            change[plan.exact_classes] = 0  # their keys are exact already; `exact` is out of date for them
         return change
 
     def _make_plan(self) -> Plan:
-        self._plan = make_plan([line for line in self._lines if line is not None], self._numbers, self._room)
+        self._plan = make_plan([entry for entry in self._entries if entry is not None], self._numbers, self._room)
         return self._plan
 
     # -- judging ------------------------------------------------------------------------------------------------------
 
-    def judge(self, verdicts: "ClassScores", rows: Rows | None) -> None:
-        """Judge one line on some rows, or (None) on all."""
-        self._judge(self._stack([verdicts]), rows)
+    def judge(self, entry: ClassEntry, rows: Rows | None) -> None:
+        """Run filters and scores of one class for some rows, or (None) all."""
+        self._judge(self._stack([entry]), rows)
 
-    def _stack(self, lines: list["ClassScores"]) -> _Together:
-        states = [line.state for line in lines]
-        alone, index = lines[0], np.array([line.line for line in lines], np.intp)
+    def _stack(self, entries: list[ClassEntry]) -> _Together:
+        states = [entry.state for entry in entries]
+        alone, index = entries[0], np.array([entry.index for entry in entries], np.intp)
         rules = alone.rules
         return _Together(
-            lines,
+            entries,
             index,
             index[:, None] * self._width,
             [alone.stack(plugin, states) for plugin in rules.moving_filters],
@@ -270,10 +259,10 @@ class ScoreMatrix:
 
     def _judge(self, together: _Together, rows: Rows | None) -> None:
         batch = Batch(self._columns, rows)
-        alone = together.lines[0]
+        alone = together.entries[0]
         rules = alone.rules
-        where = together.start + batch.rows  # [line, row] in the flattened arrays: NumPy is quicker with one index
-        # A line that is judged along with others may not know yet that a node is gone.
+        where = together.start + batch.rows  # [class, node] in the flattened arrays: NumPy is faster with one index
+        # A class that is judged together with others may not have seen yet that a node is gone.
         ok = self.node_ok.reshape(-1)[where] & batch.pick(self._columns.known)
         for plugin, stacked in zip(rules.moving_filters, together.filters, strict=True):
             alone.narrow(plugin, stacked, batch, ok)
@@ -304,32 +293,32 @@ class ScoreMatrix:
             if weight != 1:
                 normal *= weight
             total += normal
-            for line in together.lines:
-                line.tops = [-1] * len(line.tops)
-        np.maximum(total, 0, out=total)  # it can fall below while what it was normalised by is out of date
+            for entry in together.entries:
+                entry.tops = [-1] * len(entry.tops)
+        np.maximum(total, 0, out=total)  # it can be negative while the largest raw score is out of date
         total <<= TIE_BITS
         total += tie
         self.key.reshape(-1)[where] = np.where(ok, total, NOT_FEASIBLE)
 
-    def patch(self, verdicts: "ClassScores", row: int, node: NodeInfo) -> None:
-        """Judge one line on one row the plain way: for few rows that is quicker than arrays."""
-        line, state, pod, rules = verdicts.line, verdicts.state, verdicts.shape.example, verdicts.rules
+    def patch(self, entry: ClassEntry, row: int, node: NodeInfo) -> None:
+        """Run plain filters and scores of one class for one row: faster than arrays for a few rows."""
+        index, state, pod, rules = entry.index, entry.state, entry.shape.example, entry.rules
         judged = self._exact_for.get(row)
         if judged is not None:
-            self._exact_for[row] = judged | 1 << line
-        fits = bool(self.node_ok[line, row])
-        tie = int(self._columns.tie[row]) ^ verdicts.salt
-        node_total = int(self.node_total[line, row])
-        self.base[row, line] = (node_total << TIE_BITS) + tie if fits else REFUSED
-        verdicts.tops = [-1] * len(verdicts.tops)
+            self._exact_for[row] = judged | 1 << index
+        fits = bool(self.node_ok[index, row])
+        tie = int(self._columns.tie[row]) ^ entry.salt
+        node_total = int(self.node_total[index, row])
+        self.base[row, index] = (node_total << TIE_BITS) + tie if fits else REFUSED
+        entry.tops = [-1] * len(entry.tops)
         for plugin in rules.moving_filters if fits else ():
             if not plugin.filter(state, pod, node).ok:
                 fits = False
                 break
         if not fits:
-            self.key[line, row] = NOT_FEASIBLE
+            self.key[index, row] = NOT_FEASIBLE
             for raw in self.raw:
-                raw[line, row] = NO_RAW
+                raw[index, row] = NO_RAW
             return
         total, exact = node_total, 0
         for score, weight in rules.moving_scores:
@@ -337,162 +326,165 @@ class ScoreMatrix:
             total += value
             if not has_delta_bound(score):
                 exact += value
-        self.exact[line, row] = exact
+        self.exact[index, row] = exact
         for order, (number, (score, weight)) in enumerate(
             zip(self.numbers(rules), rules.moving_normalized, strict=True)
         ):
             value = score.score(state, pod, node)
-            self.raw[number][line, row] = value
-            total += _normalizer(score).one(value, verdicts.highest[order]) * weight
-        self.key[line, row] = (max(total, 0) << TIE_BITS) + tie
+            self.raw[number][index, row] = value
+            total += _normalizer(score).one(value, entry.highest[order]) * weight
+        self.key[index, row] = (max(total, 0) << TIE_BITS) + tie
 
     # -- normalising --------------------------------------------------------------------------------------------------
 
-    def normalize(self, verdicts: "ClassScores") -> bool:
-        """Take in the largest raw scores of a line as they are now; whether its keys have to be made anew for that."""
-        if verdicts.uses_signatures:
-            top, same = verdicts.tops[0], verdicts.raised == self._raised and len(verdicts.tops) == 1
+    def normalize(self, entry: ClassEntry) -> bool:
+        """Update the largest raw scores of a class. Returns whether its keys have to be computed again."""
+        if entry.uses_signatures:
+            top, same = entry.tops[0], entry.raised == self._raised and len(entry.tops) == 1
             if not same or (
                 top != NOBODY
                 and (
                     top < 0
-                    or self.raw[verdicts.raw_numbers[0]].item(verdicts.line, top) != verdicts.highest[0]
-                    or self.key.item(verdicts.line, top) < 0
+                    or self.raw[entry.raw_numbers[0]].item(entry.index, top) != entry.highest[0]
+                    or self.key.item(entry.index, top) < 0
                 )
             ):
-                self._normalize_exact(verdicts)
+                self._normalize_exact(entry)
             return False
-        line, count, changed = verdicts.line, self._columns.count, False
-        for order, number in enumerate(verdicts.raw_numbers):
-            raw = self.raw[number][line, :count]
+        index, count, changed = entry.index, self._columns.count, False
+        for order, number in enumerate(entry.raw_numbers):
+            raw = self.raw[number][index, :count]
             while True:
                 top = int(raw.argmax())
                 highest = int(raw[top])
-                if highest < 0 or self._is_exact(line, top):
+                if highest < 0 or self._is_exact(index, top):
                     break
-                self._resolve(verdicts, top)
+                self._resolve(entry, top)
             highest = max(highest, 0)
-            if highest != verdicts.highest[order]:
+            if highest != entry.highest[order]:
                 changed = True
-                verdicts.highest[order] = highest
-                self.highest[number][line] = highest
+                entry.highest[order] = highest
+                self.highest[number][index] = highest
                 self._highest_ever = max(self._highest_ever, highest)
         return changed
 
-    def _normalize_exact(self, verdicts: "ClassScores") -> None:
-        """The same where all raw scores are exact: they need a look only if the node with the largest lost it."""
-        if verdicts.raised != self._raised:
-            verdicts.raised = self._raised
-            verdicts.tops = [-1] * len(verdicts.tops)
-        line, tops = verdicts.line, verdicts.tops
-        for order, number in enumerate(verdicts.raw_numbers):
-            top, before = tops[order], verdicts.highest[order]
-            has = top >= 0 and self.raw[number].item(line, top) == before and self.key.item(line, top) >= 0
+    def _normalize_exact(self, entry: ClassEntry) -> None:
+        """`normalize` for exact raw scores: they are searched only if the node with the largest one changed."""
+        if entry.raised != self._raised:
+            entry.raised = self._raised
+            entry.tops = [-1] * len(entry.tops)
+        index, tops = entry.index, entry.tops
+        for order, number in enumerate(entry.raw_numbers):
+            top, before = tops[order], entry.highest[order]
+            has = top >= 0 and self.raw[number].item(index, top) == before and self.key.item(index, top) >= 0
             if has or top == NOBODY:
                 continue
-            # `filled` writes raw scores of nodes that are no option, too.
-            key = self.key[line, : self._columns.count]
-            raw = np.where(key < 0, NO_RAW, self.raw[number][line, : self._columns.count])
+            # `filled` also writes raw scores of infeasible nodes.
+            key = self.key[index, : self._columns.count]
+            raw = np.where(key < 0, NO_RAW, self.raw[number][index, : self._columns.count])
             top = int(raw.argmax())
             highest = max(int(raw[top]), 0)
             tops[order] = top if raw[top] > NO_RAW else NOBODY
             if highest == before:
                 continue
-            verdicts.highest[order] = highest
-            self.highest[number][line] = highest
-            self._divisor[number][line] = max(highest, 1)
+            entry.highest[order] = highest
+            self.highest[number][index] = highest
+            self._divisor[number][index] = max(highest, 1)
             self._highest_ever = max(self._highest_ever, highest)
-            score, weight = verdicts.rules.moving_normalized[order]
+            score, weight = entry.rules.moving_normalized[order]
             apply = _normalizer(score).apply
             values = np.arange(max(highest, before) + 1)
             change = (apply(values, np.array(highest)) - apply(values, np.array(before))) * (weight << TIE_BITS)
-            self.key[line, : self._columns.count] += change.take(raw, mode="clip")  # 0 for no raw score, as for 0
+            self.key[index, : self._columns.count] += change.take(raw, mode="clip")  # 0 for no raw score, as for 0
 
-    def rekey(self, verdicts: "ClassScores") -> None:
-        """Judge a line anew on all nodes, because what it is normalised by has changed."""
-        self.judge(verdicts, None)
+    def rekey(self, entry: ClassEntry) -> None:
+        """Judge a class again on all nodes, because a largest raw score changed."""
+        self.judge(entry, None)
 
     # -- finding the best ---------------------------------------------------------------------------------------------
 
-    def visit(self, verdicts: "ClassScores") -> None:
-        """A class is about to be asked for: see that it is in step with the others."""
+    def visit(self, entry: ClassEntry) -> None:
+        """Prepare a class for use: bring it in step with the others."""
         if self.capacity != self._columns.capacity:
             self._allocate(self._room, self._columns.capacity)
         self._visits += 1
-        verdicts.visited = self._visits
-        if verdicts.synced != self._syncs and not verdicts.uses_signatures:
-            verdicts.synced = self._syncs
-            verdicts.position = -1  # it missed what the others were judged on: all nodes, then
-        if len(self.pending) >= MOST_FILLED:
+        entry.visited = self._visits
+        if entry.synced != self._syncs and not entry.uses_signatures:
+            entry.synced = self._syncs
+            entry.position = -1  # it missed a joint pass: judge all nodes
+        if len(self.pending) >= MAX_FILLED:
             self._sync()
 
-    def best(self, verdicts: "ClassScores") -> int:
-        """The row with the largest true key, or -1 if no node is feasible."""
-        line = verdicts.line
-        key = self.key[line, : self._columns.count]
-        if verdicts.uses_signatures:
+    def best(self, entry: ClassEntry) -> int:
+        """The row with the largest exact key; -1 if no node is feasible."""
+        index = entry.index
+        key = self.key[index, : self._columns.count]
+        if entry.uses_signatures:
             row = int(key.argmax())
             return row if key.item(row) >= 0 else -1
         while True:
             row = int(key.argmax())
-            if self._is_exact(line, row):
+            if self._is_exact(index, row):
                 return row if key[row] >= 0 else -1
             if key[row] < 0:
                 return -1
-            self._resolve(verdicts, row)
+            self._resolve(entry, row)
 
-    def settle(self, verdicts: "ClassScores") -> None:
-        """Make every key of a line exact."""
-        if verdicts.uses_signatures:
+    def settle(self, entry: ClassEntry) -> None:
+        """Make all keys of a class exact."""
+        if entry.uses_signatures:
             return
-        bit = 1 << verdicts.line
+        bit = 1 << entry.index
         bounds = [row for row, judged in self._exact_for.items() if not judged & bit]
-        if len(bounds) <= FEW_BOUNDS and self._columns.known[bounds].all():
+        if len(bounds) <= SINGLE_BOUNDS_THRESHOLD and self._columns.known[bounds].all():
             for row in bounds:
-                self.patch(verdicts, row, verdicts.node(row))
+                self.patch(entry, row, entry.node(row))
             return
-        self.judge(verdicts, np.array(bounds, np.intp))
+        self.judge(entry, np.array(bounds, np.intp))
         for row in bounds:
             self._exact_for[row] |= bit
 
-    def _is_exact(self, line: int, row: int) -> bool:
+    def _is_exact(self, index: int, row: int) -> bool:
         judged = self._exact_for.get(row)
-        return judged is None or bool(judged >> line & 1)
+        return judged is None or bool(judged >> index & 1)
 
-    def _resolve(self, verdicts: "ClassScores", row: int) -> None:
-        """A bound came out on top: find the truth, and after some such findings for all lines and nodes at once."""
+    def _resolve(self, entry: ClassEntry, row: int) -> None:
+        """Replace the largest bound by its exact key; after PATCH_THRESHOLD of them, judge all classes together."""
         self._patches += 1
-        if self._patches <= ENOUGH_PATCHES:
-            self.patch(verdicts, row, verdicts.node(row))
+        if self._patches <= PATCH_THRESHOLD:
+            self.patch(entry, row, entry.node(row))
         else:
             self._sync()
 
     def _sync(self) -> None:
-        """Judge the lines in use on all nodes that were filled since the last time."""
+        """Judge the classes in use on all rows whose keys are bounds."""
         rows = np.array(list(self._exact_for), np.intp)
         self.pending.clear()
         self._exact_for.clear()
         self._patches = 0
-        oldest = self._visits - IDLE_VISITS * len(self._lines)
-        lines = [
-            line
-            for line in self._lines
-            if line is not None and not line.uses_signatures and line.synced == self._syncs and line.visited >= oldest
+        oldest = self._visits - IDLE_VISITS * len(self._entries)
+        entries = [
+            entry
+            for entry in self._entries
+            if entry is not None
+            and not entry.uses_signatures
+            and entry.synced == self._syncs
+            and entry.visited >= oldest
         ]
         self._syncs += 1
-        for line in lines:
-            line.synced = self._syncs
-        if self._in_step != lines:
-            self._in_step = lines
-            self._together = self._grouped(lines)
+        for entry in entries:
+            entry.synced = self._syncs
+        if self._in_step != entries:
+            self._in_step = entries
+            self._together = self._grouped(entries)
         for together in self._together:
             self._judge(together, rows)
 
-    def _grouped(self, lines: list["ClassScores"]) -> list[_Together]:
-        groups: dict[Signature, list[ClassScores]] = {}
-        for line in lines:
-            marks = line.signature if line.rules.can_batch else (*line.signature, line.line)
-            groups.setdefault(marks, []).append(line)
+    def _grouped(self, entries: list[ClassEntry]) -> list[_Together]:
+        groups: dict[tuple[Hashable, ...], list[ClassEntry]] = {}
+        for entry in entries:
+            key = entry.batch_key if entry.rules.can_batch else (*entry.batch_key, entry.index)
+            groups.setdefault(key, []).append(entry)
         return [self._stack(group) for group in groups.values()]
 
 

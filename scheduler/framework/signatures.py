@@ -1,12 +1,12 @@
-"""What plugins say of one node for many classes at once, remembered by what of the node they look at.
+"""Results of plugins for one node and all classes, kept by node signature.
 
-A pod that comes to a node changes the node's verdicts for every class. Working them out costs a dozen NumPy calls a
-plugin; but nodes with the same sums or the same cards free get the same verdicts, and a cluster has far fewer such
-signatures than nodes. So most of what a placement changes is found in a dictionary and added up.
+A placement changes a node's results for every class. Computing them costs a dozen NumPy calls for each plugin. Nodes
+with equal sums or equal free cards have equal signatures and results, and a cluster has far fewer signatures than
+nodes. So most updates are dictionary look-ups and additions.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,36 +14,25 @@ from numpy.typing import NDArray
 from scheduler.cache.columns import TIE_BITS, Ints
 from scheduler.cache.nodeinfo import NodeInfo
 from scheduler.framework.accelerations import FilterBatch, ScoreBatch
+from scheduler.framework.class_entry import ClassEntry
 from scheduler.framework.extension_points import MAX_NODE_SCORE
-from scheduler.framework.rules import ClassRules
 
-if TYPE_CHECKING:
-    from scheduler.framework.class_scores import ClassScores
-
-REFUSED = -(1 << 58)  # so low that no score brings it up to 0, and so high that a dozen of them do not overflow
-MAX_NUMBERS = 1 << 20  # remembered for each plugin; beyond, all are forgotten
-MIN_SIGNATURES = 256  # but so many signatures are remembered in any case
+REFUSED = -(1 << 58)  # no score raises it to 0, and a dozen of them do not overflow
+MAX_NUMBERS = 1 << 20  # kept for each plugin; beyond that, all are dropped
+MIN_SIGNATURES = 256  # this many signatures are kept in any case
 
 Judge = Callable[[Any, NodeInfo], Ints]
 SignatureOf = Callable[[Any, NodeInfo], Hashable]
 
 
-def uses_signatures(rules: ClassRules) -> bool:
-    """Whether all that moves can be judged for single nodes and many classes at once, and be remembered."""
-    if any(score.normalizer is None or score.normalizer.reverse for score, _ in rules.moving_normalized):
-        return False  # what counts down falls below 0 while the largest raw score is out of date
-    plugins = (*rules.moving_filters, *(score for score, _ in (*rules.moving_scores, *rules.moving_normalized)))
-    return rules.can_batch and all(getattr(plugin, "has_signature", False) for plugin in plugins)
-
-
 class Remembered:
-    """One plugin's numbers, [class]; 0 on lines that it does not count for."""
+    """One plugin's numbers, [class]; 0 for classes without the plugin."""
 
-    __slots__ = ("_judge", "_most", "_room", "lines", "memo", "signature", "stacked")
+    __slots__ = ("_judge", "_most", "_room", "classes", "memo", "signature", "stacked")
 
-    def __init__(self, judge: Judge, signature: SignatureOf, stacked: Any, lines: Sequence[int], room: int) -> None:
+    def __init__(self, judge: Judge, signature: SignatureOf, stacked: Any, classes: Sequence[int], room: int) -> None:
         self._judge = judge
-        self.lines: NDArray[np.intp] = np.array(lines, np.intp)
+        self.classes: NDArray[np.intp] = np.array(classes, np.intp)
         self._room = room
         self._most = max(MAX_NUMBERS // room, MIN_SIGNATURES)
         self.signature = signature
@@ -51,11 +40,11 @@ class Remembered:
         self.memo: dict[Hashable, Ints] = {}
 
     def add(self, signature: Hashable, node: NodeInfo) -> Ints:
-        """Work out what is not in `memo`."""
+        """Compute and keep the result for a signature that is not in `memo`."""
         if len(self.memo) >= self._most:
             self.memo.clear()
         found = self.memo[signature] = np.zeros(self._room, np.int64)
-        found[self.lines] = self._judge(self.stacked, node)
+        found[self.classes] = self._judge(self.stacked, node)
         return found
 
 
@@ -67,23 +56,23 @@ class Normalized(Remembered):
 
     __slots__ = ("both", "monotone", "number", "weight")
 
-    def __init__(self, score: ScoreBatch, weight: int, number: int, lines: "list[ClassScores]", room: int) -> None:
+    def __init__(self, score: ScoreBatch, weight: int, number: int, entries: list[ClassEntry], room: int) -> None:
         assert score.normalizer is not None  # noqa: S101
-        states = [line.state for line in lines]
+        states = [entry.state for entry in entries]
         super().__init__(
             score.score_classes_batch,
             score.score_signature,
             score.stack_scores(states),
-            [line.line for line in lines],
+            [entry.index for entry in entries],
             room,
         )
         self.both: dict[Hashable, tuple[Ints, Ints]] = {}  # as `memo`, with the scaled ones
         self.number, self.monotone = number, score.monotone
-        self.weight = np.zeros(room, np.int64)  # [line], shifted to where scores are in a key
-        self.weight[self.lines] = weight << TIE_BITS
+        self.weight = np.zeros(room, np.int64)  # [class], shifted to where scores are in a key
+        self.weight[self.classes] = weight << TIE_BITS
 
     def add_both(self, signature: Hashable, node: NodeInfo) -> tuple[Ints, Ints]:
-        """What is not in `both`: raw scores and scaled ones, [class] each."""
+        """Compute and keep raw and scaled scores, [class] each, for a signature that is not in `both`."""
         if len(self.both) >= self._most:
             self.both.clear()
             self.memo.clear()
@@ -93,27 +82,27 @@ class Normalized(Remembered):
 
 
 class SignatureCache:
-    """All that moves the keys of some lines, plugin by plugin."""
+    """For some classes: everything that a placement changes in their keys, plugin by plugin."""
 
-    def __init__(self, lines: "Iterable[ClassScores]", numbers: dict[str, int], room: int) -> None:
+    def __init__(self, entries: Iterable[ClassEntry], numbers: dict[str, int], room: int) -> None:
         """`numbers`: position in `ScoreMatrix.raw` by plugin name; `room`: length of the class axis."""
-        filters: dict[FilterBatch, list[ClassScores]] = {}
-        scores: dict[tuple[ScoreBatch, int], list[ClassScores]] = {}
-        normalized: dict[tuple[ScoreBatch, int], list[ClassScores]] = {}
-        for line in lines:
-            for plugin in line.rules.moving_filters:
+        filters: dict[FilterBatch, list[ClassEntry]] = {}
+        scores: dict[tuple[ScoreBatch, int], list[ClassEntry]] = {}
+        normalized: dict[tuple[ScoreBatch, int], list[ClassEntry]] = {}
+        for entry in entries:
+            for plugin in entry.rules.moving_filters:
                 assert isinstance(plugin, FilterBatch)  # noqa: S101
-                filters.setdefault(plugin, []).append(line)
-            for kind, found in ((scores, line.rules.moving_scores), (normalized, line.rules.moving_normalized)):
+                filters.setdefault(plugin, []).append(entry)
+            for kind, found in ((scores, entry.rules.moving_scores), (normalized, entry.rules.moving_normalized)):
                 for score, weight in found:
                     assert isinstance(score, ScoreBatch)  # noqa: S101
-                    kind.setdefault((score, weight), []).append(line)
+                    kind.setdefault((score, weight), []).append(entry)
         sums = [
             Remembered(
                 _refusals(plugin.filter_classes_batch),
                 plugin.filter_signature,
-                plugin.stack([line.state for line in group]),
-                [line.line for line in group],
+                plugin.stack([entry.state for entry in group]),
+                [entry.index for entry in group],
                 room,
             )
             for plugin, group in filters.items()
@@ -122,13 +111,13 @@ class SignatureCache:
             Remembered(
                 _weighted(score.score_classes_batch, weight),
                 score.score_signature,
-                score.stack_scores([line.state for line in group]),
-                [line.line for line in group],
+                score.stack_scores([entry.state for entry in group]),
+                [entry.index for entry in group],
                 room,
             )
             for (score, weight), group in scores.items()
         ]
-        # Taken apart for the one loop that every decision goes through.
+        # Tuples, because every decision runs this loop.
         self.sums = [(one.signature, one.stacked, one.memo.get, one.add) for one in sums]
         self.normalized = [
             Normalized(score, weight, numbers[score.name], group, room) for (score, weight), group in normalized.items()

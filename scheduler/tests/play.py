@@ -30,7 +30,7 @@ class Play:
     def __init__(self, configuration: Configuration) -> None:
         self.clock = SimClock()
         self.core: Core = build_core(configuration, self.clock, seed=3)
-        self.runner = self.core.handle.runner_of  # by pod
+        self.runner = self.core.runner_of  # by pod
         self.pods: dict[str, Pod] = {}
         self.bound: dict[str, tuple[Pod, str]] = {}
         self.count = 0
@@ -88,7 +88,7 @@ class Play:
                 return
             entry = core.queue._active.peek()
             assert entry is not None
-            want = judge(core, core.handle.runner_of(entry.info), entry.info)
+            want = judge(core, core.runner_of(entry.info), entry.info)
             for decision in core.decide():
                 match decision:
                     case Bind(info, node):

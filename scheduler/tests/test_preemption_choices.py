@@ -221,7 +221,7 @@ class Struggle(Play):
                 return
             entry = core.queue._active.peek()
             assert entry is not None
-            info, runner = entry.info, core.handle.runner_of(entry.info)
+            info, runner = entry.info, core.runner_of(entry.info)
             want = judge(core, runner, info)
             way = PreemptionResult() if want.node else make_way(core, runner, info)
             made = core.decide()

@@ -28,7 +28,7 @@ PACKED = [
 
 def lines(rig: Rig) -> list[ClassScores]:
     """What is kept about each class."""
-    runner = rig.core.handle.runner_of(next(iter(rig.core.cache.nodes["n0"].pods.values())))
+    runner = rig.core.runner_of(next(iter(rig.core.cache.nodes["n0"].pods.values())))
     return [runner.class_scores(rig.core.cache.classes.of(rig.pods[f"p{number}"])) for number in range(len(SHAPES))]
 
 
@@ -70,11 +70,11 @@ def test_classes_that_have_bounds_leave_alone_what_was_looked_up_for_others() ->
 
 
 def assert_key_is_as_judged(verdicts: ClassScores) -> None:
-    assert verdicts.uses_signatures
-    assert verdicts.board is not None
+    assert verdicts.entry.uses_signatures
+    assert verdicts.matrix is not None
     verdicts.refresh()
     kept = verdicts.key.copy()
-    verdicts.board.judge(verdicts, None)
+    verdicts.matrix.judge(verdicts.entry, None)
     judged = verdicts.key
     assert ((kept >= 0) == (judged >= 0)).all()
     assert (np.where(kept >= 0, kept, 0) == np.where(judged >= 0, judged, 0)).all()

@@ -113,8 +113,8 @@ class Outcomes:
 
     def _admitted(self, row: int) -> bool:
         """Whether the node object is no hindrance, so that what is on the node decides."""
-        board = self.verdicts.board
-        return board is not None and bool(board.node_ok[self.verdicts.line, row])
+        matrix = self.verdicts.matrix
+        return matrix is not None and bool(matrix.node_ok[self.verdicts.entry.index, row])
 
     def _outcome(self, row: int, state: CycleState, info: PodInfo, others: Sequence[PodInfo] = ()) -> Outcome:
         """Try one node by itself, or find what came of it on another in the same situation."""

@@ -135,7 +135,7 @@ class DefaultPreemption(PostFilter, Listener):
 
     def _outcomes(self, state: CycleState, info: PodInfo) -> Outcomes:
         """What is known about trials for such a pod; nothing, if more than one node decides about it."""
-        runner = self._handle.runner_of(info)
+        runner = Runner.of(self._handle, info)
         verdicts = runner.class_scores(info.shape)
         situations = self._situations_towards(info, runner)
         situations.refresh()

@@ -54,6 +54,7 @@ from scheduler.framework.reservation_info import (
     ReservationInfo,
 )
 from scheduler.framework.restored import as_seen
+from scheduler.framework.runner import Runner
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Code, PostFilterResult, Status
 from scheduler.plugins.defaultpreemption.plugin import DefaultPreemptionArgs
@@ -279,7 +280,7 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
     def _aware(self, pod: Pod) -> list[ReservationAware]:
         name = pod.spec.scheduler_name
         if name not in self._aware_in:
-            plugins = self._handle.runner_named(name).profile.all
+            plugins = Runner.named(self._handle, name).profile.all
             self._aware_in[name] = [plugin for plugin in plugins if isinstance(plugin, ReservationAware)]
         return self._aware_in[name]
 
