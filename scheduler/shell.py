@@ -20,11 +20,11 @@ from scheduler.client.events import EventRecorder
 from scheduler.client.informer import Following, Informer
 from scheduler.client.pods import PodDecoder
 from scheduler.client.rest import Rest
-from scheduler.client.surroundings import KINDS
 from scheduler.cycle import Core
 from scheduler.framework.handle import Watch
 from scheduler.monitor import PERIOD, TIMEOUT, Monitor
 from scheduler.services.metrics import Metrics
+from scheduler.watched_kinds import KINDS
 
 log = logging.getLogger(__name__)
 

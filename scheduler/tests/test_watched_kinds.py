@@ -9,11 +9,11 @@ from scheduler.api.clock import SimClock
 from scheduler.api.core import Pod
 from scheduler.api.wire import LabelSelector, ObjectMeta, OwnerReference
 from scheduler.app import build_core, default_configuration
-from scheduler.client.surroundings import KINDS
 from scheduler.cycle import Core
 from scheduler.plugins.nodenuma.book import NumaBook
 from scheduler.shell import Shell
 from scheduler.tests.scripted import Scripted, ok
+from scheduler.watched_kinds import KINDS
 
 OBJECTS: dict[str, dict[str, Any]] = {
     "/api/v1/namespaces": {"metadata": {"name": "n", "uid": "1", "labels": {"team": "x"}}},
