@@ -1,4 +1,4 @@
-"""One node as plugins see it: the object, and the sums of what its pods hold."""
+"""NodeInfo: a node object with the sums of its pods' requests. PodInfo: a pod with its equivalence class."""
 
 from dataclasses import dataclass, field
 
@@ -9,11 +9,11 @@ from scheduler.cache.classes import EquivalenceClass
 
 @dataclass(slots=True, eq=False)
 class PodInfo:
-    """A pod with what the scheduler worked out about it once."""
+    """A pod with its equivalence class and its node."""
 
     pod: Pod
     shape: EquivalenceClass
-    node_name: str = ""  # where it is, or is assumed to be
+    node_name: str = ""  # the node that it is on or assumed to be on
     uid: str = field(init=False)  # of all pods that `pod` is ever set to
 
     def __post_init__(self) -> None:
@@ -29,28 +29,28 @@ class PodInfo:
 
     @property
     def started(self) -> float:
-        """When it started, in seconds since 1970; a pod that has not started counts as starting last."""
+        """Start time, seconds since 1970; infinity for a pod that has not started."""
         text = self.pod.status.start_time
         return from_rfc3339(text) if text else float("inf")
 
 
 class NodeInfo:
-    """Sums by resource column; `free` and `room` are kept beside them because every filter and score asks for those."""
+    """Sums by resource column (`ResourceIndex`)."""
 
     __slots__ = ("allocatable", "name", "node", "nonzero", "pods", "requested", "row")
 
     def __init__(self, name: str, row: int) -> None:
         self.name = name
         self.row = row
-        self.node: Node | None = None  # None: pods are known to be here, the node is not known (any more)
-        self.allocatable: list[int] = []  # never changed in place: nodes of one size share the list
+        self.node: Node | None = None  # None: pods are here, but the node object does not exist
+        self.allocatable: list[int] = []  # must not be changed in place: nodes of one size share the list
         self.requested: list[int] = []
         self.nonzero: tuple[int, int] = (0, 0)  # cpu (milli), memory (bytes) as scores count them
         self.pods: dict[str, PodInfo] = {}  # by uid
 
     @property
     def known(self) -> Node:
-        """The node object; asking a node that is gone is a bug in the caller."""
+        """The node object. Must not be read for a node that does not exist."""
         assert self.node is not None, f"node {self.name} is not in the cache"  # noqa: S101
         return self.node
 
@@ -72,7 +72,7 @@ class NodeInfo:
         self.count(info.shape, -1)
 
     def copy(self) -> "NodeInfo":
-        """An independent copy for trying out what happens when pods go or come."""
+        """An independent copy, for dry runs."""
         copy = NodeInfo(self.name, self.row)
         copy.node = self.node
         copy.allocatable = self.allocatable
@@ -82,7 +82,7 @@ class NodeInfo:
         return copy
 
     def count(self, shape: EquivalenceClass, sign: int) -> None:
-        """Add a pod of this class to the sums (1), or take it away (-1); it is in `pods`, or out of it, already."""
+        """Add a pod of this class to the sums (1), or subtract it (-1); `pods` has been changed already."""
         requested = self.requested
         if shape.width > len(requested):
             self.widen(shape.width)

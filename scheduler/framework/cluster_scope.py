@@ -1,7 +1,7 @@
-"""One cycle of a pod about which plugins of scope CLUSTER have something to say.
+"""One cycle of a pod that plugins of scope CLUSTER concern.
 
-Their verdicts depend on what is elsewhere in the cluster, so nothing of them is kept: each is asked once for all nodes.
-What they count over nodes they keep themselves, pod by pod, so that the question costs a few passes over arrays.
+Their results depend on the whole cluster, so nothing of them is kept: each plugin runs once for all nodes. The plugins
+keep their own counts over nodes, so that a run costs a few passes over arrays.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,12 +19,12 @@ from scheduler.framework.status import SUCCESS, Status
 
 _INFEASIBLE = -(1 << 62)
 
-WIDE: StateKey[bool] = StateKey("framework/cluster-wide")  # the cycle had plugins of scope CLUSTER in it
-MARK: StateKey[str] = StateKey("framework/mark")  # what tells apart pods that wait, if namespace and labels do not
+WIDE: StateKey[bool] = StateKey("framework/cluster-wide")  # plugins of scope CLUSTER ran in the cycle
+MARK: StateKey[str] = StateKey("framework/mark")  # separates waiting pods with equal namespace and labels
 
 
 class _Verdict:
-    """What one filter says of all rows."""
+    """The results of one filter for all rows: codes, [node], and the status for each code."""
 
     def __init__(self, name: str, codes: Ints, status: Callable[[int], Status]) -> None:
         self.name = name
@@ -33,9 +33,9 @@ class _Verdict:
 
 
 class Cycle:
-    """Runs the PreFilters and Filters of the plugins concerned at once; Scores when asked to.
+    """Runs PreFilters and Filters of the concerned plugins at construction, and Scores in `add_scores`.
 
-    `rejected`: a PreFilter's verdict that no node need be looked at.
+    `rejected`: the status of a PreFilter that rejects all nodes.
     """
 
     def __init__(
@@ -105,18 +105,18 @@ class Cycle:
         return _Verdict(plugin.name, codes, statuses.__getitem__)
 
     def allows(self, name: str) -> bool:
-        """Whether the PreFilters left that node over."""
+        """Whether the PreFilters left that node."""
         return self._allowed is None or name in self._allowed
 
     def narrowed(self, key: Ints) -> Ints:
-        """A copy of `key` [node] in which what these plugins reject is no option."""
+        """A copy of `key` [node] in which the nodes that these plugins reject are infeasible."""
         key = key.copy()
         for verdict in self._verdicts:
             key[verdict.codes != 0] = _INFEASIBLE
         return key
 
     def add_scores(self, key: Ints) -> None:
-        """Add the weighted scores of the nodes that are feasible by `key`."""
+        """Add weighted scores to the feasible nodes of `key`, [node]."""
         rows = np.flatnonzero(key >= 0)
         for plugin, weight in self._rules.cycle_scores:
             if plugin.name not in self._asked or not plugin.pre_score(self._state, self._pod):
@@ -136,9 +136,9 @@ class Cycle:
         return np.fromiter((plugin.score(self._state, self._pod, node) for node in nodes), np.int64, batch.size)
 
     def overrides(self, order: Mapping[str, int], kept: Callable[[int], Status], known: Bools) -> dict[int, Status]:
-        """Statuses of the rows that these plugins are the first to reject, plugins taken in `order` (R17).
+        """Statuses of rows where one of these plugins is the first to reject, by position in `order` (R17).
 
-        `kept` says what the others have to say of a row.
+        `kept`: the status of the other plugins for a row.
         """
         statuses: dict[int, Status] = {}
         for verdict in self._verdicts:
@@ -158,5 +158,5 @@ class Cycle:
 
 
 def outside(plugins: Iterable[str]) -> Status:
-    """What nodes that a PreFilter left out count as (R13)."""
+    """The status of nodes that a PreFilter excluded (R13)."""
     return Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins))}]")

@@ -1,4 +1,4 @@
-"""Decisions: what the core wants done. The shell does it and reports back; the core itself touches nothing."""
+"""Decisions of the core. The shell carries them out and reports the results of bindings to the core."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,18 +9,18 @@ from scheduler.cache.nodeinfo import PodInfo
 
 
 class Bind(msgspec.Struct, frozen=True):
-    """Put the pod on the node, with these marks on both. Answer with `Core.bound` or `Core.bind_failed`."""
+    """Bind the pod to the node and write this metadata. Report with `Core.bound` or `Core.bind_failed`."""
 
     info: PodInfo
     node: str
     annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
-    node_annotations: Mapping[str, str] = msgspec.field(default_factory=dict)  # to be written first
+    node_annotations: Mapping[str, str] = msgspec.field(default_factory=dict)  # written before the binding
 
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Tell the pod's owner that it cannot be placed: the condition PodScheduled=False and a Warning event.
+    """The pod cannot be placed: write the condition PodScheduled=False and a Warning event.
 
     `nominated` None leaves status.nominatedNodeName as it is; "" clears it.
     """
@@ -33,7 +33,7 @@ class Reject:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Remove `victim` from `node` so that `by` can go there: condition DisruptionTarget, event Preempted, delete."""
+    """Preempt `victim` on `node` for `by`: condition DisruptionTarget, event Preempted, delete."""
 
     victim: PodInfo
     by: PodInfo
@@ -42,7 +42,7 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class ClearNomination:
-    """Empty status.nominatedNodeName of a pod that lost its place to a more important one."""
+    """Clear status.nominatedNodeName of a pod whose nomination a pod of higher priority took."""
 
     info: PodInfo
 

@@ -1,6 +1,6 @@
-"""One pod against all nodes the plain way, for people who want to know why: every verdict and every score by plugin.
+"""Explanation of one pod: the status and the scores of each plugin for all nodes.
 
-Slow, and independent of what the engine keeps; only asked for in debugging.
+Runs the plain methods of plugins and uses no kept results, so it is slow. Only for debugging.
 """
 
 from collections.abc import Sequence
@@ -31,14 +31,14 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`feasible`: best first; `rejected`: by node, what the first filter that rejects it says."""
+    """`feasible`: best first; `rejected`: by node, the status of the first filter that rejects it."""
 
     feasible: Sequence[Scored]
     rejected: dict[str, Status]
 
 
 def explain(runner: PluginRunner, info: PodInfo) -> Explanation:
-    """Ask all plugins of the pod's profile about all nodes, as things are now."""
+    """Run all plugins of the pod's profile for all nodes, in the present state."""
     nodes = sorted(runner.handle.cache, key=lambda node: node.name)
     if info.shape.invalid:
         wrong = Status.unresolvable(info.shape.invalid)

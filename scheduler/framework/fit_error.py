@@ -1,4 +1,4 @@
-"""Why no node fits, counted as upstream counts it and worded as upstream words it (framework `FitError`)."""
+"""Why no node fits, with upstream's counts and messages (k8s framework `FitError`)."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ NO_NODES = "no nodes available to schedule pods"
 
 
 class Reasons:
-    """For one class of pods: which status each row has, as small numbers, with the count of each kept beside them."""
+    """For one class: the status of each row as a code, and the number of rows with each code."""
 
     def __init__(self) -> None:
         self.statuses: list[Status] = [Status(Code.SUCCESS)]
@@ -30,7 +30,7 @@ class Reasons:
             self.codes = np.concatenate([self.codes, np.zeros(missing, np.int32)])
 
     def update(self, rows: Rows, numbers: NDArray[np.int32]) -> None:
-        """Record what the statuses of some rows are now, by `number`; 0 for rows that are no node or would do."""
+        """Set the codes of some rows; 0 for rows without a node and for feasible nodes."""
         before, self.codes[rows] = self.codes[rows], numbers
         size = len(self.statuses)
         change = np.bincount(numbers, minlength=size) - np.bincount(before, minlength=size)
@@ -55,7 +55,7 @@ class Reasons:
 
 
 def histogram(counted: Iterable[tuple[Status, int]]) -> str:
-    """The same for any statuses with their counts."""
+    """The histogram of any statuses with their counts."""
     totals: Counter[str] = Counter()
     for status, count in counted:
         for reason in status.reasons:
@@ -64,7 +64,7 @@ def histogram(counted: Iterable[tuple[Status, int]]) -> str:
 
 
 class FitError:
-    """One pod's failure: node statuses by row (as numbers into `statuses`), or the PreFilter verdict that ended it."""
+    """The failure of one pod: node statuses by row, or the status of the PreFilter that rejected all nodes."""
 
     def __init__(
         self,
@@ -76,9 +76,9 @@ class FitError:
         absent: tuple[Status, int] | None = None,
         state: CycleState | None = None,
     ) -> None:
-        """`overrides`: rows judged in this cycle alone; `absent`: what nodes outside the PreFilter's set count as.
+        """`overrides`: statuses of this cycle by row; `absent`: status and number of nodes outside the PreFilter's set.
 
-        `state`: the cycle's, if plugins of scope CLUSTER had their say in it.
+        `state`: that of the cycle, if plugins of scope CLUSTER ran in it.
         """
         self.nodes = nodes
         self.pre_filter = pre_filter
@@ -88,7 +88,7 @@ class FitError:
         self.state = state
 
     def status(self, row: int) -> Status:
-        """The verdict on one row."""
+        """The status of one row."""
         if self.pre_filter is not None:
             return self.pre_filter
         found = self.overrides.get(row)
@@ -97,12 +97,12 @@ class FitError:
         return self.kept(row)
 
     def kept(self, row: int) -> Status:
-        """The verdict on one row of those plugins whose verdicts are kept."""
+        """The status of one row from plugins whose results are kept."""
         assert self._reasons is not None  # noqa: S101
         return self._reasons.statuses[int(self._reasons.codes[row])]
 
     def resolvable_count(self) -> int:
-        """How many rows `resolvable_rows` would give."""
+        """The number of `resolvable_rows`."""
         if self.pre_filter is not None or self._reasons is None:
             return 0
         statuses, counts = self._reasons.statuses, self._reasons.counts
@@ -113,7 +113,7 @@ class FitError:
         return total
 
     def resolvable_rows(self) -> Rows:
-        """Rows whose rejection could change if pods went away, ascending (R76)."""
+        """Rows whose rejection could change if pods were removed, ascending (R76)."""
         if self.pre_filter is not None or self._reasons is None:
             return np.zeros(0, np.intp)
         helpful = np.array([status.code is Code.UNSCHEDULABLE for status in self._reasons.statuses], np.bool_)
@@ -123,7 +123,7 @@ class FitError:
         return np.flatnonzero(rows)
 
     def message(self, post_filter: str = "") -> str:
-        """`0/N nodes are available: …`, with what PostFilter had to say behind it (R47)."""
+        """`0/N nodes are available: …`, followed by the message of PostFilter (R47)."""
         if self.nodes == 0:
             return NO_NODES
         text = f"0/{self.nodes} nodes are available:"

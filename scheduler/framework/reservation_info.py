@@ -1,4 +1,4 @@
-"""What plugins tell each other about reservations in one cycle: those that are there, matched, and used."""
+"""Reservations in one cycle, shared between plugins: available, matched and nominated ones."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -15,16 +15,18 @@ from scheduler.framework.status import Status
 
 @dataclass(slots=True, eq=False)
 class ReservationInfo:
-    """An available reservation, and who is in it. Amounts are in integers, as requests are."""
+    """An available reservation and the pods that allocated from it. Amounts are integers, as for requests."""
 
     reservation: Reservation
     allocatable: Amounts
-    withheld: Amounts  # the part that owners do not get
-    strict: tuple[str, ...]  # the resources that a Restricted one is strict about
+    withheld: Amounts  # the part that owners cannot allocate
+    strict: tuple[str, ...]  # resources that policy Restricted applies to
     group: str  # the same for all reservations with the same owners
-    annotation: str = ""  # `device-allocated`: all devices that it holds, whoever uses them now
-    numa: Mapping[str, str] = field(default_factory=dict)  # annotations about CPUs and NUMA nodes, likewise
-    owners: dict[str, Amounts] = field(default_factory=dict)  # what its pods request, by uid
+    annotation: str = ""  # `device-allocated`: all its devices, those of owners included
+    numa: Mapping[str, str] = field(
+        default_factory=dict
+    )  # annotations about CPUs and NUMA nodes, those of owners included
+    owners: dict[str, Amounts] = field(default_factory=dict)  # requests of its pods, by uid
 
     @property
     def uid(self) -> str:
@@ -44,16 +46,16 @@ class ReservationInfo:
 
     @property
     def open(self) -> bool:
-        """Whether a pod may still come (R18)."""
+        """Whether another pod may allocate from it (R18)."""
         return not (self.reservation.spec.allocate_once and self.owners)
 
     @property
     def allocated(self) -> Amounts:
-        """What its pods request of what it has (R7)."""
+        """The part of its resources that its pods request (R7)."""
         return self.allocated_but(())
 
     def allocated_but(self, gone: Sequence[str]) -> Amounts:
-        """The same if the pods `gone` were."""
+        """`allocated` without the pods `gone` (uids)."""
         total = dict.fromkeys(self.allocatable, 0)
         for uid, requests in self.owners.items():
             if uid not in gone:
@@ -62,38 +64,40 @@ class ReservationInfo:
         return {name: value for name, value in total.items() if value}
 
     def left(self, gone: Sequence[str] = ()) -> Amounts:
-        """What it still holds: the rest is held by its pods themselves."""
+        """What its reserve pod still holds, without the pods `gone`; its pods hold the rest."""
         allocated = self.allocated_but(gone)
         return {name: max(0, value - allocated.get(name, 0)) for name, value in self.allocatable.items()}
 
 
 MATCHED: StateKey[Mapping[str, Sequence[ReservationInfo]]] = StateKey("Reservation/matched")  # by node; not empty
-IGNORED: StateKey[bool] = StateKey("Reservation/ignored")  # reservations mean nothing to the pod: all are overlooked
-REQUIRED: StateKey[bool] = StateKey("Reservation/required")  # the pod goes into a reservation or nowhere
-NOMINATED: StateKey[ReservationInfo] = StateKey("Reservation/nominated")  # what the pod goes into, on the node chosen
-# The reservation on a node (as the pod sees it) that the pod would go into.
+IGNORED: StateKey[bool] = StateKey("Reservation/ignored")  # the pod ignores reservations
+REQUIRED: StateKey[bool] = StateKey("Reservation/required")  # the pod must allocate from a reservation
+NOMINATED: StateKey[ReservationInfo] = StateKey(
+    "Reservation/nominated"
+)  # the reservation to allocate from, on the selected node
+# The reservation on a node that the pod would allocate from. Called with the node copy of `restored`.
 NOMINATE: StateKey[Callable[[CycleState, Pod, NodeInfo], ReservationInfo | None]] = StateKey("Reservation/nominate")
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where on a node a pod goes: into a reservation, or (None) beside all that are for it."""
+    """Where a pod is placed on a node: in a reservation, or (None) outside of those that match it."""
 
     reserved: ReservationInfo | None
 
 
-TARGET: StateKey[Target] = StateKey("Reservation/into")  # plugins are asked about this way alone; not there: about any
+TARGET: StateKey[Target] = StateKey("Reservation/into")  # plugins run for this target; absent: for any target
 
 
 def for_target(state: CycleState, reserved: ReservationInfo | None) -> CycleState:
-    """The state in which to ask plugins about one way."""
+    """A fork of the state in which plugins run for one target."""
     inner = state.fork()
     inner[TARGET] = Target(reserved)
     return inner
 
 
 def targets_on(state: CycleState, node_name: str) -> Sequence[ReservationInfo | None]:
-    """All ways onto a node that has reservations for the pod; none where one is being asked about."""
+    """All targets on a node with matching reservations; empty if the state names a target already."""
     there = matched_on(state, node_name)
     if not there or TARGET in state:
         return ()
@@ -101,18 +105,18 @@ def targets_on(state: CycleState, node_name: str) -> Sequence[ReservationInfo | 
 
 
 def matched_on(state: CycleState, node_name: str) -> Sequence[ReservationInfo]:
-    """The reservations on a node that are for this pod; none for a pod that ignores them."""
+    """The reservations on a node that match this pod; empty for a pod that ignores them."""
     matched = state.get(MATCHED)
     return matched.get(node_name, ()) if matched is not None and IGNORED not in state else ()
 
 
 class ReservationAware(Plugin):
-    """A plugin that holds something of its own for reservations (FilterNominateReservation, ScoreReservation)."""
+    """A plugin with own state about reservations (Koordinator's FilterNominateReservation, ScoreReservation)."""
 
     @abstractmethod
     def fits_in(self, state: CycleState, pod: Pod, reserved: ReservationInfo | None, node_name: str) -> Status:
-        """Whether the pod gets what it asks of this plugin in that reservation; None: beside all that are for it."""
+        """Whether the plugin can serve the pod from that reservation; None: outside of those that match it."""
 
     @abstractmethod
     def worth_in(self, state: CycleState, pod: Pod, reserved: ReservationInfo, node_name: str) -> int:
-        """How good that would be, 0 to 100, or any number: they are brought there by the largest."""
+        """The score of that; any numbers, which are scaled by the largest to 0..100."""

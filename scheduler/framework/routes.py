@@ -1,4 +1,4 @@
-"""Which path is answered by what: patterns with `:name` for one part of a path, and the answers themselves."""
+"""HTTP routes: patterns with `:name` for one part of a path, requests and answers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ TEXT, JSON, HTML = "text/plain; charset=utf-8", "application/json; charset=utf-8
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """One request: `parameters` are the parts of the path that the pattern names, `query` the first of each value."""
+    """One request. `parameters`: parts of the path by name in the pattern; `query`: the first value of each key."""
 
     method: str
     path: str
@@ -32,7 +32,7 @@ Handler = Callable[[RequestContext], Answer]
 
 
 def text(words: str, code: int = 200) -> Answer:
-    """Plain words, with a line's end behind them."""
+    """A plain text answer; a line feed is appended."""
     return Answer(code, f"{words}\n".encode())
 
 
@@ -41,12 +41,12 @@ def json(value: Any, code: int = 200) -> Answer:
 
 
 def missing(words: str) -> Answer:
-    """404 in the form that the services API has."""
+    """404 in the format of the services API."""
     return json({"message": words}, 404)
 
 
 class Routes:
-    """A table of routes. One that is there already stays: the first profile's plugin answers (R37)."""
+    """A table of routes. The first route added for a pattern stays (R37)."""
 
     def __init__(self) -> None:
         self._routes: dict[tuple[str, str], Handler] = {}
@@ -64,7 +64,7 @@ class Routes:
         return found
 
     def answer(self, method: str, target: str, body: bytes = b"") -> Answer:
-        """Find the route and ask it: 404 if there is none, 405 if there is one for other methods alone."""
+        """Call the handler of the route: 404 if there is none, 405 if the route has other methods only."""
         parts = urlsplit(target)
         query = {key: values[0] for key, values in parse_qs(parts.query, keep_blank_values=True).items()}
         other_method = False

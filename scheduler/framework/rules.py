@@ -1,4 +1,4 @@
-"""What a profile's plugins have to say about one class of pods, sorted by what it depends on.
+"""The plugins of a profile that matter to one equivalence class, grouped by scope.
 
 PreFilters that need to see no more than the class run here, once; plugins that skip the class are never asked again.
 """
@@ -17,17 +17,17 @@ Weighted = tuple[Score, int]
 
 @dataclass(slots=True)
 class ClassRules:
-    """The plugins that matter to one class, in their order."""
+    """The plugins that matter to one class, in running order."""
 
     state: CycleState
-    rejected: Status | None = None  # no node need be looked at
-    allowed: frozenset[str] | None = None  # nodes that PreFilters left over
+    rejected: Status | None = None  # a PreFilter rejected the class on all nodes
+    allowed: frozenset[str] | None = None  # node names that PreFilters left
     allowed_by: list[str] = field(default_factory=list)
-    cluster_wide: list[Plugin] = field(default_factory=list)  # plugins of scope CLUSTER; their parts are in `cycle_…`
+    cluster_wide: list[Plugin] = field(default_factory=list)  # plugins of scope CLUSTER; by point in `cycle_…`
     cycle_pre_filters: list[PreFilter] = field(default_factory=list)
-    node_filters: list[Filter] = field(default_factory=list)  # depend on the node object
-    moving_filters: list[Filter] = field(default_factory=list)  # and on what is on the node
-    cycle_filters: list[Filter] = field(default_factory=list)  # and on anything else
+    node_filters: list[Filter] = field(default_factory=list)  # scope NODE
+    moving_filters: list[Filter] = field(default_factory=list)  # scope NODE_PODS
+    cycle_filters: list[Filter] = field(default_factory=list)  # scope CLUSTER
     node_scores: list[Weighted] = field(default_factory=list)
     moving_scores: list[Weighted] = field(default_factory=list)
     moving_normalized: list[Weighted] = field(default_factory=list)
@@ -35,13 +35,13 @@ class ClassRules:
 
     @property
     def versioned(self) -> list[Plugin]:
-        """Plugins whose verdicts on all nodes can go stale at once."""
+        """Plugins of scope NODE whose kept results for all nodes can become stale at once (`Plugin.version`)."""
         plugins: list[Plugin] = [*self.node_filters, *(score for score, _ in self.node_scores)]
         return [plugin for plugin in plugins if type(plugin).version is not Plugin.version]
 
     @property
     def can_batch(self) -> bool:
-        """Whether everything that moves can be judged for many nodes and classes at once."""
+        """Whether all plugins of scope NODE_PODS can judge many nodes and classes at once."""
         scores = (score for score, _ in (*self.moving_scores, *self.moving_normalized))
         return all(isinstance(f, FilterBatch) and f.can_batch(self.state) for f in self.moving_filters) and all(
             isinstance(score, ScoreBatch) and score.can_batch_scores(self.state) for score in scores
@@ -72,7 +72,7 @@ def rules_for(
     filters: Sequence[Filter],
     scores: Sequence[Weighted],
 ) -> ClassRules:
-    """Sort a profile's plugins for one class."""
+    """Run the PreFilters of one class and group the plugins that apply to it."""
     rules = ClassRules(CycleState())
     if shape.invalid:
         rules.rejected = Status.unresolvable(shape.invalid)
@@ -93,7 +93,7 @@ def rules_for(
             rules.allowed_by.append(plugin.name)
     everyone: list[Plugin] = [*pre_filters, *filters, *(score for score, _ in scores)]
     rules.cluster_wide = list(dict.fromkeys(plugin for plugin in everyone if plugin.scope is Scope.CLUSTER))
-    # A cycle that such a plugin concerns takes it off this list again.
+    # A cycle of a pod that such a plugin concerns removes it from this set.
     rules.state[SKIPPED] = frozenset(skipped) | {plugin.name for plugin in rules.cluster_wide}
     by_scope = {
         Scope.NODE: rules.node_filters,
