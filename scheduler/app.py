@@ -1,4 +1,4 @@
-"""Composition: a configuration, a clock and a seed become a working core. Flags and sockets are elsewhere."""
+"""Composition: builds a core from a configuration, a clock and a seed."""
 
 import inspect
 import logging
@@ -41,14 +41,14 @@ from scheduler.queue.queue import SchedulingQueue
 from scheduler.services.views import routes_of
 from scheduler.shell import Shell
 
-# What drives us from outside needs these.
+# Used by drivers of the scheduler in other packages.
 __all__ = ["Bind", "ConfigError", "Evict", "build_core", "build_routes", "build_shell", "default_configuration", "load"]
 
 P = TypeVar("P", bound=Plugin)
 
 
 def default_configuration(scheduler_name: str = KOORD_SCHEDULER) -> Configuration:
-    """One profile under the name given and, if that is another, one for pods that name no scheduler."""
+    """A profile with the given name, and one with the default scheduler's name if it differs."""
     names = dict.fromkeys((scheduler_name, DEFAULT_SCHEDULER))
     return Configuration(profiles=tuple(ProfileConfig(name) for name in names))
 
@@ -56,17 +56,17 @@ def default_configuration(scheduler_name: str = KOORD_SCHEDULER) -> Configuratio
 def build_shell(
     transport: Transport, clock: Clock, *, configuration: Configuration | None = None, seed: int = 0
 ) -> Shell:
-    """The whole scheduler over a transport; it does nothing until `start`.
+    """A scheduler with its shell, on a transport. It does nothing until `start`.
 
     Raises:
-        ConfigError: the configuration names what is not there.
+        ConfigError: the configuration cannot be used.
     """
     core = build_core(configuration or default_configuration(), clock, seed=seed)
     return Shell(core, transport, clock)
 
 
 def build_routes(shell: Shell, configuration: Configuration) -> Routes:
-    """What people and Prometheus may ask of a scheduler; debug flags change the level of all that is logged here."""
+    """The HTTP routes of a scheduler. Debug flags change the level of its loggers."""
     return routes_of(shell.core, shell.metrics, shell, configuration, logging.getLogger("scheduler"))
 
 
@@ -78,10 +78,10 @@ def build_core(
     ties: Ties | None = None,
     registry: Registry | None = None,
 ) -> Core:
-    """A core for all profiles of `configuration`; `seed` decides ties and where preemption starts to look.
+    """A core for all profiles of `configuration`; `seed`: for tie-breaks and the start of preemption's search.
 
     Raises:
-        ConfigError: the configuration names what is not there.
+        ConfigError: the configuration cannot be used.
     """
     registry = registry or Registry()
     profiles = expand(configuration, registry)

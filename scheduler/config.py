@@ -1,6 +1,6 @@
-"""KubeSchedulerConfiguration: read, checked, and turned into profiles with their plugins in order (rules R1 to R7).
+"""KubeSchedulerConfiguration: parsing, validation, and expansion to profiles with ordered plugins (rules R1 to R7).
 
-What is wrong is refused with the path of the field, what was expected and what was found.
+Errors name the path of the field, the expected and the found value.
 """
 
 import logging
@@ -43,7 +43,7 @@ POINTS: dict[str, tuple[str, type[Plugin]]] = {  # field of a profile → upstre
 
 
 class ConfigError(ValueError):
-    """The configuration cannot be used; the text says where and why."""
+    """The configuration cannot be used. The message has the field and the reason."""
 
 
 class PluginRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -117,7 +117,7 @@ def load(path: Path) -> Configuration:
 
 
 def parse(document: object) -> Configuration:
-    """A decoded document as a configuration.
+    """Convert a decoded document to a configuration.
 
     Raises:
         ConfigError: a field is unknown, of the wrong kind or out of range.
@@ -134,7 +134,7 @@ def parse(document: object) -> Configuration:
 
 
 def _modern(document: dict[str, Any]) -> dict[str, Any]:
-    """Old versions and the spelling `pluginConfigs` of published examples, read as v1 (R6)."""
+    """Convert old versions, and the spelling `pluginConfigs` of published examples, to v1 (R6)."""
     version = str(document.get("apiVersion", "")).removeprefix(GROUP)
     if version in OLD_VERSIONS:
         log.warning("config old-version found=%s read-as=v1", version)
@@ -238,7 +238,7 @@ def _expand(profile: ProfileConfig, where: str, name: str, registry: Registry) -
 
 
 def _merged(defaults: Sequence[PluginRef], own: PluginSet) -> list[PluginRef]:
-    """A default list with a profile's changes: replaced in place, dropped, or appended (R1)."""
+    """The default list with the changes of a profile: plugins replaced in place, removed or appended (R1)."""
     dropped = {ref.name for ref in own.disabled}
     replacing = {ref.name: ref for ref in own.enabled}
     merged: list[PluginRef] = []

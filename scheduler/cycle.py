@@ -1,7 +1,7 @@
-"""The scheduler without its surroundings: events in, decisions out. No I/O, no threads, no clock but the one handed in.
+"""The core of the scheduler: events in, decisions out. No I/O and no threads; the clock is handed in.
 
-`decide` settles one pod. What it returns is to be carried out by somebody else, who then says how a binding went. Until
-then the pod counts as being where it was decided to go.
+`decide` schedules one pod and returns decisions. The caller carries them out and reports the result of each binding.
+Until then the pod is assumed to be on its node.
 """
 
 import logging
@@ -35,14 +35,13 @@ from scheduler.queue.unschedulable import ClassKey
 
 log = logging.getLogger(__name__)
 
-PLACEMENT_CHANGES_THRESHOLD = (
-    32  # so many placements that others' places may depend on pass before these are looked at, at most
-)
+# Waiting pods whose placement depends on other pods are tried again after this many changes, or when no pod is ready.
+PLACEMENT_CHANGES_THRESHOLD = 32
 SCHEDULER_ERROR = "SchedulerError"
 
 
 class Core:
-    """All profiles of one scheduler over one cache and one queue."""
+    """All profiles of one scheduler, with one cache and one queue."""
 
     def __init__(self, handle: Handle, runners: Mapping[str, Runner], queue: SchedulingQueue) -> None:
         self.handle = handle
@@ -50,9 +49,7 @@ class Core:
         self.queue = queue
         self.complaints = handle.complaints
         self._runners = runners
-        self._placement_changes = (
-            0  # how much of `cache.placement_changes` the pods have been told that depend on other pods' places
-        )
+        self._placement_changes = 0  # value of `cache.placement_changes` when waiting pods were last tried
         self._alarm: tuple[float, Timer] | None = None
         self._binding: dict[str, tuple[Entry, CycleState]] = {}
         self._diagnoses = DiagnosisLog(handle.clock)
@@ -102,11 +99,11 @@ class Core:
                 (watch.on_set if there else watch.on_gone)(found)
 
     def set_namespace(self, name: str, labels: dict[str, str] | None) -> None:
-        """A namespace with its labels; None: it is gone."""
+        """Set the labels of a namespace; None: it is gone."""
         self.cache.set_namespace(name, labels)
 
     def storage_changed(self) -> None:
-        """`cache.volumes` is not what it was."""
+        """`cache.volumes` changed."""
         self.cache.placement_changes += 1
 
     def set_budget(self, budget: PodDisruptionBudget) -> None:
@@ -127,7 +124,7 @@ class Core:
         self.handle.wake_requested = True
 
     def set_pod(self, pod: Pod) -> None:
-        """A pod as the API server shows it, wherever in its life it is."""
+        """A pod was added or changed, as read from the API server, in any phase."""
         uid = pod.metadata.uid
         if pod.terminated:
             self.remove_pod(uid)
@@ -141,7 +138,7 @@ class Core:
                 self._enqueue(pod)
 
     def remove_pod(self, uid: str) -> None:
-        """A pod that is gone or has ended."""
+        """A pod is gone or has ended."""
         self._leave_queue(uid)
         self._binding.pop(uid, None)
         if self.cache.remove_pod(uid) is not None:
@@ -157,14 +154,14 @@ class Core:
                 runner.post_bind(state, entry.info.pod, entry.info.node_name)
 
     def bind_failed(self, uid: str, message: str, *, retry: bool = True) -> list[Decision]:
-        """The binding came to nothing: what was taken is given back, and the pod is tried again unless it is gone."""
+        """The binding failed: run Unreserve, forget the pod, and with `retry` put it in backoff."""
         found = self._binding.pop(uid, None)
         if found is None:
             return []
         entry, state = found
         info = self.cache.forget(uid)
         if info is None:
-            return []  # the API server had it bound after all, or the pod is gone
+            return []  # the pod is confirmed or gone
         self._runner(info).unreserve(state, info.pod, info.node_name)
         self.handle.wake_requested = True
         if not retry:
@@ -183,7 +180,7 @@ class Core:
         ):
             same_marks = entry.info.pod.metadata.annotations == pod.metadata.annotations
             if same_marks or self.cache.classes.of(pod) is entry.info.shape:
-                entry.info.pod = pod  # only its status moved, or marks that nobody reads
+                entry.info.pod = pod  # only its status changed, or metadata that no plugin reads
                 return
         self.queue.remove(uid)
         info = PodInfo(pod, self.cache.classes.of(pod))
@@ -216,11 +213,11 @@ class Core:
 
     @property
     def profiles(self) -> frozenset[str]:
-        """Names under which pods ask for this scheduler."""
+        """The scheduler names of all profiles."""
         return frozenset(self._runners)
 
     def runner_of(self, info: PodInfo) -> Runner:
-        """The profile that a pod asks for."""
+        """The runner of the profile that a pod names."""
         return self._runner(info)
 
     def _runner(self, info: PodInfo) -> Runner:
@@ -230,13 +227,13 @@ class Core:
 
     @property
     def busy(self) -> bool:
-        """Whether `decide` would have a pod to settle."""
+        """Whether `decide` would schedule a pod."""
         if self.handle.wake_requested or self._placement_changes != self.cache.placement_changes:
             self._wake_if_opened()
         return self.queue.ready > 0
 
     def decide(self) -> list[Decision]:
-        """Settle the pod whose turn it is; an empty list also means that nobody's is."""
+        """Run one scheduling cycle for the next pod. An empty list also means that no pod is ready."""
         if self.handle.wake_requested or self._placement_changes != self.cache.placement_changes:
             self._wake_if_opened()
         entry = self.queue.pop()
@@ -249,13 +246,13 @@ class Core:
             self._log_cycle(runner, info)
         if self._untimed:
             self._untimed -= 1
-            return self._settle(entry, runner)
+            return self._schedule(entry, runner)
         if self.handle.debug.diagnoses:
-            return self._settle(entry, runner)  # explaining would be timed with it: the next one, then
+            return self._schedule(entry, runner)  # the explanation would be timed too: time the next cycle
         self._untimed = EVERY - 1
         self.timing.start()
         try:
-            decisions = self._settle(entry, runner)
+            decisions = self._schedule(entry, runner)
         finally:
             self.timing.stop()
         self.timing.record_cycle(
@@ -263,12 +260,12 @@ class Core:
         )
         return decisions
 
-    def _settle(self, entry: Entry, runner: Runner) -> list[Decision]:
+    def _schedule(self, entry: Entry, runner: Runner) -> list[Decision]:
         info = entry.info
-        verdicts = runner.class_scores(info.shape)
-        found = verdicts.select(info)
+        class_scores = runner.class_scores(info.shape)
+        found = class_scores.select(info)
         if isinstance(found, FitError):
-            return self._fail(entry, runner, verdicts, found)
+            return self._fail(entry, runner, class_scores, found)
         row, state = found
         node = self.cache.columns.names[row]
         status = runner.reserve(state, info.pod, node)
@@ -286,12 +283,12 @@ class Core:
         if not waiting.empty:
             key = _class_key(info, state)
             if waiting.has_class(key):
-                self._wake_class(key, verdicts)
+                self._wake_class(key, class_scores)
         marks = self._marks(runner, state, info.pod, node)
         return [Bind(info, node, marks.annotations, marks.labels, marks.node_annotations)]
 
     def _log_cycle(self, runner: Runner, info: PodInfo) -> None:
-        """What the debug flags ask for, in Koordinator's words (R33, R34)."""
+        """Log what the debug flags enable, with Koordinator's messages (R33, R34)."""
         debug, explanation = self.handle.debug, explain(runner, info)
         if debug.filter_failures:
             for node, status in explanation.rejected.items():
@@ -318,19 +315,19 @@ class Core:
                 found = marks if found is NO_MARKS else _merged(found, marks)
         return found
 
-    def _fail(self, entry: Entry, runner: Runner, verdicts: ClassScores, failure: FitError) -> list[Decision]:
+    def _fail(self, entry: Entry, runner: Runner, class_scores: ClassScores, failure: FitError) -> list[Decision]:
         info = entry.info
         self.timing.pre_filter = failure.pre_filter
         decisions: list[Decision] = []
         nominated: str | None = None
         words: list[str] = []
-        state = failure.state or verdicts.state.fork()
+        state = failure.state or class_scores.state.fork()
         key = _class_key(info, state)
         for plugin in runner.profile.post_filter:
             result = plugin.post_filter(state, info, failure)
             if result.status.ok:
                 nominated = result.node
-                decisions += self._make_way(info, result.node, result.victims)
+                decisions += self._preempt(info, result.node, result.victims)
                 break
             words += result.status.reasons
             if result.clear_nomination and (self.handle.nominator.node_of(info.uid) or _nominated(info.pod)):
@@ -340,12 +337,12 @@ class Core:
                 break
         if self.handle.debug.diagnoses:
             said = ", ".join(words) if runner.profile.post_filter else None
-            self._account(runner, info, failure, nominated or "", said)
-        self._wait(entry, key, verdicts)
+            self._diagnose(runner, info, failure, nominated or "", said)
+        self._wait(entry, key, class_scores)
         return [*decisions, Reject(info, failure.message(", ".join(words)), nominated=nominated)]
 
-    def _account(self, runner: Runner, info: PodInfo, failure: FitError, nominated: str, said: str | None) -> None:
-        """Log the failure as JSON (R35); `said` by PostFilter, if it was asked."""
+    def _diagnose(self, runner: Runner, info: PodInfo, failure: FitError, nominated: str, said: str | None) -> None:
+        """Log the diagnosis of a failure as JSON (R35). `said`: message of PostFilter; None if it did not run."""
         rejected = {} if failure.pre_filter is not None else explain(runner, info).rejected
         diagnosis = diagnosis_of(
             info, rejected, now=self.handle.clock.now(), pre_filter=failure.pre_filter, nominated=nominated,
@@ -353,8 +350,8 @@ class Core:
         )  # fmt: skip
         self._diagnoses.say(info, diagnosis, at_once=self.handle.debug.diagnoses_at_once)
 
-    def _make_way(self, info: PodInfo, node: str, victims: Sequence[PodInfo]) -> list[Decision]:
-        """Evict the victims, hold the node for `info`, and take it from less important pods that were to have it."""
+    def _preempt(self, info: PodInfo, node: str, victims: Sequence[PodInfo]) -> list[Decision]:
+        """Evict the victims, nominate `info` to the node, and clear nominations of pods of lower priority there."""
         nominator = self.handle.nominator
         lesser = [other for other in nominator.on(node) if other.priority < info.priority]
         for other in lesser:
@@ -362,13 +359,11 @@ class Core:
         nominator.nominate(info, node)
         evictions = [Evict(victim, info, node) for victim in victims if not victim.pod.deleting]
         if not evictions:
-            self.handle.wake_requested = (
-                True  # nobody to wait for: the node is free, or will be when those who are going have gone
-            )
+            self.handle.wake_requested = True  # no eviction to wait for: the node is free, or victims are terminating
         return [*(ClearNomination(other) for other in lesser), *evictions]
 
     def _reject(self, entry: Entry, state: CycleState, status: Status) -> list[Decision]:
-        """Reserve said no although the filters had said yes: the message counts one node (R47)."""
+        """Reserve or Permit rejected the pod: the message counts one node (R47)."""
         info = entry.info
         reason = "Unschedulable" if status.rejected else SCHEDULER_ERROR
         message = f"0/1 nodes are available: 1 {status.message}." if status.rejected else status.message
@@ -377,15 +372,15 @@ class Core:
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
-    def _wait(self, entry: Entry, key: ClassKey, verdicts: ClassScores) -> None:
+    def _wait(self, entry: Entry, key: ClassKey, class_scores: ClassScores) -> None:
         self.queue.wait(key, entry)
         moment = self.handle.clock.monotonic() + LEFTOVER_SECONDS
-        if self._could_go(key, entry.info, verdicts):
+        if self._could_go(key, entry.info, class_scores):
             moment = min(moment, self.queue.waiting.next_ready(key))
         self._set_alarm(moment)
         alike = (*key[:2], "")
-        if key[2] and self.queue.waiting.has_class(alike):  # it was tried in the name of these, but differs from them
-            self._wake_class(alike, verdicts)
+        if key[2] and self.queue.waiting.has_class(alike):  # it was woken as an example of these, but differs from them
+            self._wake_class(alike, class_scores)
 
     def _wake_if_opened(self) -> None:
         if self.handle.wake_requested:
@@ -398,7 +393,7 @@ class Core:
             self._wake_classes(self.queue.waiting.wide_classes())
 
     def _wake(self) -> None:
-        """Look which classes of waiting pods have a node now, and let the first pod of each try."""
+        """Wake the first pod of each class of waiting pods that has a feasible node now."""
         self.handle.wake_requested = False
         self._placement_changes = self.cache.placement_changes
         self._wake_classes(self.queue.waiting.classes())
@@ -408,9 +403,9 @@ class Core:
             shape = self.queue.waiting.example(key).info.shape
             self._wake_class(key, self._runners[key[0]].class_scores(shape))
 
-    def _wake_class(self, key: ClassKey, verdicts: ClassScores) -> None:
-        verdicts.refresh()
-        if not self._could_go(key, self.queue.waiting.example(key).info, verdicts):
+    def _wake_class(self, key: ClassKey, class_scores: ClassScores) -> None:
+        class_scores.refresh()
+        if not self._could_go(key, self.queue.waiting.example(key).info, class_scores):
             return
         entry = self.queue.waiting.first(key, self.handle.clock.monotonic())
         if entry is not None:
@@ -418,12 +413,12 @@ class Core:
         else:
             self._set_alarm(self.queue.waiting.next_ready(key))
 
-    def _could_go(self, key: ClassKey, info: PodInfo, verdicts: ClassScores) -> bool:
-        """Whether a node would take `info`, which stands for its class; where the class says little, it has to try."""
-        return verdicts.feasible_for(info) if key[2] else verdicts.feasible
+    def _could_go(self, key: ClassKey, info: PodInfo, class_scores: ClassScores) -> bool:
+        """Whether a node is feasible for `info`, an example of its group of waiting pods."""
+        return class_scores.feasible_for(info) if key[2] else class_scores.feasible
 
     def _set_alarm(self, moment: float) -> None:
-        """Look again at that monotonic second, if not before."""
+        """Set the timer to that monotonic second, unless it is set to an earlier one."""
         if moment == float("inf") or (self._alarm is not None and self._alarm[0] <= moment):
             return
         if self._alarm is not None:
@@ -442,11 +437,11 @@ class Core:
             self.on_ready()
 
     def on_ready(self) -> None:
-        """Called when time alone has made `decide` worth calling; the shell puts its own function here."""
+        """Called when a timer made a pod ready. The shell replaces it."""
 
 
 def _class_key(info: PodInfo, state: CycleState) -> ClassKey:
-    """What a pod has in common with those that can be placed whenever it can."""
+    """The key of the group of waiting pods that can be placed whenever this pod can."""
     metadata = info.pod.metadata
     pin = pin_of(info.pod)
     mark = "" if pin is None else f"on {sorted(pin)} "

@@ -1,6 +1,6 @@
-"""Reservations towards the API server: placing one is writing its status, and so is what happens to it later.
+"""Reservation controller: writes the status of reservations and expires them.
 
-What to write is decided in `plugins/reservation/lifecycle.py`; here it is sent, and time is kept.
+`plugins/reservation/lifecycle.py` decides what to write. This module sends it and runs timers.
 """
 
 import logging
@@ -27,8 +27,8 @@ NOT_ACTIVE = "reservation is not active"
 RETRY_PAUSE = 1.0  # seconds before a status that was refused is written again
 
 
-class ReservationKeeper:
-    """Writes what the core decides about reservations, and ends those whose time is over.
+class ReservationController:
+    """Writes decisions about reservations, and expires reservations.
 
     `after` is called whenever the core may have something to do, `execute` carries out what the core decides then.
     """
@@ -54,7 +54,7 @@ class ReservationKeeper:
     # -- decisions ----------------------------------------------------------------------------------------------------
 
     def bind(self, decision: Bind, settled: Callable[[], None]) -> None:
-        """Give a reservation its node (R41): annotations first, then the status that makes it count.
+        """Write the node of a reservation (R41): annotations first, then the status.
 
         `settled` is called once, when the API server has answered for good.
         """
@@ -107,7 +107,7 @@ class ReservationKeeper:
         self._after()
 
     def reject(self, decision: Reject) -> None:
-        """Say on the reservation why no node takes it."""
+        """Write to the reservation why no node is feasible."""
         self._events.warning(decision.info.pod, "FailedScheduling", "Scheduling", decision.message)
         reservation = self._book.known.get(decision.info.uid)
         status = reservation and lifecycle.refused(reservation, decision.message, self._clock.now())
@@ -117,7 +117,7 @@ class ReservationKeeper:
     # -- what happens to those that are placed ------------------------------------------------------------------------
 
     def work(self) -> None:
-        """Write down who is in which reservation, and see to it that time is kept."""
+        """Write the owners of changed reservations and set the timer."""
         for uid in [uid for uid in self._book.moved if uid not in self._writing]:
             self._book.moved.discard(uid)
             self._sync(uid)
@@ -130,7 +130,7 @@ class ReservationKeeper:
             self._timer = self._clock.call_later(min(wait, self._args.gc_interval_seconds), self._sweep)
 
     def stop(self) -> None:
-        """Write no more."""
+        """Stop writing."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -148,7 +148,7 @@ class ReservationKeeper:
             self._change(reserved.reservation, status)
 
     def _disown(self, uid: str) -> None:
-        """Take the name of a reservation that is no more from a pod that was in it (R9)."""
+        """Remove the annotation of a deleted reservation from a pod that allocated from it (R9)."""
         info = self._core.cache.placed(uid)
         if info is None or RESERVATION_ALLOCATED not in info.pod.metadata.annotations:
             return
