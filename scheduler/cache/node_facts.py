@@ -1,7 +1,7 @@
-"""Facts about node objects as small numbers: nodes that agree in a fact share one, and a plugin judges each value once.
+"""Facts of node objects as codes: nodes with equal values share a code, and a plugin judges each value once.
 
-Ten thousand nodes have a handful of taint sets; a selector is then evaluated a handful of times and looked up for the
-rest. A fact is worked out again only for nodes whose object changed.
+Ten thousand nodes have a handful of taint sets, so a selector is evaluated a handful of times. A fact is computed again
+only for nodes whose object changed.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -28,12 +28,12 @@ class NodeFact(Generic[V]):
         self.values: list[V] = []
 
     def codes(self) -> Ints:
-        """For every row the place of its value in `values`, as of now."""
+        """The position of each row's value in `values`, [node]."""
         self._catch_up()
         return self._codes
 
     def judge(self, batch: Batch, verdicts: Sequence[Callable[[V], bool]]) -> Bools | None:
-        """Each verdict on each row's value, [verdict, node]; None if all are true of every value there is."""
+        """Each verdict on each row's value, [verdict, node]; None if all are true for all values."""
         self._catch_up()
         per_value = np.array([[verdict(value) for value in self.values] for verdict in verdicts], np.bool_)
         return None if per_value.all() else per_value[:, batch.pick(self._codes)]

@@ -1,4 +1,4 @@
-"""What a node keeps for processes outside containers, by its annotation (R65 of the CPU page).
+"""Resources that a node reserves for processes outside of containers, by its annotation (R65 of the CPU page).
 
 A list of CPUs decides about the amount of CPU. With `ReservedCPUsOnly` those CPUs are bound to no pod, and all amounts
 stay.
@@ -14,7 +14,7 @@ from scheduler.api.requests import Amounts, amounts
 
 
 def kept_back(annotations: Mapping[str, str]) -> Amounts:
-    """What pods do not get of the node, by resource.
+    """The amounts that the node reserves, by resource.
 
     Raises:
         ValueError: the annotation cannot be understood; the message says why.

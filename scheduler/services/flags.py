@@ -1,4 +1,4 @@
-"""`/debug/flags`: what is logged, changed while the scheduler runs, in the words of Koordinator's (rules R32 to R35).
+"""`/debug/flags`: changes what a running scheduler logs, with Koordinator's messages (rules R32 to R35).
 
 A body counts as it came: a line's end behind the value makes it another value, and a wrong one.
 """
@@ -18,11 +18,11 @@ _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
 
 class FlagRefused(ValueError):
-    """The value is not one."""
+    """The value cannot be parsed."""
 
 
 def level_of(verbosity: int) -> int:
-    """The level of Python's logging that stands for a verbosity: 0 warnings, 1 what happens, 2 and more everything."""
+    """Python's log level for a klog verbosity: 0 WARNING, 1 INFO, 2 and more DEBUG."""
     return {0: logging.WARNING, 1: logging.INFO}.get(max(verbosity, 0), logging.DEBUG)
 
 

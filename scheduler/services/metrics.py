@@ -1,4 +1,4 @@
-"""Figures about the scheduler in Prometheus' text format, under upstream's names where upstream has them."""
+"""Metrics of the scheduler in Prometheus' text format, with upstream's names where upstream has them."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,11 +9,11 @@ from scheduler.framework.exposition import Family, exposed, histogram_lines, sam
 from scheduler.framework.histogram import Histogram
 
 SECONDS = tuple(0.0001 * 2**power for power in range(16))  # 0.1 ms to 3.3 s
-_SETTLED = (Bind, Reject)  # what settles a pod
+_SETTLED = (Bind, Reject)  # decisions that end a scheduling cycle
 
 
 class Metrics:
-    """Told of every decision; asked for everything at once."""
+    """Counts decisions, and renders all metrics."""
 
     def __init__(self, core: Core, timeouts: Mapping[str, int] | None = None) -> None:
         """`timeouts` is a monitor's count by profile."""
@@ -24,7 +24,7 @@ class Metrics:
         self._victims = 0
 
     def decided(self, decisions: Iterable[Decision], seconds: float) -> None:
-        """One turn of the core, and how long it took."""
+        """Count the decisions of one cycle that took `seconds`."""
         for decision in decisions:
             if isinstance(decision, _SETTLED):
                 result = "scheduled"
@@ -40,7 +40,7 @@ class Metrics:
                 self._victims += 1
 
     def render(self) -> bytes:
-        """Everything in text."""
+        """All metrics in text format."""
         return exposed(self._families())
 
     def _families(self) -> Iterator[Family]:

@@ -1,4 +1,4 @@
-"""Routes of the scheduler's process: health, metrics, and what it holds of nodes and pods (section 6 of the API).
+"""Routes of the scheduler: health, metrics, and its view of nodes and pods (section 6 of the API).
 
 Koordinator's routes for nodes, DeviceShare, NodeNUMAResource and Reservation; of our own is
 `/apis/v1/explain/:namespace/:name`.
@@ -31,25 +31,25 @@ NOT_LEADING = json({"message": "the instance is not leader"}, 503)
 
 
 class Standing(Protocol):
-    """How far the scheduler is."""
+    """State of the scheduler that decides what routes answer."""
 
     @property
     def ready(self) -> bool:
-        """It has seen the cluster, and decides."""
+        """Whether all informers are synced."""
 
     @property
     def leading(self) -> bool:
-        """It is its turn to decide; of several schedulers, one leads."""
+        """Whether it is the leader."""
 
 
 def routes_of(
     core: Core, metrics: Metrics, standing: Standing, configuration: Configuration, logger: logging.Logger
 ) -> Routes:
-    """All routes; debug flags only where `enableProfiling` is on (R32)."""
+    """All routes; those of debug flags only with `enableProfiling` (R32)."""
     routes = Routes()
 
     def service(pattern: str, handler: Handler) -> None:
-        """A route of the services API, which the leader alone answers."""
+        """Add a route of the services API, which only the leader answers."""
         routes.add("GET", f"{BASE}/{pattern}", lambda request: handler(request) if standing.leading else NOT_LEADING)
 
     for name in ("healthz", "livez"):
@@ -58,7 +58,7 @@ def routes_of(
     routes.add("GET", "/metrics", lambda _: Answer(200, metrics.render(), CONTENT_TYPE))
     routes.add(
         "GET",
-        "/metrics/resources",  # of several schedulers one tells, the others nothing
+        "/metrics/resources",  # only the leader reports
         lambda _: Answer(200, pod_resources(core) if standing.leading else b"", CONTENT_TYPE),
     )
     routes.add("GET", "/configz", lambda _: json({"componentconfig": msgspec.to_builtins(configuration)}))
@@ -81,7 +81,7 @@ def _node(core: Core, request: RequestContext) -> Answer:
 
 
 def node_view(core: Core, node: NodeInfo) -> dict[str, Any]:
-    """What the scheduler counts on one node; cpu in milli, everything else in whole units."""
+    """The sums of one node; cpu in milli, other resources in whole units."""
     names = core.cache.columns.resources.names
     allocatable = _amounts(names, node.allocatable)
     requested = _amounts(names, node.requested)
@@ -111,7 +111,7 @@ def _reference(pod: Pod) -> dict[str, str]:
 
 
 def _says(pod: Pod, *, required_far: bool) -> bool:
-    """Whether a pod has terms about other pods; or such as keep others off."""
+    """Whether a pod has pod affinity or anti-affinity; `required_far`: required anti-affinity."""
     affinity = pod.spec.affinity
     if affinity is None:
         return False

@@ -23,7 +23,7 @@ class Held(Scene):
     def __init__(self, configuration: Configuration | None = None, **node: Any) -> None:
         super().__init__(configuration)
         self.rig.node("n", **node)
-        self.keeper = self.binder.reservations
+        self.controller = self.binder.reservations
 
     def show(self, built: ReservationBuilder, **status: Any) -> None:
         manifest = built.manifest
@@ -153,7 +153,7 @@ def test_who_is_in_it_is_written_once() -> None:
     hold(scene.rig, "r", "n", {"cpu": 4000})
     inside(scene.rig, "p", "n", "r", cpu=1)
     for _ in range(2):
-        scene.keeper.work()
+        scene.controller.work()
         scene.rig.clock.settle()
     (status,) = scene.written()
     assert ([one["name"] for one in status["currentOwners"]], status["allocated"]) == (["p"], {"cpu": "1"})
@@ -162,11 +162,11 @@ def test_who_is_in_it_is_written_once() -> None:
 def test_one_whose_time_is_over_is_ended() -> None:
     scene = Held()
     scene.show(of(2).ttl("10s"), phase="Available", nodeName="n", allocatable={"cpu": "2"})
-    scene.keeper.work()
+    scene.controller.work()
     scene.rig.clock.advance(9.0)
     assert scene.written() == []
     for _ in range(2):
-        scene.keeper.work()
+        scene.controller.work()
         scene.rig.clock.advance(3.0)
     (status,) = scene.written()
     assert (status["phase"], status["conditions"][-1]["reason"]) == ("Failed", "Expired")
@@ -176,7 +176,7 @@ def test_one_whose_node_is_gone_is_ended() -> None:
     scene = Held()
     scene.show(of(2), phase="Available", nodeName="n", allocatable={"cpu": "2"})
     scene.rig.core.remove_node("n")
-    scene.keeper.work()
+    scene.controller.work()
     scene.rig.clock.advance(20.0)
     assert scene.written()[0]["phase"] == "Failed"
 
@@ -196,7 +196,7 @@ def test_one_that_is_long_over_is_deleted() -> None:
     def pass_by(seconds: float) -> None:
         scene.rig.clock.advance(seconds)
         for _ in range(6):
-            scene.keeper.work()
+            scene.controller.work()
             scene.rig.clock.advance(15.0)
 
     pass_by(0.0)
@@ -215,9 +215,9 @@ def test_a_refused_status_is_written_again() -> None:
         return next(failures, ok())
 
     scene.api.answer = answer
-    scene.keeper.work()
+    scene.controller.work()
     scene.rig.clock.advance(2.0)
-    scene.keeper.work()
+    scene.controller.work()
     scene.rig.clock.settle()
     assert len(scene.written()) == 2
 
@@ -274,7 +274,7 @@ def test_pods_of_one_that_is_over_and_deleted(cleans: bool, phase: str, patched:
         )
     scene.rig.delete("gone")
     scene.rig.core.remove_reservation("r")
-    scene.keeper.work()
+    scene.controller.work()
     sent = [one for one in scene.api.sent if one.method == "PATCH" and "/pods/" in one.path]
     assert [one.path.rsplit("/", 1)[1] for one in sent] == patched
     for one in sent:
