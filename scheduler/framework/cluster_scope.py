@@ -23,7 +23,7 @@ WIDE: StateKey[bool] = StateKey("framework/cluster-wide")  # plugins of scope CL
 MARK: StateKey[str] = StateKey("framework/mark")  # separates waiting pods with equal namespace and labels
 
 
-class _Verdict:
+class _FilterResult:
     """The results of one filter for all rows: codes, [node], and the status for each code."""
 
     def __init__(self, name: str, codes: Ints, status: Callable[[int], Status]) -> None:
@@ -54,7 +54,7 @@ class Cycle:
         self._state = state
         self._node = node
         self._asked = {plugin.name for plugin in concerned}
-        self._verdicts: list[_Verdict] = []
+        self._results: list[_FilterResult] = []
         self.rejected: Status | None = None
         self._allowed: frozenset[str] | None = None
         state[WIDE] = True
@@ -64,7 +64,7 @@ class Cycle:
             everything = Batch(columns, None)
             for plugin in rules.cycle_filters:
                 if plugin.name not in state[SKIPPED]:
-                    self._verdicts.append(self._judged(plugin, everything))
+                    self._results.append(self._judged(plugin, everything))
 
     def _pre_filter(self) -> None:
         skipped: set[str] = set()
@@ -88,13 +88,13 @@ class Cycle:
             names, left_over = self._columns.names, allowed
             codes = np.fromiter((name not in left_over for name in names), np.int64, self._columns.count)
             status = outside(allowed_by)
-            self._verdicts.append(_Verdict("", codes, lambda _: status))
+            self._results.append(_FilterResult("", codes, lambda _: status))
 
-    def _judged(self, plugin: Filter, batch: Batch) -> _Verdict:
+    def _judged(self, plugin: Filter, batch: Batch) -> _FilterResult:
         if isinstance(plugin, FilterBatch) and plugin.can_batch(self._state):
             found = plugin.reasons_batch(plugin.stack([self._state]), batch)
             if found is not None:
-                return _Verdict(plugin.name, *found)
+                return _FilterResult(plugin.name, *found)
         statuses = [SUCCESS]
         codes = np.zeros(batch.size, np.int64)
         for row in np.flatnonzero(batch.pick(self._columns.known)).tolist():
@@ -102,7 +102,7 @@ class Cycle:
             if not status.ok:
                 codes[row] = len(statuses)
                 statuses.append(status)
-        return _Verdict(plugin.name, codes, statuses.__getitem__)
+        return _FilterResult(plugin.name, codes, statuses.__getitem__)
 
     def allows(self, name: str) -> bool:
         """Whether the PreFilters left that node."""
@@ -111,8 +111,8 @@ class Cycle:
     def narrowed(self, key: Ints) -> Ints:
         """A copy of `key` [node] in which the nodes that these plugins reject are infeasible."""
         key = key.copy()
-        for verdict in self._verdicts:
-            key[verdict.codes != 0] = _INFEASIBLE
+        for result in self._results:
+            key[result.codes != 0] = _INFEASIBLE
         return key
 
     def add_scores(self, key: Ints) -> None:
@@ -141,18 +141,18 @@ class Cycle:
         `kept`: the status of the other plugins for a row.
         """
         statuses: dict[int, Status] = {}
-        for verdict in self._verdicts:
-            place = order.get(verdict.name, -1)
+        for result in self._results:
+            place = order.get(result.name, -1)
             signed: dict[int, Status] = {}
-            for row in np.flatnonzero(verdict.codes).tolist():
+            for row in np.flatnonzero(result.codes).tolist():
                 if row in statuses or not known[row]:
                     continue
                 other = kept(row)
                 if not other.ok and order.get(other.plugin, -1) < place:
                     continue
-                code = int(verdict.codes[row])
+                code = int(result.codes[row])
                 if code not in signed:
-                    signed[code] = verdict.status(code).by(verdict.name)
+                    signed[code] = result.status(code).by(result.name)
                 statuses[row] = signed[code]
         return statuses
 
