@@ -32,10 +32,10 @@ class NodeFact(Generic[V]):
         self._catch_up()
         return self._codes
 
-    def judge(self, batch: Batch, verdicts: Sequence[Callable[[V], bool]]) -> Bools | None:
-        """Each verdict on each row's value, [verdict, node]; None if all are true for all values."""
+    def judge(self, batch: Batch, predicates: Sequence[Callable[[V], bool]]) -> Bools | None:
+        """Each predicate on each row's value, [predicate, node]; None if all are true for all values."""
         self._catch_up()
-        per_value = np.array([[verdict(value) for value in self.values] for verdict in verdicts], np.bool_)
+        per_value = np.array([[predicate(value) for value in self.values] for predicate in predicates], np.bool_)
         return None if per_value.all() else per_value[:, batch.pick(self._codes)]
 
     def measure(self, batch: Batch, measures: Sequence[Callable[[V], int]]) -> Ints | None:
