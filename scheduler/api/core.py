@@ -20,16 +20,6 @@ class Toleration(Wire, frozen=True):
     effect: str = ""
     toleration_seconds: int | None = None
 
-    def tolerates(self, taint: "Taint") -> bool:
-        """k8s.io/api `Toleration.ToleratesTaint`: empty effect and empty key with Exists match all."""
-        if self.effect and self.effect != taint.effect:
-            return False
-        if self.key and self.key != taint.key:
-            return False
-        if self.operator == "Exists":
-            return True
-        return self.operator in {"", "Equal"} and bool(self.key) and self.value == taint.value
-
 
 class Taint(Wire, frozen=True):
     key: str = ""
@@ -262,10 +252,3 @@ class PodDisruptionBudget(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
-
-    def covers(self, namespace: str, labels: dict[str, str]) -> bool:
-        """Whether it protects such a pod; for preemption an absent or empty selector protects nothing (R81)."""
-        selector = self.spec.selector
-        if selector is None or not (selector.match_labels or selector.match_expressions):
-            return False
-        return self.metadata.namespace == namespace and selector.matches(labels)

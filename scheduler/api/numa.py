@@ -3,12 +3,11 @@
 Keys and values follow apis/extension/{resource,numa_aware,node}.go; the object is topology.node.k8s.io/v1alpha1.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import msgspec
 from msgspec import field
 
-from scheduler.api.core import PodSpec
 from scheduler.api.quantity import Quantity
 from scheduler.api.wire import ObjectMeta, ResourceList, Wire
 
@@ -42,7 +41,6 @@ REQUIRED, PREFERRED = "Required", "Preferred"
 
 LSE, LSR = "LSE", "LSR"
 PROD = "koord-prod"
-_BANDS = (("koord-prod", 9000), ("koord-mid", 7000), ("koord-batch", 5000), ("koord-free", 3000))
 
 
 class ResourceSpec(Wire, frozen=True):
@@ -164,21 +162,6 @@ def cpuset_text(cpus: Iterable[int]) -> str:
         else:
             runs.append([cpu, cpu])
     return ",".join(f"{low}-{high}" if high > low else str(low) for low, high in runs)
-
-
-def priority_class(labels: Mapping[str, str], spec: PodSpec) -> str:
-    """Koordinator's priority class: the label, else the band that spec.priority lies in, else ""."""
-    named = labels.get(PRIORITY_CLASS_LABEL, "")
-    if named:
-        return named
-    return next((name for name, low in _BANDS if low <= spec.priority <= low + 999), "")
-
-
-def may_bind(labels: Mapping[str, str], spec: PodSpec) -> bool:
-    """Whether a pod is one whose CPUs may be bound to it (R3)."""
-    if labels.get(QOS_LABEL, "") not in {LSE, LSR}:
-        return False
-    return priority_class(labels, spec) in {"", PROD}  # without any, QoS decides, and these two are prod's
 
 
 decode_status = msgspec.json.Decoder(ResourceStatus).decode

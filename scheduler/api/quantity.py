@@ -5,9 +5,11 @@ CPU is counted in thousandths of a core, everything else in whole units (bytes, 
 """
 
 import re
+from collections.abc import Mapping
 from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 
+Amounts = dict[str, int]  # resource → amount: cpu in thousandths, everything else in whole units
 Quantity = str | int | float  # YAML writers leave the quotes away; custom resources keep what they wrote
 
 CPU = "cpu"
@@ -119,3 +121,17 @@ def canonical(quantity: Quantity) -> str:
         if scaled == scaled.to_integral_value():
             return f"{int(scaled)}{suffix}"
     return f"{int(value.scaleb(9).to_integral_value(ROUND_CEILING))}n"
+
+
+def amounts(resources: Mapping[str, Quantity]) -> Amounts:
+    """A resource list in integers.
+
+    Raises:
+        QuantityError: one of the amounts is not a quantity.
+    """
+    return {name: amount(name, quantity) for name, quantity in resources.items()}
+
+
+def quantities(found: Mapping[str, int]) -> dict[str, str]:
+    """Amounts as a resource list spells them, sorted by name."""
+    return {name: text(name, value) for name, value in sorted(found.items())}

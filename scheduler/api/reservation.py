@@ -1,6 +1,6 @@
 """The Reservation object, and what pods say about reservations (Koordinator apis/scheduling/v1alpha1, apis/extension).
 
-A reservation is placed as a pod would be: `reserve_pod` makes the pod that is scheduled in its owners' stead.
+The scheduler places a pod for each reservation, the reserve pod; `is_reserve_pod` recognises it.
 """
 
 import re
@@ -8,23 +8,15 @@ from typing import Any
 
 import msgspec
 from msgspec import field
-from msgspec.structs import replace
 
 from scheduler.api.core import (
-    DEFAULT_SCHEDULER,
-    Container,
     NodeSelector,
     Pod,
     PodSpec,
-    PodStatus,
-    ResourceRequirements,
     Taint,
     Toleration,
 )
-from scheduler.api.device import DEVICE_ALLOCATED
-from scheduler.api.numa import RESOURCE_STATUS
-from scheduler.api.quantity import PODS, QuantityError, text
-from scheduler.api.requests import Amounts, amounts, pod_requests
+from scheduler.api.quantity import Amounts, QuantityError, amounts
 from scheduler.api.wire import LabelSelector, ObjectMeta, ResourceList, Wire, to_json
 
 RESERVATIONS_PATH = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
@@ -50,10 +42,6 @@ ALIGNED, RESTRICTED = "Aligned", "Restricted"
 
 DEFAULT_TTL = 24 * 3600.0  # seconds
 HIGHEST_PRIORITY = (1 << 31) - 1
-FILLER = "__internal_fake_container__"  # carries what the containers of a reserve pod do not say
-
-# What was settled for the pod that a template was copied from is not the reservation's.
-_SETTLED = frozenset({DEVICE_ALLOCATED, RESOURCE_STATUS, RESERVATION_ALLOCATED})
 
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _DURATION = re.compile(r"(\d+\.?\d*|\.\d+)(h|ms|us|µs|ns|m|s)")
@@ -82,37 +70,6 @@ class ReservationOwner(Wire, frozen=True):
     object: ObjectReference | None = None
     controller: ControllerReference | None = None
     label_selector: LabelSelector | None = None
-
-    def matches(self, pod: Pod) -> bool:
-        """Whether it speaks of `pod` (R17); an object's kind is not looked at."""
-        return (
-            (self.object is None or _is_object(self.object, pod))
-            and (self.controller is None or _controls(self.controller, pod))
-            and (self.label_selector is None or self.label_selector.matches(pod.metadata.labels))
-        )
-
-
-def _is_object(wanted: ObjectReference, pod: Pod) -> bool:
-    metadata = pod.metadata
-    return (
-        wanted.uid in {"", metadata.uid}
-        and wanted.name in {"", metadata.name}
-        and wanted.namespace in {"", metadata.namespace}
-        and wanted.api_version in {"", "v1"}
-    )
-
-
-def _controls(wanted: ControllerReference, pod: Pod) -> bool:
-    if wanted.namespace not in {"", pod.metadata.namespace}:
-        return False
-    return any(
-        wanted.uid in {"", one.uid}
-        and wanted.name in {"", one.name}
-        and wanted.kind in {"", one.kind}
-        and wanted.api_version in {"", one.api_version}
-        and (wanted.controller is None or wanted.controller == one.controller)
-        for one in pod.metadata.owner_references
-    )
 
 
 class PodTemplate(Wire, frozen=True):
@@ -348,85 +305,3 @@ def seconds(duration: str) -> float | None:
     if not parts or "".join(number + unit for number, unit in parts) != rest:
         return None
     return sign * sum(float(number) * _UNITS[unit] for number, unit in parts)
-
-
-def reserve_pod(reservation: Reservation, holding: Amounts | None = None) -> Pod:
-    """The pod that stands for a reservation (R12 to R14); `holding` replaces what it requests.
-
-    It is one pod, however many the reservation has room for (`pods` among its amounts). A reservation without a
-    template is a pod that asks for nothing; the plugin refuses it.
-
-    Raises:
-        ValueError: the template is no pod template.
-    """
-    template = _template(reservation)
-    metadata, own, spec = template.metadata, reservation.metadata, template.spec
-    status = reservation.status
-    theirs = {name: text for name, text in metadata.annotations.items() if name not in _SETTLED}
-    annotations = {**theirs, **own.annotations, RESERVE_POD: "true", RESERVATION_NAME: own.name}
-    if spec.node_name:
-        annotations[RESERVATION_NODE] = spec.node_name
-    if holding is None:
-        asked = pod_requests(spec)
-        holding = asked if PODS in asked else None
-    if holding is not None:
-        spec = _carrying(spec, {name: value for name, value in holding.items() if name != PODS})
-    return Pod(
-        ObjectMeta(
-            name=own.uid,
-            namespace=metadata.namespace or "default",
-            uid=own.uid,
-            resource_version=own.resource_version,
-            creation_timestamp=own.creation_timestamp,
-            deletion_timestamp=own.deletion_timestamp,
-            labels={**metadata.labels, **own.labels},
-            annotations=annotations,
-        ),
-        replace(
-            spec,
-            node_name=status.node_name,
-            scheduler_name=spec.scheduler_name or DEFAULT_SCHEDULER,
-            priority=_priority(reservation, metadata.labels),
-        ),
-        PodStatus(phase=status.phase if reservation.ended else ""),
-    )
-
-
-def template_requests(reservation: Reservation) -> Amounts:
-    """What the template asks for, as for a pod, with what a resizing says laid over it.
-
-    Raises:
-        ValueError: the template is no pod template, or a quantity is none.
-    """
-    return {**pod_requests(_template(reservation).spec), **resized(reservation)}
-
-
-def quantities(found: Amounts) -> dict[str, str]:
-    """Amounts as a resource list spells them."""
-    return {name: text(name, value) for name, value in sorted(found.items())}
-
-
-def _template(reservation: Reservation) -> PodTemplate:
-    try:
-        return msgspec.convert(reservation.spec.template or {}, PodTemplate)
-    except msgspec.ValidationError as error:
-        raise ValueError(f"spec.template: {error}") from None
-
-
-def _carrying(spec: PodSpec, holding: Amounts) -> PodSpec:
-    """The same pod asking for just so much, all of it in one container more."""
-    bare = tuple(replace(one, resources=ResourceRequirements()) for one in spec.containers)
-    filler = Container(FILLER, resources=ResourceRequirements(requests=dict(quantities(holding))))
-    inits = tuple(replace(one, resources=ResourceRequirements()) for one in spec.init_containers)
-    return replace(spec, containers=(*bare, filler), init_containers=inits, overhead={}, resources=None)
-
-
-def _priority(reservation: Reservation, template_labels: dict[str, str]) -> int:
-    """R13: a reservation that says nothing outranks everybody."""
-    given = ((reservation.spec.template or {}).get("spec") or {}).get("priority")
-    if isinstance(given, int):
-        return given
-    label = {**template_labels, **reservation.metadata.labels}.get(PRIORITY_LABEL, "")
-    if re.fullmatch(r"[+-]?\d+", label, re.ASCII) and -(1 << 31) <= int(label) <= HIGHEST_PRIORITY:
-        return int(label)
-    return HIGHEST_PRIORITY

@@ -62,9 +62,6 @@ class TopologyRequirement(Wire, frozen=True):
 class TopologyTerm(Wire, frozen=True):
     match_label_expressions: tuple[TopologyRequirement, ...] = ()
 
-    def holds(self, labels: dict[str, str]) -> bool:
-        return all(labels.get(one.key) in one.values for one in self.match_label_expressions)
-
 
 class StorageClass(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()

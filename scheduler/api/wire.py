@@ -66,34 +66,6 @@ class LabelSelector(Wire, frozen=True):
     match_labels: dict[str, str] = {}
     match_expressions: tuple[Requirement, ...] = ()
 
-    def matches(self, labels: dict[str, str]) -> bool:
-        """Whether every label and every expression holds; an empty selector matches everything."""
-        return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(
-            requirement_holds(expression, labels) for expression in self.match_expressions
-        )
-
-
-def requirement_holds(requirement: Requirement, labels: dict[str, str]) -> bool:
-    """Whether `labels` satisfy one expression; an unknown operator never holds (admission refuses it)."""
-    value = labels.get(requirement.key)
-    match requirement.operator:
-        case "In":
-            return value is not None and value in requirement.values
-        case "NotIn":
-            return value is None or value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt" as operator:
-            try:
-                have, bound = int(value or ""), int(requirement.values[0])
-            except (ValueError, IndexError):
-                return False
-            return have > bound if operator == "Gt" else have < bound
-        case _:
-            return False
-
 
 class StatusCause(Wire, frozen=True):
     reason: str = ""

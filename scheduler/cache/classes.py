@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from scheduler.api.core import Pod, PodSpec
 from scheduler.api.device import RENAMED
-from scheduler.api.numa import may_bind
-from scheduler.api.ports import host_ports
-from scheduler.api.quantity import QuantityError
-from scheduler.api.requests import Amounts, nonzero_requests, pod_requests
+from scheduler.api.quantity import Amounts, QuantityError
 from scheduler.cache.pins import unpinned
 from scheduler.cache.resources import PODS_COLUMN, ResourceIndex
+from scheduler.pods.cpu_binding import may_bind
+from scheduler.pods.host_ports import host_ports
+from scheduler.pods.requests import nonzero_requests, pod_requests
 
 
 @dataclass(slots=True, eq=False)

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 import msgspec
 
 from scheduler.api.numa import NODE_RESERVATION, CpusetError, NodeReservation, parse_cpuset
-from scheduler.api.quantity import CPU, QuantityError
-from scheduler.api.requests import Amounts, amounts
+from scheduler.api.quantity import CPU, Amounts, QuantityError, amounts
 
 
 def kept_back(annotations: Mapping[str, str]) -> Amounts:

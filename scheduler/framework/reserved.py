@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from scheduler.api.core import Pod
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts
 from scheduler.api.reservation import RESTRICTED, Reservation
 from scheduler.framework.nodeinfo import NodeInfo
 from scheduler.framework.points import Plugin

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from scheduler.api.core import Pod
-from scheduler.api.ports import EVERY_ADDRESS, HostPort, host_ports
 from scheduler.cache.cache import Cache
 from scheduler.cache.classes import PodClass
 from scheduler.cache.columns import Batch, Bools, Ints
@@ -19,6 +18,7 @@ from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import FilterColumns, Listener, PreFilter, Scope
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
+from scheduler.pods.host_ports import EVERY_ADDRESS, HostPort, host_ports
 
 TAKEN = Status.unschedulable("node(s) didn't have free ports for the requested pod ports")
 

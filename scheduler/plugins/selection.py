@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 
 from scheduler.api.core import NO_EXECUTE, NO_SCHEDULE, NodeSelectorTerm, Pod, Taint, Toleration
-from scheduler.api.wire import requirement_holds
 from scheduler.cache.cache import Cache
 from scheduler.cache.facts import NodeFact
+from scheduler.pods.selectors import requirement_holds, tolerates
 
 Labels = tuple[str, tuple[str | None, ...]]  # a node's name and its values of the labels that matter
 
@@ -91,7 +91,7 @@ class TaintFact(NodeFact[tuple[Taint, ...]]):
 
 
 def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
-    return any(toleration.tolerates(taint) for toleration in tolerations)
+    return any(tolerates(toleration, taint) for toleration in tolerations)
 
 
 def admits(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> bool:

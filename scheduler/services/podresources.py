@@ -5,11 +5,11 @@ Source: k8s pkg/scheduler/metrics/resources.
 
 from collections.abc import Iterator
 
-from scheduler.api.quantity import CPU, MEMORY, QuantityError
-from scheduler.api.requests import Amounts, pod_limits, pod_requests
+from scheduler.api.quantity import CPU, MEMORY, Amounts, QuantityError
 from scheduler.api.reservation import is_reserve_pod
 from scheduler.cycle import Core
 from scheduler.framework.nodeinfo import PodInfo
+from scheduler.pods.requests import pod_limits, pod_requests
 from scheduler.services.exposition import Family, exposed, sample
 
 BYTES = frozenset({MEMORY, "storage", "ephemeral-storage"})

@@ -16,6 +16,7 @@ from scheduler.framework.points import TrialColumns
 from scheduler.plugins.defaultpreemption.ledger import Accounts, Ledger
 from scheduler.plugins.defaultpreemption.trial import broken, importance
 from scheduler.plugins.reservation.book import ReservationBook
+from scheduler.pods.selectors import budget_covers
 
 MOST_KEYS = 65536
 NEVER = 0  # the stamp of a row about which nothing is known
@@ -147,7 +148,7 @@ class Situations:
             budget
             for namespace in dict.fromkeys(pod.pod.metadata.namespace for pod in lesser)
             for budget in self._by_namespace.get(namespace, ())
-            if any(budget.covers(pod.pod.metadata.namespace, pod.pod.metadata.labels) for pod in lesser)
+            if any(budget_covers(budget, pod.pod.metadata.namespace, pod.pod.metadata.labels) for pod in lesser)
         ]
         for budget in budgets:
             self._covered.setdefault(budget.metadata.key, set()).add(row)

@@ -12,6 +12,7 @@ from scheduler.framework.restored import as_seen
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import SUCCESS, Status
+from scheduler.pods.selectors import budget_covers
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,10 @@ def broken(pods: Iterable[PodInfo], budgets: Sequence[PodDisruptionBudget]) -> t
         metadata = info.pod.metadata
         bad = False
         for index, budget in enumerate(budgets):
-            if not budget.covers(metadata.namespace, metadata.labels) or metadata.name in budget.status.disrupted_pods:
+            if (
+                not budget_covers(budget, metadata.namespace, metadata.labels)
+                or metadata.name in budget.status.disrupted_pods
+            ):
                 continue
             allowed[index] -= 1
             bad |= allowed[index] < 0

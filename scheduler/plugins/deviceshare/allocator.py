@@ -4,7 +4,7 @@ Upstream: deviceshare/device_allocator.go.
 """
 
 from scheduler.api.device import GPU_MEMORY, GPU_MEMORY_RATIO
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.deviceshare import gpus
 from scheduler.plugins.deviceshare.candidates import Pick, missing

@@ -21,8 +21,7 @@ from scheduler.api.device import (
     Device,
     device_allocations,
 )
-from scheduler.api.quantity import QuantityError
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts, QuantityError
 from scheduler.cache.cache import Cache
 from scheduler.cache.columns import Ints
 from scheduler.framework.handle import Handle

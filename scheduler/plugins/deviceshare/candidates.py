@@ -2,11 +2,12 @@
 
 from typing import NamedTuple
 
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts
 from scheduler.framework.status import Status
 from scheduler.plugins.deviceshare.request import TypeRequest
 from scheduler.plugins.deviceshare.shares import Function
 from scheduler.plugins.deviceshare.states import DeviceState, Slot, Template
+from scheduler.pods.selectors import selector_matches
 
 
 class Pick(NamedTuple):
@@ -41,7 +42,7 @@ def selected(template: Template, request: TypeRequest) -> list[int]:
     found = template.narrowed.get(request)
     if found is None:
         found = template.narrowed[request] = [
-            number for number in slots if selector.matches(dict(template.slots[number].labels))
+            number for number in slots if selector_matches(selector, dict(template.slots[number].labels))
         ]
     return found
 
@@ -96,7 +97,7 @@ def free_function(state: DeviceState, number: int, request: TypeRequest) -> Func
         (
             one
             for group in slot.groups
-            if selector.matches(dict(group.labels))
+            if selector_matches(selector, dict(group.labels))
             for one in group.functions
             if one.bus not in taken
         ),

@@ -6,7 +6,7 @@ Where reservations are for a pod, the node's devices come to the plugin with all
 
 from collections.abc import Collection, Iterable, Sequence
 
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts
 from scheduler.framework.reserved import Reserved
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.deviceshare.allocator import allocate, allocate_preferring, trial, verdict

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from scheduler.api.core import Pod
 from scheduler.api.device import DEVICE_ALLOCATED, GPU_ISOLATION_PROVIDER, GPU_MODEL_LABEL, GPU_VENDOR_LABEL
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts
 from scheduler.api.reservation import RESIZE_ALLOCATABLE, is_reserve_pod
 from scheduler.cache.columns import Batch, Bools, Ints
 from scheduler.framework.handle import Handle

@@ -23,7 +23,7 @@ from scheduler.api.device import (
     RDMA,
     DeviceType,
 )
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts
 from scheduler.plugins.deviceshare.hints import NO_HINT, NO_WORDS, TypeHint, Words, survivors
 
 _CARDS = frozenset({NVIDIA_GPU, AMD_GPU, HYGON_DCU})  # counted in whole cards

@@ -5,9 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from scheduler.api.device import DEVICE_ALLOCATED, parse_allocations
-from scheduler.api.quantity import QuantityError
-from scheduler.api.requests import Amounts
-from scheduler.api.reservation import quantities
+from scheduler.api.quantity import Amounts, QuantityError, quantities
 from scheduler.api.wire import to_json
 from scheduler.plugins.deviceshare.shares import Holding, Share, Shares, shares_of
 

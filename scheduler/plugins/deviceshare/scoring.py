@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from scheduler.api.device import FPGA, GPU_MEMORY, GPU_MEMORY_RATIO, RDMA
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts
 from scheduler.cache.columns import Ints
 from scheduler.framework.points import MAX_NODE_SCORE
 

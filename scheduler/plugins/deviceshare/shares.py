@@ -6,8 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from scheduler.api.device import RENAMED, Allocations
-from scheduler.api.quantity import amount, text
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts, amount, text
 from scheduler.api.wire import to_json
 
 

@@ -10,8 +10,7 @@ import msgspec
 import yaml
 
 from scheduler.api.core import ConfigMap
-from scheduler.api.quantity import QuantityError
-from scheduler.api.requests import Amounts, amounts
+from scheduler.api.quantity import Amounts, QuantityError, amounts
 from scheduler.api.wire import ResourceList
 from scheduler.cache.classes import renamed
 from scheduler.framework.status import Status

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, RENAMED, DeviceInfo
-from scheduler.api.quantity import QuantityError, amount
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts, QuantityError, amount
 from scheduler.framework.status import Status
 from scheduler.plugins.deviceshare.partitions import BUILT_IN, parse_table
 from scheduler.plugins.deviceshare.shares import Function, Holding, Share, Shares

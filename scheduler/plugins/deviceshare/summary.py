@@ -7,8 +7,7 @@ shows what is used of it and an empty total. Only devices of which something is 
 
 from collections.abc import Callable, Iterable, Mapping
 
-from scheduler.api.quantity import text
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts, text
 from scheduler.api.wire import Wire
 from scheduler.cache.cache import Cache
 from scheduler.plugins.deviceshare.cache import DeviceCache, NodeDevices

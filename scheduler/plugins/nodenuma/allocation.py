@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from scheduler.api.numa import FULL_PCPUS
-from scheduler.api.quantity import CPU
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import CPU, Amounts
 from scheduler.framework.status import Status
 from scheduler.plugins.nodenuma.accumulator import NOT_ENOUGH, Cpus, Wish, kept, take, usable
 from scheduler.plugins.nodenuma.options import ZoneAmounts

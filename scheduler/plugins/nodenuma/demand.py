@@ -18,14 +18,13 @@ from scheduler.api.numa import (
     SPREAD_BY_PCPUS,
     NumaTopologySpec,
     ResourceSpec,
-    may_bind,
 )
-from scheduler.api.quantity import CPU
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import CPU, Amounts
 from scheduler.framework.status import Status
 from scheduler.plugins.nodenuma.accumulator import Wish
 from scheduler.plugins.nodenuma.allocation import WHOLE, Need
 from scheduler.plugins.nodenuma.options import Options
+from scheduler.pods.cpu_binding import may_bind
 
 BIND_POLICIES = frozenset({FULL_PCPUS, SPREAD_BY_PCPUS})
 NOT_WHOLE = Status.unresolvable("the requested CPUs must be integer")

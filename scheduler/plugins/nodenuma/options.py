@@ -37,8 +37,7 @@ from scheduler.api.numa import (
     SystemQos,
     parse_cpuset,
 )
-from scheduler.api.quantity import CPU, QuantityError, amount
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import CPU, Amounts, QuantityError, amount
 from scheduler.plugins.nodenuma.topology import Cpu, Topology
 
 KUBELET_POLICIES = {

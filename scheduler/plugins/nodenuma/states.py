@@ -9,8 +9,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.api.quantity import CPU
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import CPU, Amounts
 from scheduler.plugins.nodenuma.accumulator import Cpus, Mark
 from scheduler.plugins.nodenuma.options import NO_OPTIONS, Options, ZoneAmounts, amplify
 from scheduler.plugins.nodenuma.topology import Topology

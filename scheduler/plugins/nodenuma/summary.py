@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from scheduler.api.numa import cpuset_text
-from scheduler.api.quantity import text
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts, text
 from scheduler.cache.cache import Cache
 from scheduler.plugins.nodenuma.accumulator import Mark
 from scheduler.plugins.nodenuma.book import NodeNuma

@@ -10,6 +10,7 @@ from scheduler.cache.cache import Cache
 from scheduler.cache.columns import Batch, Bools
 from scheduler.cache.matching import PodMatcher, Readings, with_label_keys
 from scheduler.plugins.selection import LabelFacts, Selection, TaintFact, admits
+from scheduler.pods.selectors import selector_matches
 
 HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
 
@@ -36,7 +37,7 @@ class Constraint:
             constraint.topology_key,
             constraint.max_skew,
             None if empty else PodMatcher([metadata.namespace], selector),
-            int(selector is not None and selector.matches(metadata.labels)),
+            int(selector is not None and selector_matches(selector, metadata.labels)),
             constraint.min_domains or 1,
             constraint.node_affinity_policy == "Honor",
             constraint.node_taints_policy == "Honor",

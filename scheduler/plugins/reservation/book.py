@@ -14,16 +14,13 @@ from msgspec.structs import replace
 from scheduler.api.core import Pod
 from scheduler.api.device import DEVICE_ALLOCATED
 from scheduler.api.numa import RESOURCE_SPEC, RESOURCE_STATUS
-from scheduler.api.quantity import QuantityError
-from scheduler.api.requests import Amounts, amounts
+from scheduler.api.quantity import Amounts, QuantityError, amounts
 from scheduler.api.reservation import (
     HIGHEST_PRIORITY,
     Reservation,
     allocated_to,
     is_reserve_pod,
-    reserve_pod,
     restricted_to,
-    template_requests,
     withheld,
 )
 from scheduler.cache.cache import Cache
@@ -37,6 +34,7 @@ from scheduler.plugins.deviceshare.reserved import still_held
 from scheduler.plugins.nodenuma.book import NumaBook
 from scheduler.plugins.nodenuma.reserved import still_held as numa_still_held
 from scheduler.plugins.reservation.owners import OwnerIndex
+from scheduler.plugins.reservation.reserve_pods import reserve_pod, template_requests
 
 
 class ReservationBook(Listener):

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts
 from scheduler.framework.points import MAX_NODE_SCORE
 from scheduler.framework.reserved import Reserved
 

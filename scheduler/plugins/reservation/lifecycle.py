@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from scheduler.api.clock import from_rfc3339, rfc3339
 from scheduler.api.core import Pod
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts, quantities
 from scheduler.api.reservation import (
     AVAILABLE,
     DEFAULT_TTL,
@@ -23,11 +23,10 @@ from scheduler.api.reservation import (
     UNSCHEDULABLE,
     Reservation,
     ReservationCondition,
-    quantities,
     seconds,
-    template_requests,
 )
 from scheduler.api.wire import to_plain
+from scheduler.plugins.reservation.reserve_pods import template_requests
 
 Status = dict[str, Any]
 SOONEST, LATEST = 3.0, 15.0  # seconds until a live reservation is looked at again

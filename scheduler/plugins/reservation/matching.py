@@ -6,7 +6,7 @@ from enum import Enum, auto
 
 from scheduler.api.core import NO_EXECUTE, NO_SCHEDULE, UNSCHEDULABLE_TAINT, Node, NodeSelectorTerm, Pod, Taint
 from scheduler.api.device import RENAMED
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts
 from scheduler.api.reservation import ReservationAffinity, affinity_of, exact_names, ignores_reservations
 from scheduler.framework.reserved import Reserved
 from scheduler.plugins.selection import term_holds, tolerated

@@ -7,8 +7,9 @@ name, a controller, a label), so that the many pods that no reservation is for a
 from collections.abc import Iterable, Iterator
 
 from scheduler.api.core import Pod
-from scheduler.api.reservation import ReservationOwner
+from scheduler.api.reservation import ControllerReference, ObjectReference, ReservationOwner
 from scheduler.api.wire import to_json
+from scheduler.pods.selectors import selector_matches
 
 Mark = tuple[str, ...]
 ANYBODY: Mark = ()
@@ -63,7 +64,39 @@ class OwnerIndex:
 
 def matches(owners: Iterable[ReservationOwner], pod: Pod) -> bool:
     """R17: one of them must hold."""
-    return any(owner.matches(pod) for owner in owners)
+    return any(_owner_matches(owner, pod) for owner in owners)
+
+
+def _owner_matches(owner: ReservationOwner, pod: Pod) -> bool:
+    """Whether all that is given in `owner` holds for the pod (R17); the kind of an object is not compared."""
+    return (
+        (owner.object is None or _is_object(owner.object, pod))
+        and (owner.controller is None or _controls(owner.controller, pod))
+        and (owner.label_selector is None or selector_matches(owner.label_selector, pod.metadata.labels))
+    )
+
+
+def _is_object(wanted: ObjectReference, pod: Pod) -> bool:
+    metadata = pod.metadata
+    return (
+        wanted.uid in {"", metadata.uid}
+        and wanted.name in {"", metadata.name}
+        and wanted.namespace in {"", metadata.namespace}
+        and wanted.api_version in {"", "v1"}
+    )
+
+
+def _controls(wanted: ControllerReference, pod: Pod) -> bool:
+    if wanted.namespace not in {"", pod.metadata.namespace}:
+        return False
+    return any(
+        wanted.uid in {"", owner.uid}
+        and wanted.name in {"", owner.name}
+        and wanted.kind in {"", owner.kind}
+        and wanted.api_version in {"", owner.api_version}
+        and (wanted.controller is None or wanted.controller == owner.controller)
+        for owner in pod.metadata.owner_references
+    )
 
 
 def _mark(owner: ReservationOwner) -> Mark:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from scheduler.api.core import Pod
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts
 from scheduler.api.reservation import (
     PRE_ALLOCATION_REQUIRED,
     RESERVATION_AFFINITY,

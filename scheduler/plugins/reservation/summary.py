@@ -10,12 +10,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from scheduler.api.core import Pod
-from scheduler.api.ports import HostPort, host_ports
-from scheduler.api.reservation import quantities, reserve_pod
+from scheduler.api.quantity import quantities
 from scheduler.api.wire import to_plain
 from scheduler.cache.cache import Cache
 from scheduler.framework.reserved import Reserved
 from scheduler.plugins.reservation.book import ReservationBook
+from scheduler.plugins.reservation.reserve_pods import reserve_pod
+from scheduler.pods.host_ports import HostPort, host_ports
 
 
 def summary_of(book: ReservationBook, cache: Cache, node: str) -> dict[str, Any]:

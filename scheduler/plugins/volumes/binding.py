@@ -108,7 +108,8 @@ class VolumeBinding(PreFilter, Filter):
         if found.provisioner == NO_PROVISIONER:
             return False
         return not found.allowed_topologies or any(
-            term.holds(node.metadata.labels) for term in found.allowed_topologies
+            all(node.metadata.labels.get(wanted.key) in wanted.values for wanted in term.match_label_expressions)
+            for term in found.allowed_topologies
         )
 
 

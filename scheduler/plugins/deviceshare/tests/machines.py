@@ -18,7 +18,7 @@ from scheduler.api.device import (
     VirtualFunction,
     VirtualFunctionGroup,
 )
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts
 from scheduler.plugins.deviceshare.allocator import allocate
 from scheduler.plugins.deviceshare.gpus import Policy
 from scheduler.plugins.deviceshare.hints import read

@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.api.builders import pod
 from scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, RDMA, DeviceInfo, parse_allocations
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts
 from scheduler.plugins.deviceshare.allocator import allocate, fill_memory
 from scheduler.plugins.deviceshare.gpus import Policy
 from scheduler.plugins.deviceshare.request import DeviceRequest

@@ -16,7 +16,7 @@ from scheduler.api.device import (
     NVIDIA_GPU,
     RDMA,
 )
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts
 from scheduler.plugins.deviceshare.request import DeviceRequest, InvalidRequestError, split_gpu, unified, validate
 
 GIB = 1 << 30

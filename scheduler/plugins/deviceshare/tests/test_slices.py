@@ -22,7 +22,7 @@ from scheduler.api.device import (
     DeviceTopology,
     parse_allocations,
 )
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts
 from scheduler.api.wire import ObjectMeta, ResourceList
 from scheduler.plugins.deviceshare.slices import SliceBook
 from scheduler.tests.rig import Rig

@@ -9,8 +9,8 @@ import pytest
 from scheduler.api.builders import PodBuilder, pod, reservation
 from scheduler.api.device import DEVICE_ALLOCATED, Device, DeviceSpec, parse_allocations
 from scheduler.api.numa import NUMA_TOPOLOGY_POLICY_LABEL, RESOURCE_STATUS, parse_cpuset
-from scheduler.api.requests import Amounts
-from scheduler.api.reservation import RESERVATION_ALLOCATED, Reservation, ReservationStatus, quantities
+from scheduler.api.quantity import Amounts, quantities
+from scheduler.api.reservation import RESERVATION_ALLOCATED, Reservation, ReservationStatus
 from scheduler.api.wire import ObjectMeta
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.tests.machines import card

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from scheduler.api.builders import PodBuilder, pod, reservation
-from scheduler.api.requests import Amounts
-from scheduler.api.reservation import RESERVATION_ALLOCATED, Reservation, ReservationStatus, allocation, quantities
+from scheduler.api.quantity import Amounts, quantities
+from scheduler.api.reservation import RESERVATION_ALLOCATED, Reservation, ReservationStatus, allocation
 from scheduler.framework.nodeinfo import PodInfo
 from scheduler.framework.reserved import Reserved
 from scheduler.framework.restored import as_seen, restore

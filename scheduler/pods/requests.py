@@ -1,4 +1,4 @@
-"""What a whole pod asks of a node: the sum that scheduler, node agent and auditor must all agree on.
+"""Requests and limits of a whole pod.
 
 Follows k8s.io/component-helpers `resource.PodRequests`: containers are summed, an init container counts while it runs
 beside the sidecars started before it, restartable init containers stay, overhead comes on top, and pod-level requests
@@ -8,22 +8,10 @@ replace the sum for the resources they may name.
 from collections.abc import Callable, Iterable
 
 from scheduler.api.core import Container, PodSpec
-from scheduler.api.quantity import CPU, MEMORY, amount
-from scheduler.api.wire import ResourceList
-
-Amounts = dict[str, int]  # cpu in milli, everything else in whole units
+from scheduler.api.quantity import CPU, MEMORY, Amounts, amount, amounts
 
 DEFAULT_MILLI_CPU = 100  # what scores assume of a container that names no cpu (k8s schedutil.DefaultMilliCPURequest)
 DEFAULT_MEMORY = 200 << 20  # likewise, bytes
-
-
-def amounts(resources: ResourceList) -> Amounts:
-    """A resource list in integers.
-
-    Raises:
-        QuantityError: one of the amounts is not a quantity.
-    """
-    return {name: amount(name, quantity) for name, quantity in resources.items()}
 
 
 def pod_requests(spec: PodSpec) -> Amounts:
