@@ -1,4 +1,4 @@
-"""KubeSchedulerConfiguration: read, checked, and turned into profiles with their plugins in order (rules R1 to R7).
+"""KubeSchedulerConfiguration: read, checked, and turned into profiles with ordered plugins (FWK-R1 to FWK-R7).
 
 What is wrong is refused with the path of the field, what was expected and what was found.
 """
@@ -134,7 +134,7 @@ def parse(document: object) -> Configuration:
 
 
 def _modern(document: dict[str, Any]) -> dict[str, Any]:
-    """Old versions and the spelling `pluginConfigs` of published examples, read as v1 (R6)."""
+    """Old versions and the spelling `pluginConfigs` of published examples, read as v1 (FWK-R6)."""
     version = str(document.get("apiVersion", "")).removeprefix(GROUP)
     if version in OLD_VERSIONS:
         log.warning("config old-version found=%s read-as=v1", version)
@@ -239,7 +239,7 @@ def _expand(profile: ProfileConfig, where: str, name: str) -> Expanded:
 
 
 def _merged(defaults: Sequence[PluginRef], own: PluginSet) -> list[PluginRef]:
-    """A default list with a profile's changes: replaced in place, dropped, or appended (R1)."""
+    """A default list with a profile's changes: replaced in place, dropped, or appended (FWK-R1)."""
     dropped = {ref.name for ref in own.disabled}
     replacing = {ref.name: ref for ref in own.enabled}
     merged: list[PluginRef] = []
@@ -253,7 +253,7 @@ def _merged(defaults: Sequence[PluginRef], own: PluginSet) -> list[PluginRef]:
 def _at_point(
     multi: Sequence[PluginRef], listed: PluginSet, kind: str, base: type[Plugin], where: str
 ) -> list[PluginRef]:
-    """What runs at one point, in order (R2): listed multi-point plugins, other multi-point plugins, the rest listed."""
+    """The plugins of one point, in order (FWK-R2): listed multi-point plugins, other multi-point plugins, others."""
     seen: set[str] = set()
     for ref in listed.enabled:
         if ref.name not in TABLE:

@@ -301,7 +301,7 @@ class Core:
         return [Bind(info, node, marks.annotations, marks.labels, marks.node_annotations)]
 
     def _log_cycle(self, runner: Runner, info: PodInfo) -> None:
-        """What the debug flags ask for, in Koordinator's words (R33, R34)."""
+        """What the debug flags ask for, in Koordinator's words (FWK-R33, FWK-R34)."""
         debug, explanation = self.handle.debug, explain(runner, info)
         if debug.filter_failures:
             for node, status in explanation.rejected.items():
@@ -355,7 +355,7 @@ class Core:
         return [*decisions, Reject(info, failure.message(", ".join(words)), nominated=nominated)]
 
     def _account(self, runner: Runner, info: PodInfo, failure: FitError, nominated: str, said: str | None) -> None:
-        """Log the failure as JSON (R35); `said` by PostFilter, if it was asked."""
+        """Log the failure as JSON (FWK-R35); `said` by PostFilter, if it was asked."""
         rejected = {} if failure.pre_filter is not None else explain(runner, info).rejected
         diagnosis = diagnosis_of(
             info, rejected, now=self.handle.clock.now(), pre_filter=failure.pre_filter, nominated=nominated,
@@ -376,7 +376,7 @@ class Core:
         return [*(ClearNomination(other) for other in lesser), *evictions]
 
     def _reject(self, entry: Entry, state: CycleState, status: Status) -> list[Decision]:
-        """Reserve said no although the filters had said yes: the message counts one node (R47)."""
+        """Reserve said no although the filters had said yes: the message counts one node (FWK-R47)."""
         info = entry.info
         reason = "Unschedulable" if status.rejected else SCHEDULER_ERROR
         message = f"0/1 nodes are available: 1 {status.message}." if status.rejected else status.message

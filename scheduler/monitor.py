@@ -1,4 +1,4 @@
-"""Pods whose scheduling takes too long, said again and again while it does (R31).
+"""Pods whose scheduling takes too long, said again and again while it does (FWK-R31).
 
 A pod counts from its decision until the API server has settled its binding. The decision itself is over before anything
 else can look; a binding can hang.

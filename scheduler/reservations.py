@@ -52,7 +52,7 @@ class ReservationKeeper:
     # -- decisions ----------------------------------------------------------------------------------------------------
 
     def bind(self, decision: Bind, settled: Callable[[], None]) -> None:
-        """Give a reservation its node (R41): annotations first, then the status that makes it count.
+        """Give a reservation its node (RSV-R41): annotations first, then the status that makes it count.
 
         `settled` is called once, when the API server has answered for good.
         """
@@ -146,7 +146,7 @@ class ReservationKeeper:
             self._change(reserved.reservation, status)
 
     def _disown(self, uid: str) -> None:
-        """Take the name of a reservation that is no more from a pod that was in it (R9)."""
+        """Take the name of a reservation that is no more from a pod that was in it (RSV-R9)."""
         info = self._core.cache.placed(uid)
         if info is None or RESERVATION_ALLOCATED not in info.pod.metadata.annotations:
             return

@@ -125,7 +125,7 @@ class Reservation(Wire, frozen=True):
 
     @property
     def available(self) -> bool:
-        """Whether it holds its resources on a node (R1)."""
+        """Whether it holds its resources on a node (RSV-R1)."""
         return self.status.phase == AVAILABLE and bool(self.status.node_name)
 
     @property
@@ -148,7 +148,7 @@ class Reservation(Wire, frozen=True):
 
     @property
     def problem(self) -> str:
-        """Why it cannot be scheduled whatever the cluster is like (R10); "" if nothing is wrong."""
+        """Why it cannot be scheduled whatever the cluster is like (RSV-R10); "" if nothing is wrong."""
         if self.spec.template is None:
             return "the reservation misses the template spec"
         if not self.spec.owners:

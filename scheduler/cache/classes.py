@@ -102,7 +102,7 @@ class ClassBook:
 
 
 def renamed(requests: Amounts) -> Amounts:
-    """Deprecated device names under their present ones; where both are given the present one stands (R1)."""
+    """Deprecated device names under their present ones; where both are given the present one stands (DEV-R1)."""
     if not any(name in RENAMED for name in requests):
         return requests
     kept = {name: value for name, value in requests.items() if name not in RENAMED or RENAMED[name] in requests}

@@ -1,4 +1,4 @@
-"""What a node keeps for processes outside containers, by its annotation (R65 of the CPU page).
+"""What a node keeps for processes outside containers, by its annotation (NUMA-R65).
 
 A list of CPUs decides about the amount of CPU. With `ReservedCPUsOnly` those CPUs are bound to no pod, and all amounts
 stay.

@@ -104,7 +104,7 @@ class EventRecorder:
 
 
 def cut(note: str) -> str:
-    """At most 1024 bytes; what is longer ends in ` ...` (R46)."""
+    """At most 1024 bytes; what is longer ends in ` ...` (FWK-R46)."""
     encoded = note.encode()
     if len(encoded) <= NOTE_LIMIT:
         return note

@@ -135,7 +135,7 @@ class Cycle:
         return np.fromiter((plugin.score(self._state, self._pod, node) for node in nodes), np.int64, batch.size)
 
     def overrides(self, order: Mapping[str, int], kept: Callable[[int], Status], known: Bools) -> dict[int, Status]:
-        """Statuses of the rows that these plugins are the first to reject, plugins taken in `order` (R17).
+        """Statuses of the rows that these plugins are the first to reject, plugins taken in `order` (FWK-R17).
 
         `kept` says what the others have to say of a row.
         """
@@ -157,5 +157,5 @@ class Cycle:
 
 
 def outside(plugins: Iterable[str]) -> Status:
-    """What nodes that a PreFilter left out count as (R13)."""
+    """What nodes that a PreFilter left out count as (FWK-R13)."""
     return Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins))}]")

@@ -1,4 +1,4 @@
-"""What one failed cycle leaves for people and programs to read: Koordinator's `Diagnosis` as JSON (R35).
+"""What one failed cycle leaves for people and programs to read: Koordinator's `Diagnosis` as JSON (FWK-R35).
 
 Costs a plain pass over all nodes; made only where the debug flag `d` asks for it.
 """

@@ -44,12 +44,12 @@ class Reserved:
 
     @property
     def open(self) -> bool:
-        """Whether a pod may still come (R18)."""
+        """Whether a pod may still come (RSV-R18)."""
         return not (self.reservation.spec.allocate_once and self.owners)
 
     @property
     def allocated(self) -> Amounts:
-        """What its pods request of what it has (R7)."""
+        """What its pods request of what it has (RSV-R7)."""
         return self.allocated_but(())
 
     def allocated_but(self, gone: Sequence[str]) -> Amounts:

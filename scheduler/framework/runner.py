@@ -98,7 +98,7 @@ class Runner:
         return SUCCESS
 
     def check(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        """The filters in order on one node; the first rejection is the node's (R17)."""
+        """The filters in order on one node; the first rejection is the node's (FWK-R17)."""
         skipped = state[SKIPPED]
         for plugin in self.filters:
             if plugin.name in skipped:
@@ -109,7 +109,7 @@ class Runner:
         return SUCCESS
 
     def check_with_nominated(self, state: CycleState, info: PodInfo, node: NodeInfo) -> Status:
-        """The same, once with the pods nominated to the node that are at least as important, once without (R16)."""
+        """The same, once with the pods nominated to the node that are at least as important, once without (FWK-R16)."""
         state, node = as_seen(state, node)
         others = [
             other

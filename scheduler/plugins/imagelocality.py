@@ -1,4 +1,4 @@
-"""Prefer nodes that have the pod's images already (kubernetes plugins/imagelocality, rule R74).
+"""Prefer nodes that have the pod's images already (kubernetes plugins/imagelocality, rule FWK-R74).
 
 An image counts by its size and by the share of nodes that have it, so that an image which one node alone has
 does not draw every pod there.

@@ -28,5 +28,5 @@ class PrioritySort(QueueSort):
         del handle
 
     def sort_key(self, pod: Pod, queued_at: float) -> tuple[float, ...]:
-        """Higher priority first, then who has waited longer (R40)."""
+        """Higher priority first, then who has waited longer (FWK-R40)."""
         return (-pod.spec.priority, queued_at)

@@ -17,7 +17,7 @@ def priority_class(labels: Mapping[str, str], spec: PodSpec) -> str:
 
 
 def may_bind(labels: Mapping[str, str], spec: PodSpec) -> bool:
-    """Whether CPUs may be bound to the pod (R3)."""
+    """Whether CPUs may be bound to the pod (NUMA-R3)."""
     if labels.get(QOS_LABEL, "") not in {LSE, LSR}:
         return False
     return priority_class(labels, spec) in {"", PROD}  # without a class QoS decides; LSE and LSR imply prod

@@ -48,7 +48,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def budget_covers(budget: PodDisruptionBudget, namespace: str, labels: dict[str, str]) -> bool:
-    """Whether the budget protects such a pod. In preemption an absent or empty selector protects nothing (R81)."""
+    """Whether the budget protects such a pod. In preemption an absent or empty selector protects nothing (FWK-R81)."""
     selector = budget.spec.selector
     if selector is None or not (selector.match_labels or selector.match_expressions):
         return False

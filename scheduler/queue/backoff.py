@@ -1,4 +1,4 @@
-"""What a miss costs: the longer a pod fails, the longer it stands back (R42)."""
+"""What a miss costs: the longer a pod fails, the longer it stands back (FWK-R42)."""
 
 import heapq
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""`/debug/flags`: what is logged, changed while the scheduler runs, in the words of Koordinator's (rules R32 to R35).
+"""`/debug/flags`: changes what is logged while the scheduler runs, in Koordinator's format (FWK-R32 to FWK-R35).
 
 A body counts as it came: a line's end behind the value makes it another value, and a wrong one.
 """

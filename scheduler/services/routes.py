@@ -46,7 +46,7 @@ def missing(words: str) -> Answer:
 
 
 class Routes:
-    """A table of routes. One that is there already stays: the first profile's plugin answers (R37)."""
+    """A table of routes. One that is there already stays: the first profile's plugin answers (FWK-R37)."""
 
     def __init__(self) -> None:
         self._routes: dict[tuple[str, str], Handler] = {}

@@ -53,7 +53,7 @@ class Standing(Protocol):
 def routes_of(
     core: Core, metrics: Metrics, standing: Standing, configuration: Configuration, logger: logging.Logger
 ) -> Routes:
-    """All routes; debug flags only where `enableProfiling` is on (R32)."""
+    """All routes; debug flags only where `enableProfiling` is on (FWK-R32)."""
     routes = Routes()
 
     def service(pattern: str, handler: Handler) -> None:

@@ -238,7 +238,7 @@ def test_a_refused_status_is_written_again() -> None:
     ],
 )
 def test_how_large_one_with_devices_is(resizes: bool, want: dict[str, str]) -> None:
-    """R50: the amounts of its very cards are laid over what the template asks for."""
+    """RSV-R50: the amounts of its very cards are laid over what the template asks for."""
     scene = Held(configuration=profile(pluginConfig=[{"name": "DeviceShare", "args": {"resizePod": resizes}}]), gpus=2)
     scene.show(reservation("r").like(pod("x").gpus(2)).for_labels(app="a").policy("Restricted"))
     scene.work()
@@ -260,7 +260,7 @@ def test_how_large_one_with_devices_is(resizes: bool, want: dict[str, str]) -> N
     ],
 )
 def test_pods_of_one_that_is_over_and_deleted(cleans: bool, phase: str, patched: list[str]) -> None:
-    """R9: they are told that it is no more."""
+    """RSV-R9: they are told that it is no more."""
     args = {"cleanExpiredReservationAllocated": cleans}
     scene = Held(configuration=profile(pluginConfig=[{"name": "Reservation", "args": args}]))
     hold(scene.rig, "r", "n", {"cpu": 4000})

@@ -1,7 +1,7 @@
 """What the pod webhook makes of device requests, and what it refuses.
 
 Follows Koordinator's `pkg/webhook/pod/mutating/device_resource_spec.go` and `pkg/webhook/pod/validating`
-(specification: device-share R64 to R66). Pods are manifests, as they come in a review; nothing given is changed.
+(DEV-R64 to DEV-R66). Pods are manifests, as they come in a review; nothing given is changed.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _CARD = 100  # percent
 
 
 def spelled_out(resources: Mapping[str, Quantity]) -> Resources:
-    """`koordinator.sh/gpu` as cores and memory, and `gpu.shared` wherever a GPU is named (R64).
+    """`koordinator.sh/gpu` as cores and memory, and `gpu.shared` wherever a GPU is named (DEV-R64).
 
     Raises:
         QuantityError: an amount is not a quantity.
@@ -63,7 +63,7 @@ def patch_of(pod: Manifest) -> list[Operation]:
 
 
 def problems(pod: Manifest) -> list[str]:
-    """Why the device requests of a pod are refused, in Koordinator's words; empty if they are not (R66)."""
+    """Why the device requests of a pod are refused, in Koordinator's words; empty if they are not (DEV-R66)."""
     found: list[str] = []
     for container in (pod.get("spec") or {}).get("containers") or ():
         requests = (container.get("resources") or {}).get("requests") or {}

@@ -45,8 +45,8 @@ class Outcomes:
         self._versions: list[int] = []
         self._known: dict[tuple[int, ...], Outcome] = {}  # by situation and the classes of pods nominated there
         self._stamp: Ints = np.zeros(0, np.int64)  # of the situation that was tried
-        # What candidates are compared by, smaller is better (R78): violations (-1: no candidate), highest priority of a
-        # victim, sum of priorities, number of victims; and apart from these, as a float, when they started.
+        # Candidates are compared by these four rows, smaller is better (FWK-R78): budget violations (-1: no candidate),
+        # highest priority of a victim, sum of priorities, number of victims. The start time is a float, kept apart.
         self._ranks: Ints = np.zeros((4, 0), np.int64)
         self._latest: NDArray[np.float64] = np.zeros(0)
         self._outcomes: list[Outcome | Bools | None] = []  # None, or who goes: tried by accounts
@@ -147,7 +147,7 @@ class Outcomes:
             self._outcomes[row] = victims
 
     def best(self, rows: Rows) -> int:
-        """The best of these rows, which are candidates; the first among equals (R78)."""
+        """The best of these rows, which are candidates; the first among equals (FWK-R78)."""
         for line in (*self._ranks, self._latest):
             values = line[rows]
             rows = rows[values == values.min()]

@@ -2,7 +2,7 @@
 
 A dry run removes every less important pod from a node, sees whether the pod then fits, and puts back as many as it can,
 the ones under a disruption budget and the most important first. Whoever cannot be put back is a victim.
-Rules R75 to R81; kubernetes pkg/scheduler/framework/preemption and plugins/defaultpreemption.
+Rules FWK-R75 to FWK-R81; kubernetes pkg/scheduler/framework/preemption and plugins/defaultpreemption.
 """
 
 import random
@@ -164,7 +164,7 @@ class DefaultPreemption(PostFilter, Listener):
         return found
 
     def _crowd(self, info: PodInfo) -> Crowd:
-        """Pods nominated to nodes that are there already as far as `info` is concerned (R16)."""
+        """Pods nominated to nodes that are there already as far as `info` is concerned (FWK-R16)."""
         crowd: dict[int, list[PodInfo]] = {}
         for name in self._handle.nominator.nodes():
             node = self._handle.cache.find(name)

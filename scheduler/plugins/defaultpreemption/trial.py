@@ -1,6 +1,6 @@
 """One node tried: with every less important pod gone, and then with as many of them back as fit.
 
-Rules R77 and R81; kubernetes pkg/scheduler/framework/plugins/defaultpreemption, `SelectVictimsOnNode`.
+Rules FWK-R77 and FWK-R81; kubernetes pkg/scheduler/framework/plugins/defaultpreemption, `SelectVictimsOnNode`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -70,7 +70,7 @@ def importance(info: PodInfo) -> tuple[float, float]:
 
 
 def broken(pods: Iterable[PodInfo], budgets: Sequence[PodDisruptionBudget]) -> tuple[bool, ...]:
-    """For each pod whether its loss would break a budget; budgets are drawn down pod by pod, in order (R81)."""
+    """For each pod whether its loss would break a budget; budgets are drawn down pod by pod, in order (FWK-R81)."""
     allowed = [budget.status.disruptions_allowed for budget in budgets]
     breaks: list[bool] = []
     for info in pods:

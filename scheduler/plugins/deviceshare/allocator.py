@@ -41,7 +41,7 @@ def allocate_preferring(
     preferred: frozenset[tuple[str, int]],
     numa: frozenset[int] | None = None,
 ) -> Choice | Status:
-    """`allocate`, where a plain list decides, with these devices (type and minor) before all others (R47)."""
+    """`allocate`, where a plain list decides, with these devices (type and minor) before all others (DEV-R47)."""
     key = (request, preferred, numa)
     found = state.choices.get(key)
     if found is None:
@@ -75,7 +75,7 @@ def verdict(state: DeviceState, request: DeviceRequest, policy: Policy) -> Statu
 
 
 def weighed(template: Template, request: DeviceRequest) -> tuple[TypeRequest, ...]:
-    """The types that decide about a node: not those that follow the GPUs on a well planned one (R58)."""
+    """The types that decide about a node: not those that follow the GPUs on a well planned one (DEV-R58)."""
     if template.traits.planned and request.joint:
         gpu = request.get("gpu")
         if gpu is not None and not gpu.shared:
@@ -140,7 +140,7 @@ def _allocate(
 def _of_type(
     state: DeviceState, request: DeviceRequest, one: TypeRequest, leading: list[Pick] | None, policy: Policy
 ) -> list[Pick] | Status:
-    """GPUs go by their own lights, even where others lead (R51)."""
+    """GPUs go by their own lights, even where others lead (DEV-R51)."""
     if one.type == "gpu":
         return gpus.find(state, request, one, policy)
     near = switches(state, leading) if leading is not None else frozenset()
@@ -168,7 +168,7 @@ def _share(state: DeviceState, request: TypeRequest, picked: Pick) -> Share:
 
 
 def fill_memory(amounts: Amounts, total: Amounts) -> None:
-    """Say memory both ways, in bytes and in percent of this very card (R10)."""
+    """Say memory both ways, in bytes and in percent of this very card (DEV-R10)."""
     memory = total.get(GPU_MEMORY, 0)
     if GPU_MEMORY_RATIO in amounts and GPU_MEMORY not in amounts:
         amounts[GPU_MEMORY] = amounts[GPU_MEMORY_RATIO] * memory // 100

@@ -1,7 +1,7 @@
 """What is free on each node's devices: totals from Device objects, bookings from pods, columns that follow from both.
 
 A device that is listed but not healthy keeps its place with nothing in it. Bookings outlive the Device object, so that
-nothing is handed out twice when the object comes back (Koordinator deviceshare/device_cache.go, R19 to R22).
+nothing is handed out twice when the object comes back (Koordinator deviceshare/device_cache.go, DEV-R19 to DEV-R22).
 """
 
 import sys
@@ -60,7 +60,7 @@ class NodeDevices:
         return str(msgspec.json.decode(found)) if found else ""
 
     def take(self, uid: str, holding: Holding, after: DeviceState | None = None) -> bool:
-        """Book devices for a pod; one that holds something already keeps that (R20). Whether they were booked."""
+        """Book devices for a pod; one that holds something already keeps that (DEV-R20). Whether they were booked."""
         if uid in self.held or not holding.shares:
             return False
         self.held[uid] = holding
@@ -84,7 +84,7 @@ class NodeDevices:
 
 
 def traits_of(device: Device | None, labels: Mapping[str, str]) -> tuple[Traits, list[str]]:
-    """What a Device object and its node's labels say of all devices together, and what of it is wrong (R34)."""
+    """What a Device object and its node's labels say of all devices together, and what of it is wrong (DEV-R34)."""
     if device is None:
         return NO_TRAITS, []
     wrong: list[str] = []

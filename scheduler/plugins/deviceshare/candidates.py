@@ -19,7 +19,7 @@ class Pick(NamedTuple):
 
 
 def missing(template: Template, request: TypeRequest) -> Status | None:
-    """Why no state of these devices can satisfy the request (R14 to R16); None if one might."""
+    """Why no state of these devices can satisfy the request (DEV-R14 to DEV-R16); None if one might."""
     slots = template.by_type.get(request.type, [])
     if not slots or not count(template, request):
         return Status.unresolvable(f"Insufficient {request.type} devices")
@@ -29,7 +29,7 @@ def missing(template: Template, request: TypeRequest) -> Status | None:
 
 
 def count(template: Template, request: TypeRequest) -> int:
-    """How many devices it takes: a number, or all that the hint selects, healthy or not (R14)."""
+    """How many devices it takes: a number, or all that the hint selects, healthy or not (DEV-R14)."""
     return len(selected(template, request)) if request.everyone else request.count
 
 
@@ -48,7 +48,7 @@ def selected(template: Template, request: TypeRequest) -> list[int]:
 
 
 def candidates(state: DeviceState, request: TypeRequest) -> list[int]:
-    """`selected` on the right NUMA nodes; for whole PCIe switches only where nothing of the type is used (R23, R24)."""
+    """`selected` on the allowed NUMA nodes; for whole PCIe switches only unused ones (DEV-R23, DEV-R24)."""
     slots = selected(state.template, request)
     if request.numa is not None:
         slots = [number for number in slots if _on(state.template.slots[number], request.numa)]
@@ -87,7 +87,7 @@ def has_room(state: DeviceState, number: int, request: TypeRequest) -> bool:
 
 
 def free_function(state: DeviceState, number: int, request: TypeRequest) -> Function | None:
-    """The free virtual function with the smallest bus address in a group that the hint selects (R48)."""
+    """The free virtual function with the smallest bus address in a group that the hint selects (DEV-R48)."""
     selector = request.hint.vf_selector
     slot: Slot = state.template.slots[number]
     if selector is None or not slot.groups:

@@ -1,4 +1,4 @@
-"""Which GPUs: partition, then topology, then the plain list; the first that yields cards decides (R32 to R46)."""
+"""Choice of GPUs: by partition, then topology, then plain list; the first with a result wins (DEV-R32 to DEV-R46)."""
 
 from dataclasses import dataclass, field
 
@@ -21,7 +21,7 @@ class Policy:
 
 
 def kept_to(template: Template, request: DeviceRequest) -> bool:
-    """Whether whole cards may only come from the partition table (R35)."""
+    """Whether whole cards may only come from the partition table (DEV-R35)."""
     return template.traits.honour or request.words.partition is not None
 
 
@@ -32,7 +32,7 @@ def find(state: DeviceState, request: DeviceRequest, gpu: TypeRequest, policy: P
         names = [name for model, name in request.templates if model == state.template.traits.model]
         if not names:
             return NOT_A_SIZE
-        if len(names) == 1:  # of several that fit, none is named (R45)
+        if len(names) == 1:  # of several that fit, none is named (DEV-R45)
             slice_name = names[0]
     kept = kept_to(state.template, request)
     if not gpu.shared and (kept or state.template.table is not None):
@@ -70,7 +70,7 @@ def _by_tree(state: DeviceState, gpu: TypeRequest, scorer: Scorer, slice_name: s
     amounts = gpu.amounts
 
     def rank(number: int) -> tuple[int, int]:
-        """Total and free change places in what counts first (R44): it parts touched cards from others, no more."""
+        """Total and free change places in what counts first (DEV-R44): it parts touched cards from others, no more."""
         total, free = template.totals[number], state.frees[number]
         return scorer.score(free, total, amounts), scorer.score(total, free, amounts)
 

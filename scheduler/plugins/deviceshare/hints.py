@@ -78,7 +78,7 @@ NO_WORDS = Words({})
 
 
 def read(annotations: Mapping[str, str]) -> Words:
-    """A pod's wishes (R13).
+    """A pod's wishes (DEV-R13).
 
     Raises:
         InvalidHintError: one of the annotations is not what it should be.
@@ -143,7 +143,7 @@ def _wish(spec: PartitionSpec) -> PartitionWish:
 
 
 def survivors(words: Words, requested: Sequence[DeviceType]) -> tuple[DeviceType, ...]:
-    """Types that are allocated jointly, the leading one first; none if the pod asks for one type alone (R17, R50)."""
+    """Types to allocate jointly, the primary one first; empty if the pod requests one type only (DEV-R17, DEV-R50)."""
     if len(requested) < 2:
         return ()
     return tuple(

@@ -107,7 +107,7 @@ class Imagining(FilterColumns, TrialColumns, VictimAware):
                 and reserved.node == node.name
                 and reserved not in overlooked
             ):
-                after = after.moved(inside.left(devices, reserved, gone), -1)  # what it had is its reservation's (R63)
+                after = after.moved(inside.left(devices, reserved, gone), -1)  # back to the reservation (DEV-R63)
                 after = after.moved(inside.left(devices, reserved, left_out), 1)
             state[TRIAL] = {**trials, node.name: (after, left_out)}  # states that were forked earlier keep theirs
 

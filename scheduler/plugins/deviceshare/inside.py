@@ -1,4 +1,4 @@
-"""Devices for a pod that goes into a reservation, or stays beside those that are for it (R62).
+"""Devices for a pod that goes into a reservation, or stays beside those that are for it (DEV-R62).
 
 Where reservations are for a pod, the node's devices come to the plugin with all that these still hold given back
 (`framework/restored.py`). What is not the one reservation's in question is taken again here.
@@ -44,7 +44,7 @@ def left(devices: NodeDevices, reserved: Reserved, gone: Collection[str] = ()) -
 def within(devices: NodeDevices, state: DeviceState, reserved: Reserved, *, at_most: bool) -> DeviceState:
     """`state` with only the reservation's own devices, as for a Restricted one: with `at_most`, what is left of them.
 
-    Types of which it has none are left as they are. Of a NIC with virtual functions of its own others are none (R48).
+    Types of which it has none are left as they are. A NIC with virtual functions of its own offers no others (DEV-R48).
     """
     shares, rest = reserved_shares(reserved.annotation), left(devices, reserved)
     own: dict[int, Amounts | None] = {}

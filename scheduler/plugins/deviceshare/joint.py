@@ -1,4 +1,4 @@
-"""Devices of several types that belong together: NICs on the PCIe switches of the pod's GPUs (R50 to R54)."""
+"""Devices of several types that belong together: NICs on the PCIe switches of the pod's GPUs (DEV-R50 to DEV-R54)."""
 
 from collections.abc import Iterable
 
@@ -18,6 +18,6 @@ def switches(state: DeviceState, picks: Iterable[Pick]) -> frozenset[str]:
 
 
 def desired(state: DeviceState, request: TypeRequest, near: frozenset[str], words: Words) -> int:
-    """How many devices there must be; on the very switches of the leading ones, at least one for each (R52)."""
+    """How many devices there must be; on the very switches of the leading ones, at least one for each (DEV-R52)."""
     own = count(state.template, request)
     return max(own, len(near)) if words.same_pcie else own

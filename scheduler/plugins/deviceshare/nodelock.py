@@ -1,4 +1,4 @@
-"""One pod at a time where a device plugin reads the marks of one pod only: a lock in an annotation of the node (R73).
+"""Node lock for device plugins that serve one pod at a time: an annotation of the node (DEV-R73).
 
 The scheduler locks, the plugin unlocks. A lock counts from the moment it is decided, before the node object shows it.
 """

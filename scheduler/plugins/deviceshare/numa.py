@@ -1,4 +1,4 @@
-"""Which NUMA nodes would do for a pod's devices, for whoever aligns devices, CPUs and memory (R55, R56, R58)."""
+"""NUMA hints of a pod's devices, for the alignment of devices, CPUs and memory (DEV-R55, DEV-R56, DEV-R58)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations

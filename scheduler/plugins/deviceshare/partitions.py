@@ -1,4 +1,4 @@
-"""GPU partitions: which sets of cards are linked to each other, and which of them a pod gets (R33 to R39).
+"""GPU partitions: which sets of cards are linked to each other, and which of them a pod gets (DEV-R33 to DEV-R39).
 
 The table comes with the Device object, or from here for nodes with well-known NVIDIA machines.
 """
@@ -77,7 +77,7 @@ BUILT_IN: Table = {size: _block(size) for size in (1, 2, 4, 8)}
 
 
 def known_machine(vendor: str, model: str) -> bool:
-    """Whether the links of such cards are known (R34)."""
+    """Whether the links of such cards are known (DEV-R34)."""
     return vendor in _NVIDIA and model in _LINKED_MODELS
 
 
@@ -93,7 +93,7 @@ def choose(
     """The minors of the best free partition of `count` cards.
 
     `used` are cards of which anything is taken; `usable` says whether a free card suits the request. Of several in the
-    best group, the one that leaves the most of larger partitions whole (R39), then the table's first.
+    best group, the one that leaves the most of larger partitions whole (DEV-R39), then the table's first.
     """
     if table is None:
         return NO_TABLE

@@ -1,4 +1,4 @@
-"""Devices taken from a list by score: all NICs and FPGAs, and GPUs where nothing better is known (R47 to R49)."""
+"""Devices chosen from a list by score: NICs, FPGAs, and GPUs without a better method (DEV-R47 to DEV-R49)."""
 
 from collections.abc import Callable, Iterable
 

@@ -180,9 +180,9 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
                 return Status.unresolvable(f'model "{model[1]}" of vendor "{model[0]}" does not support GPU Share')
         devices = self.devices.find(node.name)
         if devices is None or not devices.listed:
-            return SUCCESS  # the kubelet's own device plugin is left to decide (R22)
+            return SUCCESS  # the kubelet's own device plugin is left to decide (DEV-R22)
         if self._mask_of(state, node.name) is not None:
-            return SUCCESS  # whoever aligns pods has tried these very devices (R28)
+            return SUCCESS  # whoever aligns pods has tried these very devices (DEV-R28)
         there = matched_on(state, node.name)
         if there:
             return inside.judge(
@@ -299,7 +299,7 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
         return self._worth(inside.room(self._view(state, devices), there, nominated), state[WANTED].request)
 
     def _worth(self, devices: DeviceState, request: DeviceRequest) -> int:
-        """What a node is worth to a request with its devices in this state (R60)."""
+        """What a node is worth to a request with its devices in this state (DEV-R60)."""
         known = devices.scores.get(request)
         if known is not None:
             return known

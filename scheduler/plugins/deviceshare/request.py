@@ -124,7 +124,7 @@ class DeviceRequest:
 
 
 def validate(group: Amounts) -> None:
-    """Check one type's amounts (R4).
+    """Check one type's amounts (DEV-R4).
 
     Raises:
         InvalidRequestError: with Koordinator's words.
@@ -150,7 +150,7 @@ def _amounts_agree(group: Amounts) -> bool:
 
 
 def unified(group: Amounts) -> Amounts:
-    """One type's amounts with the vendors' and short spellings replaced (R6)."""
+    """One type's amounts with the vendors' and short spellings replaced (DEV-R6)."""
     for name in _CARDS:
         if name in group:
             return {GPU_CORE: group[name] * 100, GPU_MEMORY_RATIO: group[name] * 100}
@@ -166,7 +166,7 @@ def _of_type(device_type: DeviceType, group: Amounts, hint: TypeHint) -> TypeReq
 
 
 def split_gpu(group: Amounts, hint: TypeHint = NO_HINT) -> TypeRequest:
-    """Spread the sum over cards (R7), and say whether what falls on a card leaves room beside it (R8)."""
+    """Spread the sum over cards (DEV-R7), and say whether what falls on a card leaves room beside it (DEV-R8)."""
     ratio = group.get(GPU_MEMORY_RATIO, 0)
     count = group.get(GPU_SHARED, 0) or (ratio // 100 if ratio > 100 and ratio % 100 == 0 else 1)
     each = {name: group[name] // count for name in _DIVIDED if name in group}
@@ -179,7 +179,7 @@ def split_gpu(group: Amounts, hint: TypeHint = NO_HINT) -> TypeRequest:
 
 
 def _split_plain(device_type: DeviceType, group: Amounts, hint: TypeHint) -> TypeRequest:
-    """NICs and FPGAs: hundreds are whole devices, whatever the hint says; less is as the hint has it (R14)."""
+    """NICs and FPGAs: hundreds are whole devices, whatever the hint says; less is as the hint has it (DEV-R14)."""
     ((name, amount),) = group.items()
     if amount > 100 and amount % 100 == 0:
         return TypeRequest(device_type, amount // 100, ((name, 100),), hint=hint)

@@ -1,4 +1,4 @@
-"""What is left of a reservation's devices once pods have taken some of them (R62)."""
+"""What is left of a reservation's devices once pods have taken some of them (DEV-R62)."""
 
 from collections.abc import Iterable
 

@@ -24,7 +24,7 @@ class Scorer:
     weights: tuple[tuple[str, int], ...] = tuple(DEFAULT_WEIGHTS.items())
 
     def score(self, total: Amounts, free: Amounts, wanted: Amounts) -> int:
-        """0 to 100: the weighted mean over the weighted resources that `total` has (R59)."""
+        """0 to 100: the weighted mean over the weighted resources that `total` has (DEV-R59)."""
         score = weights = 0
         for name, weight in self.weights:
             capacity = total.get(name, 0)

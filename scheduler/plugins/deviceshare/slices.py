@@ -1,4 +1,4 @@
-"""Sizes in which vendors cut their cards: a ConfigMap names them, and a slice must have one of these sizes (R12, R45).
+"""Slice templates: the sizes into which vendors split cards, read from a ConfigMap (DEV-R12, DEV-R45).
 
 `data.yaml` maps `vendor-model` to names to amounts. What replaces it replaces all; what cannot be read leaves all as it
 was.

@@ -1,4 +1,4 @@
-"""GPUs as a tree of NUMA nodes and PCIe switches, and the tightest place in it for a request (R40 to R44)."""
+"""GPUs as a tree of NUMA nodes and PCIe switches, and the tightest place in it for a request (DEV-R40 to DEV-R44)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What vendors' device plugins want to find on a pod, so that they hand out the cards that were chosen (R71 to R74).
+"""Annotations and labels that make vendors' device plugins hand out the chosen cards (DEV-R71 to DEV-R74).
 
 Spellings are the plugins' own, mistakes included.
 """

@@ -1,4 +1,4 @@
-"""InterPodAffinity: the extension points (kubernetes plugins/interpodaffinity, rule R73).
+"""InterPodAffinity: the extension points (kubernetes plugins/interpodaffinity, rule FWK-R73).
 
 Three questions about a node: are the pods there that this one must be near, is none there that it must not be near, and
 has none there a word against it. Pods are tallied by node as they come and go, for each selector that some term

@@ -1,4 +1,4 @@
-"""Which CPUs a pod gets, out of those that are free (R23 to R32).
+"""Which CPUs a pod gets, out of those that are free (NUMA-R23 to NUMA-R32).
 
 Upstream: nodenumaresource/cpu_accumulator.go. Exclusivity is a preference: every pass that looks at it is repeated
 without it.
@@ -33,7 +33,7 @@ class Wish:
     required: bool = False  # the policy holds for every CPU
     most: bool = False  # numa-allocate-strategy MostAllocated
     max_count: int = 1  # how many pods may share a CPU
-    first: Cpus = frozenset()  # CPUs that somebody hands back for this pod: these before others (R31)
+    first: Cpus = frozenset()  # CPUs that somebody hands back for this pod: these before others (NUMA-R31)
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class _Taking:
         return mark.pods if mark is not None and self.wish.max_count > 1 else 0
 
     def barred(self, number: int, *, node_level: bool = True) -> bool:
-        """Whether another exclusive pod is too near (R30)."""
+        """Whether another exclusive pod is too near (NUMA-R30)."""
         cpu = self.topology.cpus[number]
         if self.wish.exclusive == PCPU_LEVEL:
             return cpu.core in self.exclusive_cores
@@ -82,7 +82,7 @@ class _Taking:
         return available if self.wish.most else -available
 
     def spread(self, cpus: list[int]) -> list[int]:
-        """In rounds, each with the next CPU of every core (R29)."""
+        """In rounds, each with the next CPU of every core (NUMA-R29)."""
         if len(cpus) <= self.topology.per_core:
             return cpus
         by_core: dict[Core, list[int]] = {}
@@ -127,7 +127,7 @@ class _Taking:
         return [groups[node] for node in sorted(groups, key=order)]
 
     def take_full(self) -> bool:
-        """Whole cores, as near to each other as can be (R24); whether nothing is left to take."""
+        """Whole cores, as near to each other as can be (NUMA-R24); whether nothing is left to take."""
         if self.needed <= self.topology.per_node:
             for exclusive in (True, False):
                 for cpus in self.full_in_node(exclusive=exclusive):
@@ -185,7 +185,7 @@ class _Taking:
         return [groups[socket] for socket in sorted(groups, key=lambda one: (self.strategy(len(groups[one])), one))]
 
     def take_spread(self) -> bool:
-        """CPUs of different cores, near to each other (R27); whether nothing is left to take."""
+        """CPUs of different cores, near to each other (NUMA-R27); whether nothing is left to take."""
         for limit, groups in (
             (self.topology.per_node, self.loose_in_node),
             (self.topology.per_socket, self.loose_in_socket),
@@ -198,7 +198,7 @@ class _Taking:
         return False
 
     def take_rest(self) -> bool:
-        """What is left to take from wherever it is (R28)."""
+        """What is left to take from wherever it is (NUMA-R28)."""
         for exclusive in (True, False):
             self.take(self.spread(self._scattered(exclusive=exclusive))[: self.needed])
             if self.needed < 1:
@@ -261,7 +261,7 @@ def take(
 
 
 def usable(topology: Topology, free: Cpus, wish: Wish) -> Cpus:
-    """Those of the free CPUs that a required policy lets a pod have (R32)."""
+    """Those of the free CPUs that a required policy lets a pod have (NUMA-R32)."""
     if not wish.required:
         return free
     if wish.policy == FULL_PCPUS:
@@ -273,7 +273,7 @@ def usable(topology: Topology, free: Cpus, wish: Wish) -> Cpus:
 
 
 def kept(topology: Topology, cpus: Iterable[int], wish: Wish) -> Status | None:
-    """Why the CPUs chosen break a required policy (R32); None if they do not."""
+    """Why the CPUs chosen break a required policy (NUMA-R32); None if they do not."""
     if not wish.required:
         return None
     by_core: dict[Core, int] = {}

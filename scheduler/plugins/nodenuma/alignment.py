@@ -1,4 +1,4 @@
-"""One pod on one node: which NUMA nodes it is held to, and what it gets (R7 to R11, R40, R41).
+"""One pod on one node: which NUMA nodes it is held to, and what it gets (NUMA-R7 to NUMA-R11, NUMA-R40, NUMA-R41).
 
 Unlike upstream this is asked before a node is chosen even where nothing is required, so that a pod is not sent to a
 node where Reserve would refuse it.
@@ -30,7 +30,7 @@ class Rules:
     label_first: bool = False
 
     def most(self, strategy: str) -> bool:
-        """Whether NUMA nodes are filled up one by one (R26)."""
+        """Whether NUMA nodes are filled up one by one (NUMA-R26)."""
         return (strategy or self.numa_scorer.strategy) == "MostAllocated"
 
 

@@ -1,4 +1,4 @@
-"""A pod's CPUs and its shares of NUMA nodes, once it is known which NUMA nodes it is held to (R33 to R39)."""
+"""A pod's CPUs and its shares of NUMA nodes, once it is known which NUMA nodes it is held to (NUMA-R33 to NUMA-R39)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ def allocate(state: NumaState, need: Need, mask: Mask | None) -> Booking | Statu
 
 
 def divide(state: NumaState, need: Need, mask: Mask) -> dict[int, Amounts] | Status:
-    """The request over the NUMA nodes of the mask, as evenly as what is left there allows (R34)."""
+    """The request over the NUMA nodes of the mask, as evenly as what is left there allows (NUMA-R34)."""
     if not state.totals:
         return NO_ZONES
     nodes = sorted(mask & state.totals.keys())
@@ -68,7 +68,7 @@ def divide(state: NumaState, need: Need, mask: Mask) -> dict[int, Amounts] | Sta
 
 
 def offers(state: NumaState, need: Need) -> Mapping[int, Amounts]:
-    """What each NUMA node has left for such a pod: bound CPUs are real ones that are free (R38, R48)."""
+    """What each NUMA node has left for such a pod: bound CPUs are real ones that are free (NUMA-R38, NUMA-R48)."""
     if need.wish is None:
         return state.available
     ratio = state.options.ratio(CPU)
@@ -94,7 +94,7 @@ def _unit(state: NumaState, need: Need, name: str) -> int:
 def choose(
     state: NumaState, need: Need, zones: Mapping[int, tuple[tuple[str, int], ...]] | None
 ) -> tuple[int, ...] | Status:
-    """The CPUs themselves: as many from each NUMA node as it gives, or from the whole machine (R33)."""
+    """The CPUs themselves: as many from each NUMA node as it gives, or from the whole machine (NUMA-R33)."""
     wish = need.wish
     assert wish is not None  # noqa: S101
     free = usable(state.topology, state.free, wish)

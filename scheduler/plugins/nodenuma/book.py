@@ -1,4 +1,4 @@
-"""What each node offers and what of it is booked, kept up with nodes, NodeResourceTopologies and pods (R20 to R22).
+"""What each node offers and what pods have of it, from nodes, NodeResourceTopologies, pods (NUMA-R20 to NUMA-R22).
 
 Bookings outlive the NodeResourceTopology, as devices' outlive the Device object.
 """

@@ -1,4 +1,4 @@
-"""What a pod asks of CPUs and NUMA nodes, before any node is looked at (R1 to R5, R15)."""
+"""What a pod asks of CPUs and NUMA nodes, before any node is looked at (NUMA-R1 to NUMA-R5, NUMA-R15)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -60,19 +60,19 @@ class Demand:
         return next((value for name, value in self.requests if name == CPU), 0)
 
     def excludes(self, policy: str) -> bool:
-        """Whether it keeps off NUMA nodes that others share in another way (R15, R46), given the node's policy."""
+        """Whether the pod requires exclusive NUMA nodes under the node's policy (NUMA-R15, NUMA-R46)."""
         if not policy:
             return False
         return self.numa_exclusive == REQUIRED or (not self.numa_exclusive and bool(self.numa_policy))
 
     def policy_on(self, policy: str) -> str | Status:
-        """The NUMA policy that holds where the node has this one (R7)."""
+        """The NUMA policy that holds where the node has this one (NUMA-R7)."""
         if self.numa_policy and policy and self.numa_policy != policy:
             return OTHER_POLICY
         return self.numa_policy or policy
 
     def need_on(self, options: Options, per_core: int, *, most: bool) -> Need | Status:
-        """What it asks of a node with these options, or why the node will not do (R9, R10); 0 CPUs a core: none."""
+        """The request on a node with these options, or why the node fails (NUMA-R9, NUMA-R10)."""
         policy = options.bind_policy
         if not self.bind and not (policy and self.cpu):
             return Need(self.requests, None)
@@ -123,7 +123,7 @@ def demand_of(pod: Pod, requests: Amounts, default_policy: str) -> Demand | Stat
 
 
 def written_back(demand: Demand, wish: Wish) -> str | None:
-    """The resource-spec that says what was in force (R61); None if it says so already."""
+    """The resource-spec that says what was in force (NUMA-R61); None if it says so already."""
     spec = demand.spec
     required, preferred = spec.required_cpu_bind_policy, spec.preferred_cpu_bind_policy
     if wish.required and required in {"", DEFAULT}:

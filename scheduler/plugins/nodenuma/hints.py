@@ -1,4 +1,4 @@
-"""Which NUMA nodes would do for a pod's CPUs and memory (R42)."""
+"""Which NUMA nodes would do for a pod's CPUs and memory (NUMA-R42)."""
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
@@ -46,7 +46,7 @@ def mask_score(state: NumaState, need: Need, mask: Mask, scorer: Scorer) -> int:
 
 
 def counted(state: NumaState, need: Need) -> dict[str, int]:
-    """The request as scores and checks count it: bound CPUs are real ones, and worth more than others (R48)."""
+    """The request as scores and checks count it: bound CPUs are real ones, and worth more than others (NUMA-R48)."""
     requests = dict(need.requests)
     if need.wish is not None and CPU in requests:
         requests[CPU] = amplify(requests[CPU], state.options.ratio(CPU))

@@ -1,4 +1,4 @@
-"""The hints of all resources become one set of NUMA nodes, or a reason why there is none (R43 to R46).
+"""The hints of all resources become one set of NUMA nodes, or a reason why there is none (NUMA-R43 to NUMA-R46).
 
 Upstream tries every combination of one hint for each resource. What comes out depends on little: the sets that every
 resource prefers, and failing those the sets that are an intersection of some combination. Both are found resource by
@@ -99,7 +99,7 @@ def _masks(masks: Iterable[Mask]) -> str:
 
 
 def binary(mask: Mask) -> str:
-    """NUMA nodes as upstream prints them: bits in pairs, but powers of four as they are (R45)."""
+    """NUMA nodes as upstream prints them: bits in pairs, but powers of four as they are (NUMA-R45)."""
     number = sum(1 << one for one in mask)
     digits = 2
     while number > 1 << digits:
@@ -108,7 +108,7 @@ def binary(mask: Mask) -> str:
 
 
 def with_preferences(hints: Hints, *, all_preferred: bool) -> dict[str, Sequence[Hint]]:
-    """The hints as they are, or each of them preferred, as under Restricted (R42)."""
+    """The hints as they are, or each of them preferred, as under Restricted (NUMA-R42)."""
     if not all_preferred:
         return dict(hints)
     return {name: [Hint(hint.mask, True, hint.score) for hint in listed] for name, listed in hints.items()}

@@ -1,4 +1,4 @@
-"""A node's score: the whole of it, or the NUMA nodes that the pod would have parts of (R57 to R59)."""
+"""A node's score: the whole of it, or the NUMA nodes that the pod would have parts of (NUMA-R57 to NUMA-R59)."""
 
 from collections.abc import Mapping
 
@@ -66,7 +66,7 @@ class NodeScore:
             if ratio > 1 and CPU in used:
                 used[CPU] += amplify(bound, ratio) - bound
         if outcome.booking.cpus:
-            # As upstream: all CPUs bound anywhere on the node count, and those of other pods do not (R59).
+            # As upstream: all CPUs bound anywhere on the node count, and those of other pods do not (NUMA-R59).
             used[CPU] = amplify(bound, ratio)
         return self._scorer.score(capacity, used, counted(state, outcome.need))
 

@@ -1,4 +1,4 @@
-"""What a node offers, by its labels and its NodeResourceTopology: CPUs, NUMA nodes, policies (R12 to R17).
+"""What a node offers, by its labels and its NodeResourceTopology: CPUs, NUMA nodes, policies (NUMA-R12 to NUMA-R17).
 
 Nodes alike share one `Options`, and with it all that is worked out about them.
 """
@@ -87,7 +87,7 @@ NO_OPTIONS = Options()
 
 
 def amplify(value: int, ratio: float) -> int:
-    """What so much of a node is called once it is amplified (R47); binary arithmetic, as upstream's."""
+    """What so much of a node is called once it is amplified (NUMA-R47); binary arithmetic, as upstream's."""
     return value if ratio <= 1 else math.ceil(value * ratio)
 
 
@@ -181,7 +181,7 @@ def _clamped(ratio: float | None) -> float | None:
 
 
 def _reserved(reader: _Reader, annotations: Mapping[str, str], manager: CpuManagerPolicy) -> frozenset[int]:
-    """CPUs that pods are not to be bound to (R17)."""
+    """CPUs that pods are not to be bound to (NUMA-R17)."""
     found = reader.cpus(KUBELET_CPU_MANAGER, manager.reserved_cpus)
     for alloc in reader.read(annotations, POD_CPU_ALLOCS, list[PodCpuAlloc] | None) or ():  # type: ignore[arg-type]
         if alloc.managed_by_kubelet and alloc.uid and alloc.cpuset:

@@ -162,7 +162,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         return found
 
     def _outcome_on(self, state: CycleState, demand: Demand, numa: NumaState, name: str) -> Outcome | Status:
-        """What `align` says of the way that the pod goes, what is held for it first (R62)."""
+        """What `align` says of the way that the pod goes, what is held for it first (NUMA-R62)."""
         way = state.get(INTO)
         if way is None or way.reserved is None:
             return self._outcome(state, demand, numa, name)
@@ -356,7 +356,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         reserved = self._reservations.holding(victim.uid)
         overlooked = (state.get(MATCHED) or {}).get(name, ())
         if reserved is not None and reserved.node == name and reserved not in overlooked and has(reserved) != NOTHING:
-            self.book.imagined(trial, reserved.uid, left(trial, reserved))  # what it had is its reservation's (R63)
+            self.book.imagined(trial, reserved.uid, left(trial, reserved))  # back to the reservation (NUMA-R63)
 
 
 _NOBODY = Pod()  # what a demand says is all that is asked of a pod
@@ -367,7 +367,7 @@ def _asked(provider: HintProvider, state: CycleState, name: str) -> Devices:
 
 
 def _amplified(demand: Demand, numa: NumaState, node: NodeInfo, column: int) -> Status | None:
-    """Whether the node as a whole has the CPU, where it is amplified (R49); bound CPUs are real ones."""
+    """Whether the node as a whole has the CPU, where it is amplified (NUMA-R49); bound CPUs are real ones."""
     ratio = numa.options.cpu_ratio
     if ratio is None:
         return BAD_RATIO

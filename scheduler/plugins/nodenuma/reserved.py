@@ -1,4 +1,4 @@
-"""What is left of a reservation's CPUs and NUMA nodes once pods have taken some of them (R62)."""
+"""What is left of a reservation's CPUs and NUMA nodes once pods have taken some of them (NUMA-R62)."""
 
 from collections.abc import Iterable, Mapping
 

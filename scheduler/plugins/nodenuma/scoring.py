@@ -1,4 +1,4 @@
-"""How full nodes and NUMA nodes would be, as a score (R57)."""
+"""How full nodes and NUMA nodes would be, as a score (NUMA-R57)."""
 
 from collections.abc import Mapping
 

@@ -56,7 +56,7 @@ class NumaState:
         self.outcomes: dict[object, Any] = {}  # by what a pod asks: filled and read by the plugin
 
     def _left(self, node: int) -> Amounts:
-        """What is left of a NUMA node (R21, R48); bound CPUs count even where their pods say no amounts."""
+        """What is left of a NUMA node (NUMA-R21, NUMA-R48); bound CPUs count even where their pods say no amounts."""
         taken = self.allocated.get(node, {})
         bound = 1000 * sum(
             1 for cpu in self.marks if cpu in self.topology.cpus and self.topology.cpus[cpu].node == node

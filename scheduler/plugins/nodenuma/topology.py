@@ -1,4 +1,4 @@
-"""The CPUs of a machine: which share a core, a NUMA node, a socket (R16)."""
+"""The CPUs of a machine: which share a core, a NUMA node, a socket (NUMA-R16)."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

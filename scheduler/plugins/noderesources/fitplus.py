@@ -1,4 +1,4 @@
-"""NodeResourcesFitPlus: fill some resources up and spread others, each with its own weight (Koordinator; rule R64)."""
+"""NodeResourcesFitPlus: pack or spread each resource, with a weight of its own (Koordinator; FWK-R64)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""ScarceResourceAvoidance: keep pods off nodes whose scarce resources they would only block (Koordinator; rule R65)."""
+"""ScarceResourceAvoidance: avoid nodes with scarce resources that the pod does not request (Koordinator; FWK-R65)."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""PodTopologySpread: the extension points (kubernetes plugins/podtopologyspread, rules R70 and R71).
+"""PodTopologySpread: the extension points (kubernetes plugins/podtopologyspread, rules FWK-R70 and FWK-R71).
 
 Upstream goes over all pods of all nodes in each cycle. Here pods are tallied by node as they come and go, for each
 selector that some constraint has, and a cycle sums tallies over domains.

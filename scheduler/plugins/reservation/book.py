@@ -3,7 +3,7 @@
 A reservation is on its node as a pod (`reserve_pod`) that holds what its owners do not hold yet: when one comes that
 pod shrinks, when one goes it grows again. So sums, columns and devices are always what a stranger may go by, and
 nobody has to know of reservations to schedule around them. Upstream counts both in full and corrects copies of nodes
-in each cycle; the numbers are the same (R24) until an owner takes more than was reserved.
+in each cycle; the numbers are the same (RSV-R24) until an owner takes more than was reserved.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -96,7 +96,7 @@ class ReservationBook(Listener):
         return iter(self._available.values())
 
     def pods_in(self, uid: str) -> list[PodInfo]:
-        """The pods that the API server shows in a reservation, by uid (R7)."""
+        """The pods that the API server shows in a reservation, by uid (RSV-R7)."""
         found = (self._cache.placed(one) for one in sorted(self._in.get(uid, ())) if not self._cache.is_assumed(one))
         return [info for info in found if info is not None and allocated_to(info.pod) == uid]
 
@@ -194,7 +194,7 @@ class ReservationBook(Listener):
     def pod_without(self, reserved: Reserved, gone: Sequence[str]) -> Pod:
         """The pod that would hold what is left if the pods `gone` were not in the reservation."""
         pod = reserve_pod(reserved.reservation, reserved.left(gone))
-        pod = replace(pod, spec=replace(pod.spec, priority=HIGHEST_PRIORITY))  # what is placed is nobody's victim (R44)
+        pod = replace(pod, spec=replace(pod.spec, priority=HIGHEST_PRIORITY))  # never a victim (RSV-R44)
         others = [uid for uid in reserved.owners if uid not in gone]
         left: dict[str, str] = {}  # annotations that say less now
         devices = self._devices.find(reserved.node) if reserved.annotation else None

@@ -1,4 +1,4 @@
-"""Why none of a pod's reservations took it, counted and worded as Koordinator does (R42, R43)."""
+"""Why none of a pod's reservations took it, counted and worded as Koordinator does (RSV-R42, RSV-R43)."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What there is to measure about reservations (R52): their phases, and how much of them is used."""
+"""What there is to measure about reservations (RSV-R52): their phases, and how much of them is used."""
 
 from collections.abc import Iterator
 

@@ -11,7 +11,7 @@ PREFIX = "Reservation(s) "
 
 
 def short(requests: Mapping[str, int], allocatable: Mapping[str, int], taken: Mapping[str, int]) -> list[str]:
-    """The resources of which a node has too little left, in the order of the request (R29).
+    """The resources of which a node has too little left, in the order of the request (RSV-R29).
 
     `taken` is what counts as taken there: `pods` includes everybody but the pod itself.
     """
@@ -25,7 +25,7 @@ def short(requests: Mapping[str, int], allocatable: Mapping[str, int], taken: Ma
 def taken_beside(
     reserved: Reserved, others: Sequence[Reserved], seen: Mapping[str, int], gone: Sequence[str]
 ) -> Amounts:
-    """What counts as taken on a node for a pod that goes into `reserved` (R29).
+    """What counts as taken on a node for a pod that goes into `reserved` (RSV-R29).
 
     `seen`: what is requested on the node with nothing counted of `reserved` and `others`, which are all that are for
     this pod there; what the others still hold is out of its reach. `gone`: pods that preemption would take.
@@ -50,7 +50,7 @@ def take_left(taken: Amounts, reserved: Reserved, gone: Sequence[str]) -> None:
 def lacking(
     requests: Mapping[str, int], reserved: Reserved, gone: Sequence[str] = (), *, detailed: bool = False
 ) -> list[str]:
-    """Why a Restricted reservation has too little left, in Koordinator's words (R31)."""
+    """Why a Restricted reservation has too little left, in Koordinator's words (RSV-R31)."""
     reasons: list[str] = []
     most = reserved.allocatable.get(PODS)
     inside = sum(uid not in gone for uid in reserved.owners)
@@ -77,7 +77,7 @@ def _reason(text: str, wanted: int, used: int, capacity: int, *, detailed: bool)
 
 
 def worth(requests: Mapping[str, int], reserved: Reserved) -> int:
-    """How full the pod would make the reservation, 0 to 100 (R37): one that it just fits is left to it."""
+    """How full the pod would make the reservation, 0 to 100 (RSV-R37): one that it just fits is left to it."""
     if not requests:
         return 0
     capacities = {name: value for name, value in reserved.allocatable.items() if value > 0}

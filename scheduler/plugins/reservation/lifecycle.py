@@ -1,4 +1,4 @@
-"""What becomes of a reservation: placed, refused, used, run out. Pure functions from one status to the next (R1 to R8).
+"""Status changes of reservations: placed, unschedulable, used, expired. Pure functions (RSV-R1 to RSV-R8).
 
 Each returns the fields of `status` to write, as a merge patch has them, or None if nothing changes. Times are seconds
 since 1970; conditions hold them to the second.
@@ -33,7 +33,7 @@ SOONEST, LATEST = 3.0, 15.0  # seconds until a live reservation is looked at aga
 
 
 def placed(reservation: Reservation, node: str, now: float) -> Status:
-    """It has its node (R2).
+    """It has its node (RSV-R2).
 
     Raises:
         ValueError: its template is none.
@@ -51,7 +51,7 @@ def placed(reservation: Reservation, node: str, now: float) -> Status:
 
 
 def refused(reservation: Reservation, message: str, now: float) -> Status | None:
-    """No node takes it (R3)."""
+    """No node takes it (RSV-R3)."""
     stamp = rfc3339(now)
     before = reservation.status.condition(SCHEDULED)
     if before is not None and before.status == "True":
@@ -67,7 +67,7 @@ def refused(reservation: Reservation, message: str, now: float) -> Status | None
 
 
 def run_out(reservation: Reservation, now: float) -> Status:
-    """It is over, used or not (R6)."""
+    """It is over, used or not (RSV-R6)."""
     stamp = rfc3339(now)
     before = reservation.status.condition(READY)
     if before is not None and before.status == "False":
@@ -78,7 +78,7 @@ def run_out(reservation: Reservation, now: float) -> Status:
 
 
 def used(reservation: Reservation, owners: Sequence[Pod], allocated: Amounts, now: float) -> Status | None:
-    """These pods are in it now (R7); `owners` by uid. One that is allocated once is done with the first change."""
+    """These pods are in it now (RSV-R7); `owners` by uid. One that is allocated once is done with the first change."""
     status = reservation.status
     found = [
         {
@@ -105,7 +105,7 @@ def used(reservation: Reservation, owners: Sequence[Pod], allocated: Amounts, no
 
 
 def is_over(reservation: Reservation, now: float) -> bool:
-    """Whether its time has run out (R4)."""
+    """Whether its time has run out (RSV-R4)."""
     ends = end_of(reservation)
     return not reservation.ended and ends is not None and now > ends
 
@@ -124,13 +124,13 @@ def end_of(reservation: Reservation) -> float | None:
 
 
 def next_look(reservations: Iterable[Reservation], now: float) -> float:
-    """Seconds until some of these should be looked at again (R5)."""
+    """Seconds until some of these should be looked at again (RSV-R5)."""
     ends = [end for one in reservations if not one.ended and (end := end_of(one)) is not None]
     return min(max(min(ends, default=now + LATEST) - now, SOONEST), LATEST)
 
 
 def is_waste(reservation: Reservation, now: float, keep: float, *, node_there: bool) -> bool:
-    """Whether it has been over for so long, or so hopelessly, that it can be deleted (R8); `keep` in seconds."""
+    """Whether it has been over for so long, or so hopelessly, that it can be deleted (RSV-R8); `keep` in seconds."""
     if not (reservation.expired or reservation.status.phase == SUCCEEDED):
         return False
     if not node_there:

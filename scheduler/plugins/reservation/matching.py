@@ -1,4 +1,4 @@
-"""Whether a reservation is for a pod, and if not, why not (R17 to R21)."""
+"""Whether a reservation is for a pod, and if not, why not (RSV-R17 to RSV-R21)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class Wish:
 
 
 def judge(wish: Wish, requests: Amounts, reserved: Reserved, node: Node) -> tuple[Match, Taint | None]:
-    """R19 from step 3 on, for a pod that its owners speak of; with a taint that is not tolerated."""
+    """RSV-R19 from step 3 on, for a pod that its owners speak of; with a taint that is not tolerated."""
     reservation, affinity = reserved.reservation, wish.affinity
     if wish.name:
         if wish.name != reserved.name:
@@ -81,7 +81,7 @@ def _selected(wish: Wish, affinity: ReservationAffinity, reserved: Reserved, nod
 
 
 def exactly(names: tuple[str, ...], requests: Mapping[str, int], allocatable: Mapping[str, int]) -> bool:
-    """R20: the amounts of these resources are the same, up to the first that neither has."""
+    """RSV-R20: the amounts of these resources are the same, up to the first that neither has."""
     for spelled in names:
         name = RENAMED.get(spelled, spelled)
         if name not in requests and name not in allocatable:

@@ -63,12 +63,12 @@ class OwnerIndex:
 
 
 def matches(owners: Iterable[ReservationOwner], pod: Pod) -> bool:
-    """R17: one of them must hold."""
+    """RSV-R17: one of them must hold."""
     return any(_owner_matches(owner, pod) for owner in owners)
 
 
 def _owner_matches(owner: ReservationOwner, pod: Pod) -> bool:
-    """Whether all that is given in `owner` holds for the pod (R17); the kind of an object is not compared."""
+    """Whether all that is given in `owner` holds for the pod (RSV-R17); the kind of an object is not compared."""
     return (
         (owner.object is None or _is_object(owner.object, pod))
         and (owner.controller is None or _controls(owner.controller, pod))

@@ -146,7 +146,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
                 seen.diagnosis.note(reserved.node, found, taint, named=bool(wish.name))
                 if found is Match.MATCHED and (
                     wish.affinity is not None or not requests.keys().isdisjoint(reserved.allocatable)
-                ):  # one that has nothing of what the pod asks is left alone (R32)
+                ):  # one that has nothing of what the pod asks is left alone (RSV-R32)
                     matched.setdefault(reserved.node, []).append(reserved)
         if matched:
             for found_there in matched.values():
@@ -202,7 +202,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         return self._filter_owner(state, pod, there, node)
 
     def _conflicts(self, uid: str, name: str) -> bool:
-        """R28: whether a reservation on the node leaves more open, or less, than this one does."""
+        """RSV-R28: whether a reservation on the node leaves more open, or less, than this one does."""
         there, reservation = self.book.on(name), self.book.known.get(uid)
         if not there or reservation is None:
             return False
@@ -210,7 +210,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         return any((not other.reservation.spec.allocate_policy) != loose for other in there.values())
 
     def _filter_owner(self, state: CycleState, pod: Pod, there: Sequence[Reserved], node: NodeInfo) -> Status:
-        """R29 to R33: one of the reservations will do, or the node beside them."""
+        """RSV-R29 to RSV-R33: one of the reservations will do, or the node beside them."""
         required = REQUIRED in state
         by_node: dict[str, None] = {}
         by_reservation: list[str] = []
@@ -301,7 +301,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
     # -- which reservation --------------------------------------------------------------------------------------------
 
     def _nominate(self, state: CycleState, pod: Pod, node: NodeInfo) -> Reserved | None:
-        """R36: the reservation on a node that the pod would go into; None if it would take none."""
+        """RSV-R36: the reservation on a node that the pod would go into; None if it would take none."""
         seen, there = state[SEEN], (state.get(MATCHED) or {}).get(node.name, ())
         if node.name not in seen.nominated:
             seen.nominated[node.name] = self._best(state, pod, there, node)
@@ -329,7 +329,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         return left[int(scores.argmax())]
 
     def survey(self, state: CycleState, pod: Pod, nodes: Sequence[NodeInfo]) -> None:
-        """R38: a reservation on every node, and the node whose reservation comes first of all."""
+        """RSV-R38: a reservation on every node, and the node whose reservation comes first of all."""
         orders: list[tuple[int, str, str]] = []
         for name, there in (state.get(MATCHED) or {}).items():
             if any(reserved.reservation.order for reserved in there):

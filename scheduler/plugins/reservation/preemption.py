@@ -1,4 +1,4 @@
-"""Make room for a pod in its reservations, or beside them (`enablePreemption`, R44 and R45).
+"""Make room for a pod in its reservations, or beside them (`enablePreemption`, RSV-R44 and RSV-R45).
 
 The search is that of DefaultPreemption. What makes it reservation-aware is what the pod sees: nodes come with all that
 is held for it given back, and a victim's place is its reservation's before it is anybody's (`VictimAware`).

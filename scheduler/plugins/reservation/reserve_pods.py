@@ -33,7 +33,7 @@ _ALLOCATED = frozenset({DEVICE_ALLOCATED, RESOURCE_STATUS, RESERVATION_ALLOCATED
 
 
 def reserve_pod(reservation: Reservation, holding: Amounts | None = None) -> Pod:
-    """The pod that stands for a reservation (R12 to R14); `holding` replaces what it requests.
+    """The pod that stands for a reservation (RSV-R12 to RSV-R14); `holding` replaces what it requests.
 
     It is one pod, however many the reservation has room for (`pods` among its amounts). A reservation without a
     template is a pod that asks for nothing; the plugin refuses it.
@@ -99,7 +99,7 @@ def _carrying(spec: PodSpec, holding: Amounts) -> PodSpec:
 
 
 def _priority(reservation: Reservation, template_labels: dict[str, str]) -> int:
-    """R13: a reservation that says nothing outranks everybody."""
+    """RSV-R13: a reservation that says nothing outranks everybody."""
     given = ((reservation.spec.template or {}).get("spec") or {}).get("priority")
     if isinstance(given, int):
         return given

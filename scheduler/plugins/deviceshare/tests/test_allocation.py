@@ -1,4 +1,4 @@
-"""Cards for requests, and what is written of them: examples E4, E11 and E12 of the device page, and the annotation."""
+"""Cards for requests, and what is written of them: examples DEV-E4, DEV-E11 and DEV-E12, and the annotation."""
 
 from typing import Any
 

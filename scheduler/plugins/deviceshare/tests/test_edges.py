@@ -1,4 +1,4 @@
-"""Edge cases of the device page that no other test here is about."""
+"""Edge cases that no other test here is about."""
 
 import pytest
 
@@ -66,7 +66,7 @@ def test_adding_a_pod_and_taking_it_away_again_counts_it_once() -> None:
 
 @pytest.mark.parametrize("said", [elsewhere(1, 100), elsewhere(7, 100), "no JSON"])
 def test_what_a_pod_says_it_has_before_it_is_placed_is_overwritten(said: str) -> None:
-    """R18: devices are settled here, whatever stands in the annotation of a pod that has no node yet."""
+    """DEV-R18: devices are settled here, whatever stands in the annotation of a pod that has no node yet."""
     rig = Rig()
     rig.node("n", gpus=3)
     rig.submit(pod("a").gpu_share(50).annotation(DEVICE_ALLOCATED, said))

@@ -1,4 +1,4 @@
-"""Virtual functions that a reservation holds (R48, R62)."""
+"""Virtual functions that a reservation holds (DEV-R48, DEV-R62)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Wishes in annotations: example E5 of the device page, what is refused, and what a hint changes."""
+"""Wishes in annotations: example DEV-E5, what is refused, and what a hint changes."""
 
 from typing import Any
 

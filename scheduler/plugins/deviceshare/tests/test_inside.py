@@ -1,4 +1,4 @@
-"""Devices in reservations and beside them (R62): whose are whose, and what is said where there are none."""
+"""Devices in reservations and beside them (DEV-R62): whose are whose, and what is said where there are none."""
 
 from typing import Any
 
@@ -147,7 +147,7 @@ def test_who_ignores_reservations_takes_what_is_reserved() -> None:
 
 
 def test_too_little_is_too_little_whatever_could_be_preempted() -> None:
-    """E11, last row: two cards used twice over, and one of the users gone, leaves none free."""
+    """DEV-E11, last row: two cards used twice over, and one of the users gone, leaves none free."""
     rig = Rig()
     rig.node("n", gpus=2)
     for name in ("a", "b", "c", "d"):
@@ -160,7 +160,7 @@ def test_too_little_is_too_little_whatever_could_be_preempted() -> None:
 
 
 def test_a_card_that_is_held_for_the_pod_is_worth_what_a_free_one_is() -> None:
-    """E12: spread over half a card of a node whose only card is all reserved: 75."""
+    """DEV-E12: spread over half a card of a node whose only card is all reserved: 75."""
     rig = Rig()
     rig.node("n", gpus=1)
     hold(rig, "r", {0: 100})

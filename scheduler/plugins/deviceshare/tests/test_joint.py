@@ -1,4 +1,4 @@
-"""GPUs with NICs beside them: example E9 of the device page, and what is written of virtual functions."""
+"""GPUs with NICs beside them: example DEV-E9, and what is written of virtual functions."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Cards by partition table: example E8 of the device page, tables from annotations, and when a table is kept to."""
+"""Cards by partition table: example DEV-E8, tables from annotations, and when a table is kept to."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What may be asked, and what it comes to: the worked examples E1 to E3 of the device page, and its refusals."""
+"""What may be asked, and what it comes to: the worked examples DEV-E1 to DEV-E3, and its refusals."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Packing and spreading as the profile's arguments say, between cards and between nodes: examples E11 and E12."""
+"""Packing and spreading as the profile's arguments say, between cards and between nodes (DEV-E11, DEV-E12)."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Slices of the vendor's sizes: example E13 of the device page."""
+"""Slices of the vendor's sizes: example DEV-E13."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Cards by topology: examples E6 and E7 of the device page, and the edges of required scopes."""
+"""Cards by topology: examples DEV-E6 and DEV-E7, and the edges of required scopes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Marks for vendors' device plugins: example E15 of the device page, and what is refused."""
+"""Marks for vendors' device plugins: example DEV-E15, and what is refused."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which CPUs are chosen: worked examples E1 to E4 of the CPU page."""
+"""Which CPUs are chosen: worked examples NUMA-E1 to NUMA-E4."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which NUMA nodes a pod is held to: worked examples E10, E13, E22 of the CPU page, and exclusivity."""
+"""Which NUMA nodes a pod is held to: worked examples NUMA-E10, NUMA-E13, NUMA-E22, and exclusivity."""
 
 import pytest
 from msgspec.structs import replace

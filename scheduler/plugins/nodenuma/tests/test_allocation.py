@@ -1,4 +1,4 @@
-"""How a request is split over NUMA nodes, and which CPUs it gets there: worked examples E7, E8, E15 of the CPU page."""
+"""How a request is split over NUMA nodes, and which CPUs it gets there: worked examples NUMA-E7, NUMA-E8, NUMA-E15."""
 
 from typing import Any
 

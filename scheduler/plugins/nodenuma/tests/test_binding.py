@@ -1,4 +1,4 @@
-"""Whose CPUs are bound, to which, and what nodes refuse: worked examples E5, E6, E16, E17 of the CPU page."""
+"""Whose CPUs are bound, to which, and what nodes refuse: worked examples NUMA-E5, NUMA-E6, NUMA-E16, NUMA-E17."""
 
 from typing import Any
 
@@ -267,7 +267,7 @@ def test_core_ids_repeat_across_sockets() -> None:
 
 @pytest.mark.parametrize("said", ['{"cpuset":"6-7"}', '{"cpuset":"0-63"}', "no JSON"])
 def test_what_a_pod_says_it_has_before_it_is_placed_is_overwritten(said: str) -> None:
-    """R6: CPUs are settled here, whatever stands in the annotation of a pod that has no node yet."""
+    """NUMA-R6: CPUs are settled here, whatever stands in the annotation of a pod that has no node yet."""
     rig = Machines()
     rig.machine("n")
     rig.submit(lsr("p").annotation(RESOURCE_STATUS, said))

@@ -1,4 +1,4 @@
-"""Merging of hints: worked example E9 of the CPU page, and what exclusivity does to it."""
+"""Merging of hints: worked example NUMA-E9, and what exclusivity does to it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""CPUs, NUMA nodes and devices of aligned pods in reservations and beside them (R62 of both pages)."""
+"""CPUs, NUMA nodes and devices of aligned pods in reservations and beside them (NUMA-R62, DEV-R62)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -206,7 +206,7 @@ def test_a_reservation_is_aligned_and_tells_where_it_is() -> None:
 
 
 def test_a_stranger_gains_nothing_from_the_going_of_an_owner() -> None:
-    """R63: what the owner had of its NUMA node is its reservation's."""
+    """NUMA-R63: what the owner had of its NUMA node is its reservation's."""
     rig = aligned()
     hold(rig, "r", {1: 8}, policy=RESTRICTED)
     rig.submit(owned(share("a", "8", "16Gi")))

@@ -1,4 +1,4 @@
-"""What nodes are worth: worked examples E11, E12, E14 of the CPU page, and which arguments are refused."""
+"""What nodes are worth: worked examples NUMA-E11, NUMA-E12, NUMA-E14, and which arguments are refused."""
 
 from typing import Any
 

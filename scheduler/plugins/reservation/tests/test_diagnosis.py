@@ -1,4 +1,4 @@
-"""What is said of reservations that did not take a pod: upstream's tables E6 and E7."""
+"""What is said of reservations that did not take a pod: upstream's tables RSV-E6 and RSV-E7."""
 
 import pytest
 

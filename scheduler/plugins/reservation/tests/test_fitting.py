@@ -1,4 +1,4 @@
-"""How much is left in reservations and beside them: the numbers of upstream's tests (E3 to E5)."""
+"""How much is left in reservations and beside them: the numbers of upstream's tests (RSV-E3 to RSV-E5)."""
 
 from typing import Any
 
@@ -178,7 +178,7 @@ def test_how_good_a_reservation_is(
 
 
 def test_what_a_stranger_and_an_owner_see_of_a_node() -> None:
-    """E3: an unmatched reservation of 12/24Gi with a pod of 4/8Gi in it, and a matched one of 8/16Gi."""
+    """RSV-E3: an unmatched reservation of 12/24Gi with a pod of 4/8Gi in it, and a matched one of 8/16Gi."""
     rig = Rig()
     rig.node("n", cpu="32", memory="64Gi")
     rig.running(pod("plain").request(cpu=12, memory="24Gi"), "n")

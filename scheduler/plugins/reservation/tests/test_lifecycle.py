@@ -1,4 +1,4 @@
-"""From one status of a reservation to the next (R1 to R8, E1 and E2)."""
+"""From one status of a reservation to the next (RSV-R1 to RSV-R8, RSV-E1 and RSV-E2)."""
 
 from typing import Any
 
@@ -96,7 +96,7 @@ def test_running_out() -> None:
 
 
 def test_the_first_owners_of_one_that_serves_once() -> None:
-    """E1: 10 cpu/10Gi, four pods of 2 cpu/2Gi."""
+    """RSV-E1: 10 cpu/10Gi, four pods of 2 cpu/2Gi."""
     one = placed(allocateOnce=True)
     pods = [Pod(ObjectMeta(name=f"p{number}", namespace="d", uid=f"u{number}")) for number in range(4)]
     fields = lifecycle.used(one, pods, {"cpu": 8000, "memory": 8 * GIB}, NOW + 5)

@@ -1,4 +1,4 @@
-"""For which pods a reservation is, and for which not (R17 to R20)."""
+"""For which pods a reservation is, and for which not (RSV-R17 to RSV-R20)."""
 
 from typing import Any
 

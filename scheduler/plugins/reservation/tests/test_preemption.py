@@ -1,4 +1,4 @@
-"""Who has to go for a pod that reservations are for, and for one that they are not for (R44, R63)."""
+"""Who has to go for a pod that reservations are for, and for one that they are not for (RSV-R44, DEV-R63)."""
 
 from typing import Any
 
@@ -133,7 +133,7 @@ def with_cards(parts: dict[str, Any], policy: str = "Aligned") -> Rig:
 
 @each_plugin
 def test_the_card_of_an_owner_is_its_reservations(parts: dict[str, Any]) -> None:
-    """R63: a stranger that wants a card takes it from who has one of his own."""
+    """DEV-R63: a stranger that wants a card takes it from who has one of his own."""
     rig = with_cards(parts)
     rig.submit(important(pod("stranger").gpus(1)))
     rig.run()
