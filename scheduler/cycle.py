@@ -28,7 +28,7 @@ from scheduler.framework.timing import EVERY, PRE_BIND
 from scheduler.framework.verdicts import ClassVerdicts
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.slices import SliceBook
-from scheduler.plugins.nodenuma.book import NumaBook
+from scheduler.plugins.nodenuma.cache import NumaCache
 from scheduler.plugins.reservation.args import ReservationArgs
 from scheduler.plugins.reservation.book import UNREADABLE, ReservationBook
 from scheduler.plugins.reservation.plugin import Reservation as ReservationPlugin
@@ -79,7 +79,7 @@ class Core:
 
     def set_topology(self, name: str, topology: NodeResourceTopology | None) -> None:
         """A node's NodeResourceTopology is there, changed, or (None) went."""
-        self.complaints += NumaBook.of(self.handle).set_topology(name, topology)
+        self.complaints += NumaCache.of(self.handle).set_topology(name, topology)
         self._opened = True
 
     def set_config_map(self, key: str, config_map: ConfigMap | None) -> None:

@@ -21,7 +21,7 @@ from scheduler.framework.nodeinfo import NodeInfo
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.plugin import DeviceShare
 from scheduler.plugins.deviceshare.summary import summaries, summary_of
-from scheduler.plugins.nodenuma.book import NumaBook
+from scheduler.plugins.nodenuma.cache import NumaCache
 from scheduler.plugins.nodenuma.plugin import NodeNUMAResource
 from scheduler.plugins.nodenuma.summary import summary_of as numa_summary_of
 from scheduler.plugins.nodeports import ports_of
@@ -96,7 +96,7 @@ def _device_summary(core: Core, asked: Asked) -> Answer:
 
 
 def _numa_summary(core: Core, asked: Asked) -> Answer:
-    numa = NumaBook.of(core.handle).find(asked.parameters["nodeName"])
+    numa = NumaCache.of(core.handle).find(asked.parameters["nodeName"])
     if numa is None:
         return missing("cannot find target node")
     if not numa.state.topology.valid:

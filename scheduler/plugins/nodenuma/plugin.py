@@ -50,14 +50,14 @@ from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.nodenuma.alignment import Devices, Outcome, Rules, align
 from scheduler.plugins.nodenuma.args import NodeNUMAResourceArgs, ScoringStrategy
-from scheduler.plugins.nodenuma.book import STEERS, NodeNuma, NumaBook, status_text
+from scheduler.plugins.nodenuma.cache import STEERS, NodeNuma, NumaCache, status_text
 from scheduler.plugins.nodenuma.demand import Demand, demand_of, written_back
 from scheduler.plugins.nodenuma.nodescore import NodeScore
 from scheduler.plugins.nodenuma.options import amplify
 from scheduler.plugins.nodenuma.reserved import NOTHING, has, left
 from scheduler.plugins.nodenuma.states import NumaState
 from scheduler.plugins.numahints import AFFINITY, ALIGNER, PROVIDER, HintProvider, Mask
-from scheduler.plugins.reservation.book import ReservationBook
+from scheduler.plugins.reservation.numa_cache import ReservationBook
 
 BAD_RATIO = Status.unresolvable("node(s) invalid CPU amplification ratio")
 NO_AMPLIFIED = Status.unschedulable("Insufficient amplified cpu")
@@ -95,7 +95,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         )
         self._scoring = NodeScore(handle.columns.resources, self._rules.scorer)
         self._demands: dict[Demand, Demand] = {}
-        self.book = NumaBook.of(handle)
+        self.numa_cache = NumaCache.of(handle)
         self._reservations = ReservationBook.of(handle)
 
     # -- filtering ----------------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         demand = demand_of(pod, self._handle.cache.classes.of(pod).requests, self._rules.default_policy)
         if isinstance(demand, Status):
             return demand
-        if demand is None or (demand.plain and not self.book.steering):
+        if demand is None or (demand.plain and not self.numa_cache.steering):
             return Status.skip()
         state[DEMAND] = self._demands.setdefault(demand, demand)  # one object, by which outcomes are filed
         state[ALIGNER] = self
@@ -192,20 +192,20 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         """The node, as preemption imagines it if it does; what is held there for the pod is nobody's."""
         trials = state.get(TRIAL)
         found = trials.get(name) if trials is not None else None
-        return found or self.book.find(name)
+        return found or self.numa_cache.find(name)
 
     def _state(self, state: CycleState, name: str) -> NumaState:
         """The node's state for the way that the pod goes: all other reservations hold what they do."""
         found, way = self._known(state, name), state.get(INTO)
         if found is None or way is None:
-            return found.state if found is not None else self.book.nothing
+            return found.state if found is not None else self.numa_cache.nothing
         others = [one for one in matched_on(state, name) if one is not way.reserved]
         held = [(one.uid, rest) for one in others if (rest := left(found, one)) != NOTHING]
         if not held:
             return found.state
         found = found.copy()
         for uid, rest in held:
-            self.book.imagined(found, uid, rest)
+            self.numa_cache.imagined(found, uid, rest)
         return found.state
 
     # -- many at once -------------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
                     yield index, place, node
 
     def filter_facet(self, stacked: _Stacked, node: NodeInfo) -> Hashable:
-        numa = self.book.find(node.name)
+        numa = self.numa_cache.find(node.name)
         if not stacked.demanding and (numa is None or not numa.state.options.steers):
             return None
         return self._facet(stacked, node, numa)
@@ -289,7 +289,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         return found
 
     def score_facet(self, stacked: _Stacked, node: NodeInfo) -> Hashable:
-        numa = self.book.find(node.name)
+        numa = self.numa_cache.find(node.name)
         sums = self._scoring.sums(node)
         if not stacked.demanding and (numa is None or not numa.state.options.steers):
             return sums
@@ -315,21 +315,21 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         if outcome.mask is not None:
             state[AFFINITY] = outcome.mask
         if outcome.booking != NOTHING:
-            self.book.book(node_name, pod.metadata.uid, outcome.booking)
+            self.numa_cache.numa_cache(node_name, pod.metadata.uid, outcome.booking)
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         if DEMAND in state:
             state.discard(GIVEN)
             state.discard(AFFINITY)
-            self.book.release(node_name, pod.metadata.uid)
+            self.numa_cache.release(node_name, pod.metadata.uid)
 
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Marks:
         given = state.get(GIVEN)
         if given is None or given.booking == NOTHING:
             return NO_MARKS
         annotations = {RESOURCE_STATUS: status_text(given.booking)}
-        self.book.promise(pod.metadata.uid, annotations[RESOURCE_STATUS])
+        self.numa_cache.promise(pod.metadata.uid, annotations[RESOURCE_STATUS])
         if given.need.wish is not None:
             spec = written_back(state[DEMAND], given.need.wish)
             if spec is not None:
@@ -345,18 +345,18 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         self._imagine(state, victim, node.name, there=True)
 
     def _imagine(self, state: CycleState, victim: PodInfo, name: str, *, there: bool) -> None:
-        real = self.book.find(name) if DEMAND in state else None
+        real = self.numa_cache.find(name) if DEMAND in state else None
         booking = real.held.get(victim.uid) if real is not None else None
         if real is None or booking is None:
             return
         trials = state.get(TRIAL)
         state[TRIAL] = trials = {} if trials is None else dict(trials)
         trials[name] = trial = (trials.get(name) or real).copy()  # states that were forked earlier keep theirs
-        self.book.imagined(trial, victim.uid, booking if there else None)
+        self.numa_cache.imagined(trial, victim.uid, booking if there else None)
         reserved = self._reservations.holding(victim.uid)
         overlooked = (state.get(MATCHED) or {}).get(name, ())
         if reserved is not None and reserved.node == name and reserved not in overlooked and has(reserved) != NOTHING:
-            self.book.imagined(trial, reserved.uid, left(trial, reserved))  # back to the reservation (NUMA-R63)
+            self.numa_cache.imagined(trial, reserved.uid, left(trial, reserved))  # back to the reservation (NUMA-R63)
 
 
 _NOBODY = Pod()  # what a demand says is all that is asked of a pod

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from scheduler.framework.reserved import Reserved
-from scheduler.plugins.nodenuma.book import NodeNuma, booking_of, status_text
+from scheduler.plugins.nodenuma.cache import NodeNuma, booking_of, status_text
 from scheduler.plugins.nodenuma.states import Booking
 
 NOTHING = Booking()

@@ -7,7 +7,7 @@ from scheduler.api.numa import cpuset_text
 from scheduler.api.quantity import Amounts, text
 from scheduler.cache.cache import Cache
 from scheduler.plugins.nodenuma.accumulator import Mark
-from scheduler.plugins.nodenuma.book import NodeNuma
+from scheduler.plugins.nodenuma.cache import NodeNuma
 from scheduler.plugins.nodenuma.options import ZoneAmounts
 from scheduler.plugins.nodenuma.topology import Cpu
 

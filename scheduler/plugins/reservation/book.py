@@ -31,7 +31,7 @@ from scheduler.framework.points import Listener
 from scheduler.framework.reserved import Reserved
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.reserved import still_held
-from scheduler.plugins.nodenuma.book import NumaBook
+from scheduler.plugins.nodenuma.cache import NumaCache
 from scheduler.plugins.nodenuma.reserved import still_held as numa_still_held
 from scheduler.plugins.reservation.owners import OwnerIndex
 from scheduler.plugins.reservation.reserve_pods import reserve_pod, template_requests
@@ -42,7 +42,7 @@ class ReservationBook(Listener):
 
     only_annotations = True
 
-    def __init__(self, cache: Cache, devices: DeviceCache, numa: NumaBook) -> None:
+    def __init__(self, cache: Cache, devices: DeviceCache, numa: NumaCache) -> None:
         self._cache = cache
         self._devices = devices
         self._numa = numa
@@ -62,7 +62,7 @@ class ReservationBook(Listener):
 
         def make() -> ReservationBook:
             # The others listen first: when a pod comes, what it has of them must be known before what that leaves.
-            book = ReservationBook(handle.cache, DeviceCache.of(handle), NumaBook.of(handle))
+            book = ReservationBook(handle.cache, DeviceCache.of(handle), NumaCache.of(handle))
             handle.cache.listen(book)
             return book
 

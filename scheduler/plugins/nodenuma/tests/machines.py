@@ -63,9 +63,9 @@ def state(
     marks = {AMPLIFICATION_RATIO: to_json({"cpu": ratio}).decode()} if ratio != 1.0 else {}
     options, wrong = options_of({}, marks, topology_of("m", shape, more=more))
     assert not wrong
-    book = StateBook()
+    numa_cache = StateBook()
     cpus = parse_cpuset(booked)
-    return book.state(book.options(options), [Booking(cpus, exclusive, amounts)] if cpus or amounts else [])
+    return numa_cache.state(numa_cache.options(options), [Booking(cpus, exclusive, amounts)] if cpus or amounts else [])
 
 
 def need(policy: str = "", more: Mapping[str, int] | None = None, **requests: int) -> Need:

@@ -23,7 +23,7 @@ from scheduler.api.numa import (
     SPREAD_BY_PCPUS,
     SYSTEM_QOS,
 )
-from scheduler.plugins.nodenuma.book import NumaBook
+from scheduler.plugins.nodenuma.cache import NumaCache
 from scheduler.plugins.nodenuma.tests.machines import topology_of
 from scheduler.plugins.nodenuma.tests.numarig import Machines, lsr, scored, share
 
@@ -186,7 +186,7 @@ def test_the_label_may_come_first() -> None:
 def test_reserved_cpus(annotations: dict[str, Any], reserved: set[int], left: tuple[int, int]) -> None:
     rig = Machines()
     rig.machine("n", annotations=annotations)
-    numa = NumaBook.of(rig.core.handle).find("n")
+    numa = NumaCache.of(rig.core.handle).find("n")
     assert numa is not None
     assert numa.state.options.reserved == reserved
     assert tuple(numa.state.totals[node]["cpu"] // 1000 for node in (0, 1)) == left

@@ -15,7 +15,7 @@ from scheduler.api.wire import ObjectMeta
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.tests.machines import card
 from scheduler.plugins.deviceshare.tests.test_inside import allocated, confirmed, shares
-from scheduler.plugins.nodenuma.book import NumaBook
+from scheduler.plugins.nodenuma.cache import NumaCache
 from scheduler.plugins.nodenuma.reserved import left_of
 from scheduler.plugins.nodenuma.states import Booking, NumaState
 from scheduler.plugins.nodenuma.tests.machines import topology_of
@@ -71,7 +71,7 @@ def numa_of(rig: Machines, name: str) -> list[int]:
 
 
 def booked(rig: Machines) -> NumaState:
-    found = NumaBook.of(rig.core.handle).find("n")
+    found = NumaCache.of(rig.core.handle).find("n")
     assert found is not None
     return found.state
 

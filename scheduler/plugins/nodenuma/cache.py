@@ -53,7 +53,7 @@ class NodeNuma:
         return copy
 
 
-class NumaBook(Listener):
+class NumaCache(Listener):
     """The CPUs and NUMA nodes of all nodes that say something of them. All profiles share one."""
 
     only_annotations = True
@@ -70,15 +70,15 @@ class NumaBook(Listener):
         self.find: Callable[[str], NodeNuma | None] = self._nodes.get
 
     @staticmethod
-    def of(handle: Handle) -> "NumaBook":
+    def of(handle: Handle) -> "NumaCache":
         """The one of this scheduler; made, and listening to its cache, when the first profile asks."""
 
-        def make() -> NumaBook:
-            book = NumaBook(handle)
-            handle.cache.listen(book)
-            return book
+        def make() -> NumaCache:
+            numa_cache = NumaCache(handle)
+            handle.cache.listen(numa_cache)
+            return numa_cache
 
-        return handle.shared(NumaBook, make)
+        return handle.shared(NumaCache, make)
 
     @property
     def nothing(self) -> NumaState:
@@ -116,7 +116,7 @@ class NumaBook(Listener):
         if RESOURCE_STATUS in info.pod.metadata.annotations:
             booking = booking_of(info.pod.metadata.annotations)
             if booking is not None:
-                self.book(info.node_name, info.uid, booking)
+                self.numa_cache(info.node_name, info.uid, booking)
 
     def pod_changed(self, info: PodInfo, before: Pod) -> None:
         old, new = (pod.metadata.annotations.get(RESOURCE_STATUS, "") for pod in (before, info.pod))
@@ -137,7 +137,7 @@ class NumaBook(Listener):
 
     # -- bookings -----------------------------------------------------------------------------------------------------
 
-    def book(self, name: str, uid: str, booking: Booking) -> None:
+    def numa_cache(self, name: str, uid: str, booking: Booking) -> None:
         """Book for a pod; one that holds something already keeps that."""
         node = self._nodes.get(name) or self._new(name)
         if uid in node.held:
