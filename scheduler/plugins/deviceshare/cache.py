@@ -30,7 +30,7 @@ from scheduler.framework.points import Listener
 from scheduler.plugins.deviceshare.partitions import TableError, known_machine, parse_table
 from scheduler.plugins.deviceshare.scoring import ColumnScorer, Scorer
 from scheduler.plugins.deviceshare.shares import Holding, Shares, quoted, shares_of
-from scheduler.plugins.deviceshare.states import NO_TRAITS, SHARES, Choice, DeviceState, StateBook, Template, Traits
+from scheduler.plugins.deviceshare.states import NO_TRAITS, SHARES, Choice, DeviceState, StateCache, Template, Traits
 
 SHOWN = "DeviceShare/shown"  # one column for all that is shown of a node's GPUs, so that it is read and written at once
 LISTED, FLAGS, FREE, TOTAL, DIVISOR, WEIGHTS = 0, 1, slice(2, 5), slice(5, 8), slice(8, 11), 11  # then [share, card]
@@ -113,8 +113,8 @@ class DeviceCache(Listener):
         self._scorers: dict[Scorer, ColumnScorer] = {}
         self.unsettled = False  # a pod that waits may fit since another came; whoever wakes pods resets it
         self.honouring = 0  # how many nodes have a partition table that must be kept to
-        self._book = StateBook()
-        self._nothing = self._book.untouched(self._book.template(())[0])
+        self._states = StateCache()
+        self._nothing = self._states.untouched(self._states.template(())[0])
         self._nodes: dict[str, NodeDevices] = {}
         # The node's devices if a Device object lists them (or did, and pods hold some still). Asked several times a
         # decision, so it is the dictionary's own method.
@@ -177,9 +177,9 @@ class DeviceCache(Listener):
         """Work out anew what the node has and in which state it is. Returns what cannot be understood."""
         before = node.state.template
         traits, wrong = traits_of(node.device, node.labels)
-        template, bad = self._book.template(node.device.spec.devices if node.device is not None else (), traits)
+        template, bad = self._states.template(node.device.spec.devices if node.device is not None else (), traits)
         held = (share for holding in node.held.values() for share in holding.shares)
-        node.state = self._book.untouched(template).moved(held, 1)
+        node.state = self._states.untouched(template).moved(held, 1)
         self.honouring += template.traits.honour - before.traits.honour
         return wrong + bad
 

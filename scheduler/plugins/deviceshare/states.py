@@ -145,9 +145,9 @@ class DeviceState:
     )  # fmt: skip
 
     def __init__(
-        self, book: "StateBook", template: Template, used: Used, functions: Functions, frees: tuple[Amounts, ...]
+        self, book: "StateCache", template: Template, used: Used, functions: Functions, frees: tuple[Amounts, ...]
     ) -> None:
-        self._book = book
+        self._states = book
         self.template = template
         self.used = used
         self.functions = functions  # those in use
@@ -181,7 +181,7 @@ class DeviceState:
                 changed.append(number)
                 if share.functions:
                     functions = _counted(functions, [(number, one.bus) for one in share.functions], sign)
-        return self._book.state(self.template, tuple(used), functions, self, changed)
+        return self._states.state(self.template, tuple(used), functions, self, changed)
 
     def narrowed(
         self, caps: Mapping[int, Amounts], hidden: Iterable[int], busy: Iterable[tuple[int, str]] = ()
@@ -198,7 +198,7 @@ class DeviceState:
                 for (name, total), taken in zip(totals.items(), used[number], strict=True)
             ])  # fmt: skip
         functions = tuple(sorted({*self.functions, *busy}))
-        return self._book.state(self.template, tuple(used), functions, self, changed)
+        return self._states.state(self.template, tuple(used), functions, self, changed)
 
     def sums(self, device_type: str) -> tuple[Amounts, Amounts]:
         """Total and free over all devices of a type."""
@@ -231,7 +231,7 @@ class DeviceState:
         self.level = (template, *self.sums("gpu")[1].values())
 
 
-class StateBook:
+class StateCache:
     """Interns templates and states."""
 
     def __init__(self) -> None:

@@ -30,7 +30,7 @@ from scheduler.framework.nodeinfo import PodInfo
 from scheduler.framework.points import Listener
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.nodenuma.options import NO_OPTIONS, options_of
-from scheduler.plugins.nodenuma.states import SINGLE, Booking, NumaState, StateBook
+from scheduler.plugins.nodenuma.states import SINGLE, Booking, NumaState, StateCache
 
 STEERS = "NodeNUMAResource/steers"  # the column that says which nodes treat plain pods in some way of their own
 
@@ -61,7 +61,7 @@ class NumaCache(Listener):
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._cache: Cache = handle.cache
-        self._states = StateBook()
+        self._states = StateCache()
         self._nodes: dict[str, NodeNuma] = {}
         self._promised: dict[str, str] = {}  # pod uid → the annotation that was decided on and is being written
         self.steering = 0  # how many nodes treat pods that ask for nothing in some way of their own

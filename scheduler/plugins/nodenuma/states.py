@@ -96,7 +96,7 @@ class NumaState:
         return len(self.marks)
 
 
-class StateBook:
+class StateCache:
     """Interns topologies and states."""
 
     def __init__(self) -> None:

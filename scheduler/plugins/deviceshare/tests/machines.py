@@ -24,7 +24,7 @@ from scheduler.plugins.deviceshare.gpus import Policy
 from scheduler.plugins.deviceshare.hints import read
 from scheduler.plugins.deviceshare.request import DeviceRequest
 from scheduler.plugins.deviceshare.shares import Function, Share
-from scheduler.plugins.deviceshare.states import NO_TRAITS, Choice, DeviceState, StateBook, Traits
+from scheduler.plugins.deviceshare.states import NO_TRAITS, Choice, DeviceState, StateCache, Traits
 
 GIB = 1 << 30
 NIC_BUSES = {1: "0000:1f:00", 2: "0000:90:00", 3: "0000:51:00", 4: "0000:b9:00"}
@@ -92,7 +92,7 @@ def state(
     traits: Traits = NO_TRAITS,
 ) -> DeviceState:
     """So much percent of cards and of NICs in use, and virtual functions by NIC."""
-    book = StateBook()
+    book = StateCache()
     template, wrong = book.template(infos, traits)
     assert not wrong
     memory = {slot.minor: dict(slot.total).get(GPU_MEMORY, 0) for slot in template.slots if slot.type == "gpu"}

@@ -12,7 +12,7 @@ from scheduler.plugins.deviceshare.gpus import Policy
 from scheduler.plugins.deviceshare.request import DeviceRequest
 from scheduler.plugins.deviceshare.scoring import Scorer
 from scheduler.plugins.deviceshare.shares import Share
-from scheduler.plugins.deviceshare.states import Choice, DeviceState, StateBook
+from scheduler.plugins.deviceshare.states import Choice, DeviceState, StateCache
 from scheduler.tests.rig import Rig, profile
 
 GIB = 1 << 30
@@ -22,7 +22,7 @@ def state(
     cards: int, *, memory: int = 8, sick: tuple[int, ...] = (), used: dict[int, int] | None = None
 ) -> DeviceState:
     """`cards` with so many GiB each, minors from 1; `used` percent of some."""
-    book = StateBook()
+    book = StateCache()
     infos = [
         DeviceInfo(
             "gpu",
