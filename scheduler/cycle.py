@@ -27,7 +27,7 @@ from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.framework.timing import EVERY, PRE_BIND
 from scheduler.framework.verdicts import ClassVerdicts
 from scheduler.plugins.deviceshare.cache import DeviceCache
-from scheduler.plugins.deviceshare.slices import SliceBook
+from scheduler.plugins.deviceshare.slices import SliceRegistry
 from scheduler.plugins.nodenuma.cache import NumaCache
 from scheduler.plugins.reservation.args import ReservationArgs
 from scheduler.plugins.reservation.book import UNREADABLE, ReservationBook
@@ -84,7 +84,7 @@ class Core:
 
     def set_config_map(self, key: str, config_map: ConfigMap | None) -> None:
         """One of `config_maps` is there, changed, or (None) went."""
-        changed, wrong = self.handle.shared(SliceBook, SliceBook).replace(key, config_map)
+        changed, wrong = self.handle.shared(SliceRegistry, SliceRegistry).replace(key, config_map)
         self.complaints += wrong
         if changed:
             self.handle.forget_verdicts()
@@ -93,7 +93,7 @@ class Core:
     @property
     def config_maps(self) -> list[str]:
         """The ConfigMaps that plugins read, as namespace/name."""
-        return sorted(self.handle.shared(SliceBook, SliceBook).read)
+        return sorted(self.handle.shared(SliceRegistry, SliceRegistry).read)
 
     def set_namespace(self, name: str, labels: dict[str, str] | None) -> None:
         """A namespace with its labels; None: it is gone."""

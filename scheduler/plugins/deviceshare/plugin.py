@@ -69,7 +69,7 @@ from scheduler.plugins.deviceshare.numa import held_to, hints_by
 from scheduler.plugins.deviceshare.request import DeviceRequest, InvalidRequestError
 from scheduler.plugins.deviceshare.reserved import size_of
 from scheduler.plugins.deviceshare.shares import Holding
-from scheduler.plugins.deviceshare.slices import NOT_A_SIZE, SliceBook
+from scheduler.plugins.deviceshare.slices import NOT_A_SIZE, SliceRegistry
 from scheduler.plugins.deviceshare.states import SHARES, Choice, DeviceState
 from scheduler.plugins.deviceshare.topology import NO_CARDS
 from scheduler.plugins.numahints import AFFINITY, ALIGNER, PROVIDER, Hints, Mask
@@ -126,7 +126,7 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
         templates = args.gpu_shared_resource_templates_config
         self._sized = frozenset(templates.matched_resources)
         self._sizes_from = f"{templates.config_map_namespace}/{templates.config_map_name}"
-        self._slices = handle.shared(SliceBook, SliceBook)
+        self._slices = handle.shared(SliceRegistry, SliceRegistry)
         self._slices.read.add(self._sizes_from)
         self.devices = DeviceCache.of(handle)
         self._book = ReservationBook.of(handle)

@@ -21,7 +21,7 @@ _KEY = "data.yaml"
 Sizes = Mapping[str, Mapping[str, Amounts]]  # by vendor-model and name
 
 
-class SliceBook:
+class SliceRegistry:
     """What the ConfigMaps that some profile reads say, by namespace/name."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ from scheduler.api.device import (
 )
 from scheduler.api.quantity import Amounts
 from scheduler.api.wire import ObjectMeta, ResourceList
-from scheduler.plugins.deviceshare.slices import SliceBook
+from scheduler.plugins.deviceshare.slices import SliceRegistry
 from scheduler.tests.rig import Rig
 
 SOURCE = "koordinator-system/gpu-shared-resource-templates"
@@ -156,7 +156,7 @@ WANTED: Amounts = {GPU_MEMORY: 3 << 30, NPU_CORE: 1, NPU_CPU: 1, NPU_DVPP: 12}
 
 @pytest.mark.parametrize("text", ["]", "huawei-Ascend-310P: [vir01]", "a-b: {x: {koordinator.sh/gpu-memory: lots}}"])
 def test_what_cannot_be_read_changes_nothing(text: str) -> None:
-    book = SliceBook()
+    book = SliceRegistry()
     assert book.replace(SOURCE, config_map()) == (True, [])
     changed, (complaint,) = book.replace(SOURCE, ConfigMap(data={"data.yaml": text}))
     assert not changed
