@@ -30,7 +30,7 @@ from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.slices import SliceRegistry
 from scheduler.plugins.nodenuma.cache import NumaCache
 from scheduler.plugins.reservation.args import ReservationArgs
-from scheduler.plugins.reservation.book import UNREADABLE, ReservationBook
+from scheduler.plugins.reservation.cache import UNREADABLE, ReservationCache
 from scheduler.plugins.reservation.plugin import Reservation as ReservationPlugin
 from scheduler.queue.active import Entry
 from scheduler.queue.queue import LEFTOVER_SECONDS, SchedulingQueue
@@ -57,7 +57,7 @@ class Core:
         self._opened = False  # something happened that may have opened a node to pods that wait
         self._stirs = 0  # how much of `cache.stirs` the pods have been told that depend on other pods' places
         self._alarm: tuple[float, Timer] | None = None
-        self.reservations = ReservationBook.of(handle)
+        self.reservations = ReservationCache.of(handle)
         self._binding: dict[str, tuple[Entry, CycleState]] = {}
         self._diagnoses = DiagnosisLog(handle.clock)
         self.timing = handle.timing

@@ -15,7 +15,7 @@ from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import TrialColumns
 from scheduler.plugins.defaultpreemption.ledger import Accounts, Ledger
 from scheduler.plugins.defaultpreemption.trial import broken, importance
-from scheduler.plugins.reservation.book import ReservationBook
+from scheduler.plugins.reservation.cache import ReservationCache
 from scheduler.pods.selectors import budget_covers
 
 MOST_KEYS = 65536
@@ -60,7 +60,7 @@ class Situations:
         self.ledger = Ledger(filters)
         self._handle = handle
         self._spares = spares
-        self._reservations = ReservationBook.of(handle)
+        self._reservations = ReservationCache.of(handle)
         self._columns = handle.columns
         self._filters = filters
         self.highest = highest

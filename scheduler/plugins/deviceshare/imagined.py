@@ -15,7 +15,7 @@ from scheduler.plugins.deviceshare import inside
 from scheduler.plugins.deviceshare.cache import DeviceCache, NodeDevices
 from scheduler.plugins.deviceshare.request import DeviceRequest
 from scheduler.plugins.deviceshare.states import SHARES, DeviceState
-from scheduler.plugins.reservation.book import ReservationBook
+from scheduler.plugins.reservation.cache import ReservationCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Imagining(FilterColumns, TrialColumns, VictimAware):
     """The part of the plugin that preemption asks."""
 
     devices: DeviceCache
-    _book: ReservationBook
+    _reservation_cache: ReservationCache
 
     def trial_facet(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Hashable:
         devices = self.devices.find(node.name)
@@ -99,7 +99,7 @@ class Imagining(FilterColumns, TrialColumns, VictimAware):
         there, gone = trials.get(node.name, (devices.state, frozenset()))
         if (victim.uid in gone) is (sign > 0):
             after, left_out = there.moved(holding.shares, sign), gone ^ {victim.uid}
-            reserved = self._book.holding(victim.uid)
+            reserved = self._reservation_cache.holding(victim.uid)
             overlooked = (state.get(MATCHED) or {}).get(node.name, ())
             if (
                 reserved is not None

@@ -73,7 +73,7 @@ from scheduler.plugins.deviceshare.slices import NOT_A_SIZE, SliceRegistry
 from scheduler.plugins.deviceshare.states import SHARES, Choice, DeviceState
 from scheduler.plugins.deviceshare.topology import NO_CARDS
 from scheduler.plugins.numahints import AFFINITY, ALIGNER, PROVIDER, Hints, Mask
-from scheduler.plugins.reservation.book import ReservationBook
+from scheduler.plugins.reservation.cache import ReservationCache
 
 WRONG_ISOLATION = Status.unresolvable("GPUIsolationProviderHAMICore not found on the node")
 
@@ -129,7 +129,7 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
         self._slices = handle.shared(SliceRegistry, SliceRegistry)
         self._slices.read.add(self._sizes_from)
         self.devices = DeviceCache.of(handle)
-        self._book = ReservationBook.of(handle)
+        self._reservation_cache = ReservationCache.of(handle)
         self._number, self._column_scorer = self.devices.weigh(self._policy.scorer)
         self._requests: dict[Hashable, DeviceRequest] = {}
 

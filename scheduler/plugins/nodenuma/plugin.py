@@ -57,7 +57,7 @@ from scheduler.plugins.nodenuma.options import amplify
 from scheduler.plugins.nodenuma.reserved import NOTHING, has, left
 from scheduler.plugins.nodenuma.states import NumaState
 from scheduler.plugins.numahints import AFFINITY, ALIGNER, PROVIDER, HintProvider, Mask
-from scheduler.plugins.reservation.numa_cache import ReservationBook
+from scheduler.plugins.reservation.numa_cache import ReservationCache
 
 BAD_RATIO = Status.unresolvable("node(s) invalid CPU amplification ratio")
 NO_AMPLIFIED = Status.unschedulable("Insufficient amplified cpu")
@@ -96,7 +96,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         self._scoring = NodeScore(handle.columns.resources, self._rules.scorer)
         self._demands: dict[Demand, Demand] = {}
         self.numa_cache = NumaCache.of(handle)
-        self._reservations = ReservationBook.of(handle)
+        self._reservations = ReservationCache.of(handle)
 
     # -- filtering ----------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from scheduler.api.quantity import CPU, MEMORY
 from scheduler.api.reservation import AVAILABLE, FAILED, PENDING, SUCCEEDED
-from scheduler.plugins.reservation.book import ReservationBook
+from scheduler.plugins.reservation.cache import ReservationCache
 
 PHASES = (PENDING, AVAILABLE, SUCCEEDED, FAILED)
 _UNITS = {CPU: ("core", 1000), MEMORY: ("Gi", 1 << 30)}  # by resource: what one of it is called, and how many make it
@@ -12,17 +12,17 @@ _UNITS = {CPU: ("core", 1000), MEMORY: ("Gi", 1 << 30)}  # by resource: what one
 Sample = tuple[dict[str, str], float]  # labels and value
 
 
-def phases(book: ReservationBook) -> Iterator[Sample]:
+def phases(reservation_cache: ReservationCache) -> Iterator[Sample]:
     """1 for the phase that a reservation is in, 0 for the others."""
-    for reservation in sorted(book.known.values(), key=lambda one: one.name):
+    for reservation in sorted(reservation_cache.known.values(), key=lambda one: one.name):
         now = reservation.status.phase or PENDING
         for phase in PHASES:
             yield {"name": reservation.name, "phase": phase}, float(phase == now)
 
 
-def resources(book: ReservationBook) -> Iterator[Sample]:
+def resources(reservation_cache: ReservationCache) -> Iterator[Sample]:
     """Of each available reservation and resource: all of it, what its pods have of it, and the part that is."""
-    for reserved in sorted(book, key=lambda one: one.name):
+    for reserved in sorted(reservation_cache, key=lambda one: one.name):
         allocated = reserved.allocated
         for name, value in sorted(reserved.allocatable.items()):
             unit, size = _UNITS.get(name, ("raw", 1))

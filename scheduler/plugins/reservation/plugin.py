@@ -1,6 +1,6 @@
 """Place pods in the reservations that are for them, and let nobody else have what is reserved.
 
-What is reserved is held on its node by a pod of its own (`book`), so pods that no reservation is for need nothing of
+What is reserved is held on its node by a pod of its own (`reservation_cache`), so pods that no reservation is for need nothing of
 this. For the others the plugin names the holders that they may overlook (`overlooked`), judges each reservation on a
 node, and settles which one a pod goes into.
 Follows Koordinator pkg/scheduler/plugins/reservation; deviations are in scheduler/DESIGN.md.
@@ -52,7 +52,7 @@ from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.plugins.defaultpreemption.plugin import DefaultPreemptionArgs
 from scheduler.plugins.reservation.args import ReservationArgs
-from scheduler.plugins.reservation.book import ReservationBook
+from scheduler.plugins.reservation.cache import ReservationCache
 from scheduler.plugins.reservation.diagnosis import Diagnosis
 from scheduler.plugins.reservation.fitting import PODS, lacking, short, take_left, taken_beside, worth
 from scheduler.plugins.reservation.matching import Match, Wish, judge
@@ -97,8 +97,8 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         self.args = args or ReservationArgs()
         self._handle = handle
         self._classes = handle.cache.classes
-        self.book = ReservationBook.of(handle)
-        self._owners = self.book.owners
+        self.reservation_cache = ReservationCache.of(handle)
+        self._owners = self.reservation_cache.owners
         self._aware_in: dict[str, list[ReservationAware]] = {}  # by profile
         enough = DefaultPreemptionArgs(
             min_candidate_nodes_percentage=self.args.min_candidate_nodes_percentage,
@@ -134,11 +134,11 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         matched: dict[str, list[Reserved]] = {}
         if wish.ignored:
             state[IGNORED] = True
-            for reserved in self.book:
+            for reserved in self.reservation_cache:
                 if reserved.open:
                     matched.setdefault(reserved.node, []).append(reserved)
         else:
-            for reserved in self.book.of_groups(groups):
+            for reserved in self.reservation_cache.of_groups(groups):
                 node = self._handle.cache.find(reserved.node)
                 if node is None or not reserved.open:
                     continue
@@ -159,7 +159,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         return SUCCESS
 
     def _problem(self, pod: Pod) -> str:
-        reservation = self.book.known.get(pod.metadata.uid)
+        reservation = self.reservation_cache.known.get(pod.metadata.uid)
         if reservation is None:
             return "the reservation is nil"
         ttl = reservation.spec.ttl
@@ -203,7 +203,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
 
     def _conflicts(self, uid: str, name: str) -> bool:
         """RSV-R28: whether a reservation on the node leaves more open, or less, than this one does."""
-        there, reservation = self.book.on(name), self.book.known.get(uid)
+        there, reservation = self.reservation_cache.on(name), self.reservation_cache.known.get(uid)
         if not there or reservation is None:
             return False
         loose = not reservation.spec.allocate_policy
@@ -290,7 +290,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         statuses = [SUCCESS, WRONG_NODE, POLICY_CONFLICT]
         if own is not None:
             uid = stacked[0][OWN_UID]
-            for name in self.book.nodes() if uid in self.book.known else ():
+            for name in self.reservation_cache.nodes() if uid in self.reservation_cache.known else ():
                 if name in columns.rows and self._conflicts(uid, name):
                     codes[columns.rows[name]] = 2
             if own:
@@ -372,13 +372,13 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         nominated = state.get(NOMINATED)
         if nominated is not None:
-            self.book.assign(nominated.uid, pod, node_name)
+            self.reservation_cache.assign(nominated.uid, pod, node_name)
         elif REQUIRED in state:
             return NO_MATCH
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        self.book.withdraw(pod.metadata.uid)
+        self.reservation_cache.withdraw(pod.metadata.uid)
 
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Marks:
         nominated = state.get(NOMINATED)
@@ -396,7 +396,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
 
     def _imagine(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
         """A pod of a reservation comes or goes: what it had is its reservation's, and free only to those it is for."""
-        reserved = self.book.holding(victim.uid)
+        reserved = self.reservation_cache.holding(victim.uid)
         if reserved is None:
             return
         gone = tuple(sorted({*_gone(state)} ^ {victim.uid}))
@@ -404,7 +404,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         holder = node.pods.get(reserved.uid)
         if holder is not None:
             node.remove(holder)
-            pod = self.book.pod_without(reserved, gone)
+            pod = self.reservation_cache.pod_without(reserved, gone)
             node.add(PodInfo(pod, self._classes.of(pod), node.name))
 
     def post_filter(self, state: CycleState, info: PodInfo, failure: FitError) -> PostFilterResult:

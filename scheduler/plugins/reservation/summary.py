@@ -14,14 +14,14 @@ from scheduler.api.quantity import quantities
 from scheduler.api.wire import to_plain
 from scheduler.cache.cache import Cache
 from scheduler.framework.reserved import Reserved
-from scheduler.plugins.reservation.book import ReservationBook
+from scheduler.plugins.reservation.cache import ReservationCache
 from scheduler.plugins.reservation.reserve_pods import reserve_pod
 from scheduler.pods.host_ports import HostPort, host_ports
 
 
-def summary_of(book: ReservationBook, cache: Cache, node: str) -> dict[str, Any]:
+def summary_of(reservation_cache: ReservationCache, cache: Cache, node: str) -> dict[str, Any]:
     """Those that are available on a node, by name; {} if there are none or there is no such node."""
-    items = [_item(one, cache) for one in sorted(book.on(node).values(), key=lambda one: one.name)]
+    items = [_item(one, cache) for one in sorted(reservation_cache.on(node).values(), key=lambda one: one.name)]
     return _filled({"items": items})
 
 

@@ -37,7 +37,7 @@ from scheduler.plugins.reservation.owners import OwnerIndex
 from scheduler.plugins.reservation.reserve_pods import reserve_pod, template_requests
 
 
-class ReservationBook(Listener):
+class ReservationCache(Listener):
     """All reservations. All profiles share one."""
 
     only_annotations = True
@@ -57,16 +57,16 @@ class ReservationBook(Listener):
         self.strays: set[str] = set()  # uids of pods whose reservation ended and was deleted; likewise
 
     @staticmethod
-    def of(handle: Handle) -> "ReservationBook":
+    def of(handle: Handle) -> "ReservationCache":
         """The one of this scheduler; made, and listening to its cache, when the first profile asks."""
 
-        def make() -> ReservationBook:
+        def make() -> ReservationCache:
             # The others listen first: when a pod comes, what it has of them must be known before what that leaves.
-            book = ReservationBook(handle.cache, DeviceCache.of(handle), NumaCache.of(handle))
-            handle.cache.listen(book)
-            return book
+            reservation_cache = ReservationCache(handle.cache, DeviceCache.of(handle), NumaCache.of(handle))
+            handle.cache.listen(reservation_cache)
+            return reservation_cache
 
-        return handle.shared(ReservationBook, make)
+        return handle.shared(ReservationCache, make)
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
@@ -235,4 +235,4 @@ class ReservationBook(Listener):
             self.withdraw(info.uid)
 
 
-UNREADABLE = (ValueError, QuantityError, msgspec.DecodeError)  # what `ReservationBook.set` meets in what people write
+UNREADABLE = (ValueError, QuantityError, msgspec.DecodeError)  # what `ReservationCache.set` meets in what people write
