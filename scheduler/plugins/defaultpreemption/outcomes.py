@@ -13,8 +13,8 @@ from scheduler.framework.runner import Runner
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Status
 from scheduler.framework.verdicts import ClassVerdicts
+from scheduler.plugins.defaultpreemption.fingerprints import NEVER, NodeFingerprints
 from scheduler.plugins.defaultpreemption.ledger import PRIORITY_OFFSET, Accounts
-from scheduler.plugins.defaultpreemption.situations import NEVER, Situations
 from scheduler.plugins.defaultpreemption.trial import NO_VICTIMS, Outcome, attempt, importance
 
 MOST_KEPT = 65536
@@ -25,26 +25,26 @@ Crowd = Mapping[int, Sequence[PodInfo]]  # by row: pods nominated there that a t
 
 
 class Outcomes:
-    """The outcomes of one class towards the pods that `situations` is about.
+    """The outcomes of one class towards the pods that `fingerprints` is about.
 
     A node is tried again once something changed there; where more than the node decides, everything is forgotten
     between one pod and the next.
     """
 
-    def __init__(self, runner: Runner, verdicts: ClassVerdicts, situations: Situations, *, alone: bool) -> None:
+    def __init__(self, runner: Runner, verdicts: ClassVerdicts, fingerprints: NodeFingerprints, *, alone: bool) -> None:
         """`alone`: nothing but what is on a node decides about it: every filter is of scope NODE or NODE_PODS."""
         self.verdicts = verdicts
-        self.situations = situations
+        self.fingerprints = fingerprints
         self._runner = runner
         filters = verdicts.rules.moving_filters
         self._filters = [plugin for plugin in filters if isinstance(plugin, TrialColumns)]
-        # Whether nodes in one situation may share an outcome, and whether many can be tried at once.
+        # Whether nodes in one fingerprint may share an outcome, and whether many can be tried at once.
         self._shared = alone and len(self._filters) == len(filters)
         self._columnar = self._shared and all(plugin.trial_columnar(verdicts.state) for plugin in self._filters)
         self._versioned = verdicts.rules.versioned
         self._versions: list[int] = []
-        self._known: dict[tuple[int, ...], Outcome] = {}  # by situation and the classes of pods nominated there
-        self._stamp: Ints = np.zeros(0, np.int64)  # of the situation that was tried
+        self._known: dict[tuple[int, ...], Outcome] = {}  # by fingerprint and the classes of pods nominated there
+        self._stamp: Ints = np.zeros(0, np.int64)  # of the fingerprint that was tried
         # Candidates are compared by these four rows, smaller is better (FWK-R78): budget violations (-1: no candidate),
         # highest priority of a victim, sum of priorities, number of victims. The start time is a float, kept apart.
         self._ranks: Ints = np.zeros((4, 0), np.int64)
@@ -53,8 +53,8 @@ class Outcomes:
         self._uncertain: list[int] = []  # rows that were tried with others nominated there: true for that time only
 
     def refresh(self) -> None:
-        """Take in what changed since the last time; the situations must have been refreshed."""
-        missing = len(self.situations.stamp) - len(self._stamp)
+        """Take in what changed since the last time; the fingerprints must have been refreshed."""
+        missing = len(self.fingerprints.stamp) - len(self._stamp)
         if missing:
             self._stamp = np.pad(self._stamp, (0, missing))
             self._ranks = np.pad(self._ranks, ((0, 0), (0, missing)))
@@ -79,7 +79,7 @@ class Outcomes:
             uncertain = [row for row in rows.tolist() if row in crowd]
             self._stamp[uncertain] = NEVER
             self._uncertain += uncertain
-        current = self.situations.stamp[rows]
+        current = self.fingerprints.stamp[rows]
         together: list[int] = []
         accounts: list[Accounts] = []
         for row in rows[(current == NEVER) | (self._stamp[rows] != current)].tolist():
@@ -94,16 +94,16 @@ class Outcomes:
 
     def _try(self, row: int, state: CycleState, info: PodInfo, others: Sequence[PodInfo]) -> Accounts | None:
         """Try one node, or give its accounts, so that it is tried together with others."""
-        situations, node = self.situations, self.verdicts.node(row)
-        situation = situations.of(row, node)
-        self._stamp[row] = situations.stamp[row]
-        if self._columnar and situation.accounts is not None and not others and self._admitted(row):
-            return situation.accounts
+        fingerprints, node = self.fingerprints, self.verdicts.node(row)
+        fingerprint = fingerprints.of(row, node)
+        self._stamp[row] = fingerprints.stamp[row]
+        if self._columnar and fingerprint.accounts is not None and not others and self._admitted(row):
+            return fingerprint.accounts
         outcome = self._outcomes[row] = self._outcome(row, state, info, others)
         if not outcome.status.ok:
             self._ranks[_VIOLATIONS, row] = NO_CANDIDATE
             return None
-        victims = [situation.lesser[place] for place in outcome.victims]
+        victims = [fingerprint.lesser[place] for place in outcome.victims]
         priorities = [victim.priority for victim in victims]
         highest = max(priorities, default=-PRIORITY_OFFSET)
         total = sum(priorities) + PRIORITY_OFFSET * len(victims)
@@ -117,18 +117,18 @@ class Outcomes:
         return board is not None and bool(board.node_ok[self.verdicts.line, row])
 
     def _outcome(self, row: int, state: CycleState, info: PodInfo, others: Sequence[PodInfo] = ()) -> Outcome:
-        """Try one node by itself, or find what came of it on another in the same situation."""
+        """Try one node by itself, or find what came of it on another in the same fingerprint."""
         node = self.verdicts.node(row)
-        situation = self.situations.of(row, node)
-        if not situation.lesser:
+        fingerprint = self.fingerprints.of(row, node)
+        if not fingerprint.lesser:
             return NO_VICTIMS
         key: tuple[int, ...] = ()
         if self._shared and self._admitted(row):
-            key = (self.situations.number(situation, node), *sorted(other.shape.id for other in others))
+            key = (self.fingerprints.number(fingerprint, node), *sorted(other.shape.id for other in others))
             known = self._known.get(key)
             if known is not None:
                 return known
-        outcome = attempt(self._runner, state, info, node, lesser=situation.lesser, breaks=situation.breaks)
+        outcome = attempt(self._runner, state, info, node, lesser=fingerprint.lesser, breaks=fingerprint.breaks)
         if key:
             if len(self._known) >= MOST_KEPT:
                 self._known.clear()
@@ -136,7 +136,7 @@ class Outcomes:
         return outcome
 
     def _try_together(self, rows: Rows, accounts: Sequence[Accounts]) -> None:
-        tried = self.situations.ledger.attempt(self._filters, self.verdicts.state, accounts)
+        tried = self.fingerprints.ledger.attempt(self._filters, self.verdicts.state, accounts)
         self._ranks[_VIOLATIONS, rows] = NO_CANDIDATE
         candidates = rows[tried.fits]
         self._ranks[:, candidates] = tried.ranks
@@ -157,11 +157,11 @@ class Outcomes:
 
     def victims(self, row: int) -> tuple[PodInfo, ...]:
         """Who has to go there, the most important first."""
-        situation = self.situations.of(row, self.verdicts.node(row))
+        fingerprint = self.fingerprints.of(row, self.verdicts.node(row))
         outcome = self._outcomes[row]
         assert outcome is not None  # noqa: S101
-        gone = outcome.victims if isinstance(outcome, Outcome) else situation.gone(outcome)
-        return tuple(sorted((situation.lesser[place] for place in gone), key=importance))
+        gone = outcome.victims if isinstance(outcome, Outcome) else fingerprint.gone(outcome)
+        return tuple(sorted((fingerprint.lesser[place] for place in gone), key=importance))
 
     def statuses(self, rows: Rows, state: CycleState, info: PodInfo) -> "Counter[Status]":
         """Why these rows, all of which were judged and none of which is a candidate, will not do."""

@@ -22,8 +22,8 @@ from scheduler.framework.points import Args, Listener, PostFilter, PostFilterRes
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import SKIPPED, CycleState
 from scheduler.framework.status import SUCCESS, Status
+from scheduler.plugins.defaultpreemption.fingerprints import NodeFingerprints
 from scheduler.plugins.defaultpreemption.outcomes import Crowd, Outcomes, stop
-from scheduler.plugins.defaultpreemption.situations import Situations
 from scheduler.plugins.defaultpreemption.trial import NO_VICTIMS
 
 BY_SCHEDULER = "PreemptionByScheduler"
@@ -32,7 +32,7 @@ TERMINATING = "not eligible due to a terminating pod on the nominated node."
 NOT_HELPFUL = Status.unresolvable("Preemption is not helpful for scheduling")
 
 FEWEST = 16  # nodes tried at once where one candidate more may be enough
-MOST_SITUATIONS = 8  # of these, each for another priority, the least recently used are worked out anew
+MAX_FINGERPRINTS = 8  # of these, each for another priority, the least recently used are worked out anew
 KEPT_ROWS = 5_000_000  # classes times nodes, at 56 bytes each; beyond, likewise
 FEWEST_KEPT = 8
 
@@ -62,7 +62,9 @@ class DefaultPreemption(PostFilter, Listener):
         self._handle = handle
         self._args = args or DefaultPreemptionArgs()
         self._random = random.Random(handle.seed)  # noqa: S311 spreads load over nodes, guards nothing
-        self._situations: OrderedDict[int, Situations] = OrderedDict()  # by the highest priority of who would go
+        self._fingerprints: OrderedDict[int, NodeFingerprints] = (
+            OrderedDict()
+        )  # by the highest priority of who would go
         self._kept: OrderedDict[tuple[int, int], Outcomes] = OrderedDict()  # by class, and likewise
         handle.cache.listen(self)
 
@@ -135,15 +137,15 @@ class DefaultPreemption(PostFilter, Listener):
         """What is known about trials for such a pod; nothing, if more than one node decides about it."""
         runner = self._handle.runner_of(info)
         verdicts = runner.verdicts(info.shape)
-        situations = self._situations_towards(info, runner)
-        situations.refresh()
+        fingerprints = self._situations_towards(info, runner)
+        fingerprints.refresh()
         if not all(plugin.name in state[SKIPPED] for plugin in verdicts.rules.cycle_filters):
-            outcomes = Outcomes(runner, verdicts, situations, alone=False)
+            outcomes = Outcomes(runner, verdicts, fingerprints, alone=False)
         else:
-            key = info.shape.id, situations.highest
+            key = info.shape.id, fingerprints.highest
             kept = self._kept.get(key)
-            if kept is None or kept.verdicts is not verdicts or kept.situations is not situations:
-                kept = self._kept[key] = Outcomes(runner, verdicts, situations, alone=True)
+            if kept is None or kept.verdicts is not verdicts or kept.fingerprints is not fingerprints:
+                kept = self._kept[key] = Outcomes(runner, verdicts, fingerprints, alone=True)
             self._kept.move_to_end(key)
             if len(self._kept) * self._handle.columns.capacity > KEPT_ROWS and len(self._kept) > FEWEST_KEPT:
                 self._kept.popitem(last=False)
@@ -151,16 +153,16 @@ class DefaultPreemption(PostFilter, Listener):
         outcomes.refresh()
         return outcomes
 
-    def _situations_towards(self, info: PodInfo, runner: Runner) -> Situations:
-        """Situations hang on who would have to go: on the highest priority below the pod's that any pod has."""
+    def _situations_towards(self, info: PodInfo, runner: Runner) -> NodeFingerprints:
+        """NodeFingerprints hang on who would have to go: on the highest priority below the pod's that any pod has."""
         highest = max(one for one, count in self._handle.cache.priorities.items() if count and one < info.priority)
-        found = self._situations.get(highest)
+        found = self._fingerprints.get(highest)
         if found is None:
             filters = [plugin for plugin in runner.filters if isinstance(plugin, TrialColumns)]
-            found = self._situations[highest] = Situations(self._handle, filters, highest, self.spares)
-            if len(self._situations) > MOST_SITUATIONS:
-                self._situations.popitem(last=False)
-        self._situations.move_to_end(highest)
+            found = self._fingerprints[highest] = NodeFingerprints(self._handle, filters, highest, self.spares)
+            if len(self._fingerprints) > MAX_FINGERPRINTS:
+                self._fingerprints.popitem(last=False)
+        self._fingerprints.move_to_end(highest)
         return found
 
     def _crowd(self, info: PodInfo) -> Crowd:
@@ -197,8 +199,8 @@ class DefaultPreemption(PostFilter, Listener):
     def _forget(self, info: PodInfo) -> None:
         row = self._handle.columns.rows.get(info.node_name)
         if row is not None:
-            for situations in self._situations.values():
-                situations.forget(row)
+            for fingerprints in self._fingerprints.values():
+                fingerprints.forget(row)
 
 
 def _preempted(pod: Pod) -> bool:

@@ -1,7 +1,7 @@
 """Who would have to go on each node, and what of the node a trial can depend on; worked out when first asked for.
 
-Nodes in one *situation* come to the same end in every trial: filters read the same of them, and of the pods that would
-go in their order. Situations have numbers, so that a trial on one node serves all nodes in its situation.
+Nodes in one *fingerprint* come to the same end in every trial: filters read the same of them, and of the pods that would
+go in their order. NodeFingerprints have numbers, so that a trial on one node serves all nodes in its fingerprint.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -18,12 +18,12 @@ from scheduler.plugins.defaultpreemption.trial import broken, importance
 from scheduler.plugins.reservation.cache import ReservationCache
 from scheduler.pods.selectors import budget_covers
 
-MOST_KEYS = 65536
+MAX_KEYS = 65536
 NEVER = 0  # the stamp of a row about which nothing is known
 UNNUMBERED = -1
 
 
-class Situation:
+class NodeFingerprint:
     """One node's, as long as nothing changes there."""
 
     __slots__ = ("accounts", "apart", "breaks", "lesser", "number")
@@ -43,10 +43,10 @@ class Situation:
         return [place for place, gone in zip(order, victims.tolist(), strict=True) if gone]
 
 
-class Situations:
-    """The situations of all nodes towards pods that are more important than `highest`.
+class NodeFingerprints:
+    """The fingerprints of all nodes towards pods that are more important than `highest`.
 
-    `stamp`: int64 [row], `NEVER` or a number that nobody had before, new whenever the situation was worked out anew.
+    `stamp`: int64 [row], `NEVER` or a number that nobody had before, new whenever the fingerprint was worked out anew.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Situations:
         self._budgets: dict[str, PodDisruptionBudget] = {}
         self._by_namespace: dict[str, list[PodDisruptionBudget]] = {}
         self._covered: dict[str, set[int]] = {}  # by budget: rows where it covers somebody, or did
-        self._rows: list[Situation | None] = []
+        self._rows: list[NodeFingerprint | None] = []
         self.stamp: Ints = np.zeros(0, np.int64)
 
     def forget(self, row: int) -> None:
@@ -111,8 +111,8 @@ class Situations:
         for budget in now.values():
             self._by_namespace.setdefault(budget.metadata.namespace, []).append(budget)
 
-    def of(self, row: int, node: NodeInfo) -> Situation:
-        """The situation of `node`, which has this row; call `refresh` first."""
+    def of(self, row: int, node: NodeInfo) -> NodeFingerprint:
+        """The fingerprint of `node`, which has this row; call `refresh` first."""
         found = self._rows[row]
         if found is not None and self.stamp[row] != NEVER:
             return found
@@ -126,22 +126,22 @@ class Situations:
         accounts = self.ledger.accounts(node, lesser, breaks) if lesser and not apart else None
         self._stamps += 1
         self.stamp[row] = self._stamps
-        found = self._rows[row] = Situation(lesser, breaks, accounts, apart=apart)
+        found = self._rows[row] = NodeFingerprint(lesser, breaks, accounts, apart=apart)
         return found
 
-    def number(self, situation: Situation, node: NodeInfo) -> int:
-        """The number of a node's situation: nodes with the same come to the same end, whatever the class."""
-        if situation.number == UNNUMBERED:
-            facets = [plugin.trial_facet(node, situation.lesser) for plugin in self._filters]
-            key = (situation.breaks, *facets, object() if situation.apart else None)
+    def number(self, fingerprint: NodeFingerprint, node: NodeInfo) -> int:
+        """The number of a node's fingerprint: nodes with the same come to the same end, whatever the class."""
+        if fingerprint.number == UNNUMBERED:
+            facets = [plugin.trial_facet(node, fingerprint.lesser) for plugin in self._filters]
+            key = (fingerprint.breaks, *facets, object() if fingerprint.apart else None)
             number = self._numbers.get(key)
             if number is None:
-                if len(self._numbers) >= MOST_KEYS:
+                if len(self._numbers) >= MAX_KEYS:
                     self._numbers.clear()  # numbers go on, so that no old one gets a new meaning
                 number = self._numbers[key] = self._next
                 self._next += 1
-            situation.number = number
-        return situation.number
+            fingerprint.number = number
+        return fingerprint.number
 
     def _breaks(self, lesser: Sequence[PodInfo], row: int) -> tuple[bool, ...]:
         budgets = [
