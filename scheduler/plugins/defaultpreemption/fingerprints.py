@@ -13,8 +13,8 @@ from scheduler.cache.columns import Bools, Ints
 from scheduler.framework.handle import Handle
 from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import TrialColumns
-from scheduler.plugins.defaultpreemption.ledger import Accounts, Ledger
-from scheduler.plugins.defaultpreemption.trial import broken, importance
+from scheduler.plugins.defaultpreemption.dry_run import broken, importance
+from scheduler.plugins.defaultpreemption.ledger import Ledger, NodeAccounts
 from scheduler.plugins.reservation.cache import ReservationCache
 from scheduler.pods.selectors import budget_covers
 
@@ -29,7 +29,7 @@ class NodeFingerprint:
     __slots__ = ("accounts", "apart", "breaks", "lesser", "number")
 
     def __init__(
-        self, lesser: Sequence[PodInfo], breaks: tuple[bool, ...], accounts: Accounts | None, *, apart: bool = False
+        self, lesser: Sequence[PodInfo], breaks: tuple[bool, ...], accounts: NodeAccounts | None, *, apart: bool = False
     ) -> None:
         self.apart = apart  # no other node is in it
         self.lesser = lesser  # who would have to go, the most important first

@@ -17,12 +17,12 @@ from scheduler.framework.points import TrialColumns
 from scheduler.framework.state import CycleState
 
 PRIORITY_OFFSET = 1 << 31  # keeps the sum over victims growing with their number, negative priorities or not
-MOST_LINES = 65536
-_FIRST_LINES = 64
+MAX_ROWS = 65536
+_INITIAL_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Accounts:
+class NodeAccounts:
     """The pods of one node in the order in which they are put back, and what is free beside them."""
 
     free: Ints  # [number]
@@ -32,7 +32,7 @@ class Accounts:
     starts: NDArray[np.float64]
 
 
-class Tried(NamedTuple):
+class DryRunResult(NamedTuple):
     """What came of trying some nodes, by their place among these."""
 
     fits: Bools  # whether the node will do; what follows is about those that will, in their order
@@ -50,12 +50,12 @@ class Ledger:
         self._widths: list[int] = []
         self._width = 0
         self._numbers: dict[Hashable, int] = {}
-        self._lines: Ints = np.zeros((_FIRST_LINES, 0), np.int64)
+        self._rows: Ints = np.zeros((_INITIAL_ROWS, 0), np.int64)
 
     def refresh(self) -> bool:
         """Whether all accounts have to be drawn up anew, because numbers came or there are too many lines."""
         widths = [plugin.trial_width() for plugin in self._filters]
-        if widths == self._widths and len(self._numbers) < MOST_LINES:
+        if widths == self._widths and len(self._numbers) < MAX_ROWS:
             return False
         ends = np.cumsum(widths).tolist()
         self._parts = {
@@ -63,10 +63,10 @@ class Ledger:
         }
         self._widths, self._width = widths, sum(widths)
         self._numbers.clear()
-        self._lines = np.zeros((_FIRST_LINES, self._width), np.int64)
+        self._rows = np.zeros((_INITIAL_ROWS, self._width), np.int64)
         return True
 
-    def accounts(self, node: NodeInfo, pods: Sequence[PodInfo], breaks: Sequence[bool]) -> Accounts | None:
+    def accounts(self, node: NodeInfo, pods: Sequence[PodInfo], breaks: Sequence[bool]) -> NodeAccounts | None:
         """The accounts of `pods`, who would go from `node`; None if it has to be tried by itself."""
         free: list[int] = []
         for plugin in self._filters:
@@ -82,10 +82,10 @@ class Ledger:
         known = self._numbers.get
         keys = zip(*[plugin.trial_keys(node, pods) for plugin in self._filters], strict=True)
         lines = [
-            self._line(key, node, pod) if (found := known(key)) is None else found
+            self._row(key, node, pod) if (found := known(key)) is None else found
             for key, pod in zip(keys, pods, strict=True)
         ]
-        return Accounts(
+        return NodeAccounts(
             np.array(free, np.int64),
             np.array(lines, np.int64),
             np.array(breaks, np.bool_),
@@ -93,15 +93,17 @@ class Ledger:
             np.array([pod.started for pod in pods], np.float64),
         )
 
-    def _line(self, key: Hashable, node: NodeInfo, pod: PodInfo) -> int:
+    def _row(self, key: Hashable, node: NodeInfo, pod: PodInfo) -> int:
         """Write down what `pod` holds, for which no line is there yet; the number of the line."""
         number = self._numbers[key] = len(self._numbers)
-        if number == len(self._lines):
-            self._lines = np.pad(self._lines, ((0, number), (0, 0)))
-        self._lines[number] = [value for plugin in self._filters for value in plugin.trial_held(node, pod)]
+        if number == len(self._rows):
+            self._rows = np.pad(self._rows, ((0, number), (0, 0)))
+        self._rows[number] = [value for plugin in self._filters for value in plugin.trial_held(node, pod)]
         return number
 
-    def attempt(self, filters: Sequence[TrialColumns], state: CycleState, nodes: Sequence[Accounts]) -> Tried:
+    def attempt(
+        self, filters: Sequence[TrialColumns], state: CycleState, nodes: Sequence[NodeAccounts]
+    ) -> DryRunResult:
         """Try nodes, each of which has somebody who could go, for the class of `state`, of which `filters` decide."""
         asked = [(plugin.trial_passing, self._parts[plugin.name]) for plugin in filters]
 
@@ -111,7 +113,7 @@ class Ledger:
                 ok &= passes(state, free[:, part])
             return ok
 
-        held = self._lines[np.concatenate([one.held for one in nodes])]
+        held = self._rows[np.concatenate([one.held for one in nodes])]
         lengths = np.array([len(one.held) for one in nodes])
         free = np.array([one.free for one in nodes])
         free += np.add.reduceat(held, np.cumsum(lengths) - lengths)
@@ -120,9 +122,9 @@ class Ledger:
         # The longest first, so that those who still have somebody to put back are always the first few.
         keep = keep[np.argsort(-lengths[keep], kind="stable")]
         if not len(keep):
-            return Tried(fits, np.zeros((4, 0), np.int64), np.zeros(0), [])
+            return DryRunResult(fits, np.zeros((4, 0), np.int64), np.zeros(0), [])
         nodes = [nodes[place] for place in keep.tolist()]
-        held = self._lines[np.concatenate([one.held for one in nodes])]
+        held = self._rows[np.concatenate([one.held for one in nodes])]
         lengths, free = lengths[keep], free[keep]
         begins = np.cumsum(lengths) - lengths
         victim = np.zeros(len(held), np.bool_)
@@ -138,7 +140,7 @@ class Ledger:
         return _ranked(fits, keep, nodes, victim)
 
 
-def _ranked(fits: Bools, keep: Ints, nodes: Sequence[Accounts], victim: Bools) -> Tried:
+def _ranked(fits: Bools, keep: Ints, nodes: Sequence[NodeAccounts], victim: Bools) -> DryRunResult:
     """The victims of the nodes that were kept, and what they weigh, in the order that the nodes had at first."""
     lengths = np.array([len(one.held) for one in nodes])
     begins = np.cumsum(lengths) - lengths
@@ -158,4 +160,4 @@ def _ranked(fits: Bools, keep: Ints, nodes: Sequence[Accounts], victim: Bools) -
     ])  # fmt: skip
     back = np.argsort(keep)
     cut = zip(begins[back].tolist(), lengths[back].tolist(), strict=True)
-    return Tried(fits, ranks[:, back], earliest[back], [victim[begin : begin + length] for begin, length in cut])
+    return DryRunResult(fits, ranks[:, back], earliest[back], [victim[begin : begin + length] for begin, length in cut])

@@ -13,15 +13,15 @@ from scheduler.framework.runner import Runner
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Status
 from scheduler.framework.verdicts import ClassVerdicts
+from scheduler.plugins.defaultpreemption.dry_run import NO_VICTIMS, Outcome, attempt, importance
 from scheduler.plugins.defaultpreemption.fingerprints import NEVER, NodeFingerprints
-from scheduler.plugins.defaultpreemption.ledger import PRIORITY_OFFSET, Accounts
-from scheduler.plugins.defaultpreemption.trial import NO_VICTIMS, Outcome, attempt, importance
+from scheduler.plugins.defaultpreemption.ledger import PRIORITY_OFFSET, NodeAccounts
 
-MOST_KEPT = 65536
+MAX_OUTCOMES = 65536
 NO_CANDIDATE = -1
 _VIOLATIONS = 0  # the first line of `_ranks`
 
-Crowd = Mapping[int, Sequence[PodInfo]]  # by row: pods nominated there that a trial has to count
+NominatedPods = Mapping[int, Sequence[PodInfo]]  # by row: pods nominated there that a trial has to count
 
 
 class Outcomes:
@@ -69,21 +69,21 @@ class Outcomes:
             self._stamp[self._uncertain] = NEVER
             self._uncertain.clear()
 
-    def judge(self, rows: Rows, state: CycleState, info: PodInfo, crowd: Crowd) -> Ints:
+    def judge(self, rows: Rows, state: CycleState, info: PodInfo, nominated: NominatedPods) -> Ints:
         """Try those rows for `info` that are not known. Returns their violations, -1 where the node will not do.
 
-        `crowd`: the rows where others are nominated that are at least as important; none may have been judged since
+        `nominated`: the rows where others are nominated that are at least as important; none may have been judged since
         `refresh` without it.
         """
-        if crowd:
-            uncertain = [row for row in rows.tolist() if row in crowd]
+        if nominated:
+            uncertain = [row for row in rows.tolist() if row in nominated]
             self._stamp[uncertain] = NEVER
             self._uncertain += uncertain
         current = self.fingerprints.stamp[rows]
         together: list[int] = []
-        accounts: list[Accounts] = []
+        accounts: list[NodeAccounts] = []
         for row in rows[(current == NEVER) | (self._stamp[rows] != current)].tolist():
-            found = self._try(row, state, info, crowd.get(row, ()))
+            found = self._try(row, state, info, nominated.get(row, ()))
             if found is not None:
                 together.append(row)
                 accounts.append(found)
@@ -92,7 +92,7 @@ class Outcomes:
         violations: Ints = self._ranks[_VIOLATIONS][rows]
         return violations
 
-    def _try(self, row: int, state: CycleState, info: PodInfo, others: Sequence[PodInfo]) -> Accounts | None:
+    def _try(self, row: int, state: CycleState, info: PodInfo, others: Sequence[PodInfo]) -> NodeAccounts | None:
         """Try one node, or give its accounts, so that it is tried together with others."""
         fingerprints, node = self.fingerprints, self.verdicts.node(row)
         fingerprint = fingerprints.of(row, node)
@@ -130,12 +130,12 @@ class Outcomes:
                 return known
         outcome = attempt(self._runner, state, info, node, lesser=fingerprint.lesser, breaks=fingerprint.breaks)
         if key:
-            if len(self._known) >= MOST_KEPT:
+            if len(self._known) >= MAX_OUTCOMES:
                 self._known.clear()
             self._known[key] = outcome
         return outcome
 
-    def _try_together(self, rows: Rows, accounts: Sequence[Accounts]) -> None:
+    def _try_together(self, rows: Rows, accounts: Sequence[NodeAccounts]) -> None:
         tried = self.fingerprints.ledger.attempt(self._filters, self.verdicts.state, accounts)
         self._ranks[_VIOLATIONS, rows] = NO_CANDIDATE
         candidates = rows[tried.fits]

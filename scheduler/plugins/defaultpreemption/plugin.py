@@ -22,9 +22,9 @@ from scheduler.framework.points import Args, Listener, PostFilter, PostFilterRes
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import SKIPPED, CycleState
 from scheduler.framework.status import SUCCESS, Status
+from scheduler.plugins.defaultpreemption.dry_run import NO_VICTIMS
 from scheduler.plugins.defaultpreemption.fingerprints import NodeFingerprints
-from scheduler.plugins.defaultpreemption.outcomes import Crowd, Outcomes, stop
-from scheduler.plugins.defaultpreemption.trial import NO_VICTIMS
+from scheduler.plugins.defaultpreemption.outcomes import NominatedPods, Outcomes, stop
 
 BY_SCHEDULER = "PreemptionByScheduler"
 NEVER = "not eligible due to preemptionPolicy=Never."
@@ -113,13 +113,13 @@ class DefaultPreemption(PostFilter, Listener):
         )
         start = self._random.randrange(len(rows)) if len(rows) else 0
         order = np.concatenate((rows[start:], rows[:start]))
-        outcomes, crowd = self._outcomes(state, info), self._crowd(info)
+        outcomes, nominated = self._outcomes(state, info), self._crowd(info)
         parts: list[Rows] = []
         position = found = 0
         harmless = False
         while position < len(order):
             window = order[position : position + max(enough - found, FEWEST)]
-            violations = outcomes.judge(window, state, info, crowd)
+            violations = outcomes.judge(window, state, info, nominated)
             candidates = violations >= 0
             end = stop(candidates, violations, found, enough, harmless=harmless)
             parts.append(window[:end][candidates[:end]])
@@ -165,17 +165,17 @@ class DefaultPreemption(PostFilter, Listener):
         self._fingerprints.move_to_end(highest)
         return found
 
-    def _crowd(self, info: PodInfo) -> Crowd:
+    def _crowd(self, info: PodInfo) -> NominatedPods:
         """Pods nominated to nodes that are there already as far as `info` is concerned (FWK-R16)."""
-        crowd: dict[int, list[PodInfo]] = {}
+        nominated: dict[int, list[PodInfo]] = {}
         for name in self._handle.nominator.nodes():
             node = self._handle.cache.find(name)
             if node is None:
                 continue
             for other in self._handle.nominator.on(name):
                 if other.uid != info.uid and other.priority >= info.priority and other.uid not in node.pods:
-                    crowd.setdefault(node.row, []).append(other)
-        return crowd
+                    nominated.setdefault(node.row, []).append(other)
+        return nominated
 
     # -- what the cache tells -----------------------------------------------------------------------------------------
 
