@@ -25,7 +25,7 @@ class Mark(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class CpuPreference:
     """How a pod wants its CPUs chosen, and how the node prefers to fill its NUMA nodes."""
 
     policy: str = ""  # FullPCPUs or anything else
@@ -42,7 +42,7 @@ class _Taking:
     free: set[int]
     marks: Mapping[int, Mark]
     needed: int
-    wish: Wish
+    preference: CpuPreference
     taken: list[int] = field(default_factory=list)
     exclusive_cores: set[Core] = field(default_factory=set)
     exclusive_nodes: set[int] = field(default_factory=set)
@@ -65,21 +65,21 @@ class _Taking:
             self.taken.append(number)
             self.free.discard(number)
             self.needed -= 1
-            self._note(number, self.wish.exclusive)
+            self._note(number, self.preference.exclusive)
 
     def count(self, number: int) -> int:
         mark = self.marks.get(number)
-        return mark.pods if mark is not None and self.wish.max_count > 1 else 0
+        return mark.pods if mark is not None and self.preference.max_count > 1 else 0
 
     def barred(self, number: int, *, node_level: bool = True) -> bool:
         """Whether another exclusive pod is too near (NUMA-R30)."""
         cpu = self.topology.cpus[number]
-        if self.wish.exclusive == PCPU_LEVEL:
+        if self.preference.exclusive == PCPU_LEVEL:
             return cpu.core in self.exclusive_cores
-        return node_level and self.wish.exclusive == NUMA_NODE_LEVEL and cpu.node in self.exclusive_nodes
+        return node_level and self.preference.exclusive == NUMA_NODE_LEVEL and cpu.node in self.exclusive_nodes
 
     def strategy(self, available: int) -> int:
-        return available if self.wish.most else -available
+        return available if self.preference.most else -available
 
     def spread(self, cpus: list[int]) -> list[int]:
         """In rounds, each with the next CPU of every core (NUMA-R29)."""
@@ -238,7 +238,7 @@ class _Taking:
 
 
 def take(
-    topology: Topology, free: Iterable[int], marks: Mapping[int, Mark], needed: int, wish: Wish
+    topology: Topology, free: Iterable[int], marks: Mapping[int, Mark], needed: int, preference: CpuPreference
 ) -> tuple[int, ...] | Status:
     """`needed` of the free CPUs, ascending, or why not; `marks` are those of CPUs that pods hold."""
     left = set(free)
@@ -246,13 +246,13 @@ def take(
         return ()
     if needed > len(left):
         return NOT_ENOUGH
-    first = wish.first & left
+    first = preference.first & left
     if first and first != left:
-        have = take(topology, first, marks, min(needed, len(first)), wish)
-        rest = have if isinstance(have, Status) else take(topology, left - first, marks, needed - len(have), wish)
+        have = take(topology, first, marks, min(needed, len(first)), preference)
+        rest = have if isinstance(have, Status) else take(topology, left - first, marks, needed - len(have), preference)
         return rest if isinstance(have, Status) or isinstance(rest, Status) else tuple(sorted((*have, *rest)))
-    taking = _Taking(topology, left, marks, needed, wish)
-    full = wish.policy == FULL_PCPUS
+    taking = _Taking(topology, left, marks, needed, preference)
+    full = preference.policy == FULL_PCPUS
     done = (full or topology.per_core == 1) and taking.take_full()
     done = done or (not full and taking.take_spread())
     if not (done or taking.take_rest()):
@@ -260,30 +260,32 @@ def take(
     return tuple(sorted(taking.taken))
 
 
-def usable(topology: Topology, free: Cpus, wish: Wish) -> Cpus:
+def usable(topology: Topology, free: Cpus, preference: CpuPreference) -> Cpus:
     """Those of the free CPUs that a required policy lets a pod have (NUMA-R32)."""
-    if not wish.required:
+    if not preference.required:
         return free
-    if wish.policy == FULL_PCPUS:
+    if preference.policy == FULL_PCPUS:
         return frozenset(number for cpus in topology.cores.values() if free.issuperset(cpus) for number in cpus)
-    if wish.policy == SPREAD_BY_PCPUS:
+    if preference.policy == SPREAD_BY_PCPUS:
         firsts = (next((number for number in cpus if number in free), None) for cpus in topology.cores.values())
         return frozenset(number for number in firsts if number is not None)
     return free
 
 
-def kept(topology: Topology, cpus: Iterable[int], wish: Wish) -> Status | None:
+def kept(topology: Topology, cpus: Iterable[int], preference: CpuPreference) -> Status | None:
     """Why the CPUs chosen break a required policy (NUMA-R32); None if they do not."""
-    if not wish.required:
+    if not preference.required:
         return None
     by_core: dict[Core, int] = {}
     for number in cpus:
         core = topology.cpus[number].core
         by_core[core] = by_core.get(core, 0) + 1
-    if wish.policy == FULL_PCPUS:
+    if preference.policy == FULL_PCPUS:
         broken = any(count != len(topology.cores[core]) for core, count in by_core.items())
     else:
-        broken = wish.policy == SPREAD_BY_PCPUS and any(count > 1 for count in by_core.values())
+        broken = preference.policy == SPREAD_BY_PCPUS and any(count > 1 for count in by_core.values())
     return (
-        Status.unschedulable(f"insufficient CPUs to satisfy required cpu bind policy {wish.policy}") if broken else None
+        Status.unschedulable(f"insufficient CPUs to satisfy required cpu bind policy {preference.policy}")
+        if broken
+        else None
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from scheduler.api.numa import FULL_PCPUS
 from scheduler.api.quantity import CPU, Amounts
 from scheduler.framework.status import Status
-from scheduler.plugins.nodenuma.accumulator import NOT_ENOUGH, Cpus, Wish, kept, take, usable
+from scheduler.plugins.nodenuma.accumulator import NOT_ENOUGH, CpuPreference, Cpus, kept, take, usable
 from scheduler.plugins.nodenuma.options import ZoneAmounts
 from scheduler.plugins.nodenuma.states import Booking, NumaState
 from scheduler.plugins.numahints import Mask
@@ -17,10 +17,10 @@ WHOLE = 1000  # milli-CPU
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a pod asks of a node; `wish` is None unless its CPUs are bound there."""
+    """What a pod asks of a node; `preference` is None unless its CPUs are bound there."""
 
     requests: tuple[tuple[str, int], ...]
-    wish: Wish | None
+    preference: CpuPreference | None
 
     @property
     def cpus(self) -> int:
@@ -35,12 +35,12 @@ def allocate(state: NumaState, need: Need, mask: Mask | None) -> Booking | Statu
         if isinstance(split, Status):
             return split
         zones = tuple((node, tuple(sorted(amounts.items()))) for node, amounts in sorted(split.items()) if amounts)
-    if need.wish is None:
+    if need.preference is None:
         return Booking(zones=zones)
     cpus = choose(state, need, dict(zones) if mask is not None else None)
     if isinstance(cpus, Status):
         return cpus
-    return Booking(frozenset(cpus), need.wish.exclusive, zones)
+    return Booking(frozenset(cpus), need.preference.exclusive, zones)
 
 
 def divide(state: NumaState, need: Need, mask: Mask) -> dict[int, Amounts] | Status:
@@ -69,11 +69,11 @@ def divide(state: NumaState, need: Need, mask: Mask) -> dict[int, Amounts] | Sta
 
 def offers(state: NumaState, need: Need) -> Mapping[int, Amounts]:
     """What each NUMA node has left for such a pod: bound CPUs are real ones that are free (NUMA-R38, NUMA-R48)."""
-    if need.wish is None:
+    if need.preference is None:
         return state.available
     ratio = state.options.ratio(CPU)
     by_node: dict[int, int] = {}
-    for number in usable(state.topology, state.free, need.wish):
+    for number in usable(state.topology, state.free, need.preference):
         node = state.topology.cpus[number].node
         by_node[node] = by_node.get(node, 0) + WHOLE
     return {
@@ -86,29 +86,33 @@ def offers(state: NumaState, need: Need) -> Mapping[int, Amounts]:
 
 
 def _unit(state: NumaState, need: Need, name: str) -> int:
-    if name != CPU or need.wish is None:
+    if name != CPU or need.preference is None:
         return 1
-    return WHOLE * max(state.topology.per_core, 1) if need.wish.required and need.wish.policy == FULL_PCPUS else WHOLE
+    return (
+        WHOLE * max(state.topology.per_core, 1)
+        if need.preference.required and need.preference.policy == FULL_PCPUS
+        else WHOLE
+    )
 
 
 def choose(
     state: NumaState, need: Need, zones: Mapping[int, tuple[tuple[str, int], ...]] | None
 ) -> tuple[int, ...] | Status:
     """The CPUs themselves: as many from each NUMA node as it gives, or from the whole machine (NUMA-R33)."""
-    wish = need.wish
-    assert wish is not None  # noqa: S101
-    free = usable(state.topology, state.free, wish)
+    preference = need.preference
+    assert preference is not None  # noqa: S101
+    free = usable(state.topology, state.free, preference)
     if zones is None:
-        found = take(state.topology, free, state.marks, need.cpus, wish)
-        return found if isinstance(found, Status) else kept(state.topology, found, wish) or found
+        found = take(state.topology, free, state.marks, need.cpus, preference)
+        return found if isinstance(found, Status) else kept(state.topology, found, preference) or found
     taken: list[int] = []
     for node, amounts in sorted(zones.items()):
         here: Cpus = frozenset(number for number in free if state.topology.cpus[number].node == node)
         count = min(len(here), dict(amounts).get(CPU, 0) // WHOLE)
-        found = take(state.topology, here, state.marks, count, wish)
+        found = take(state.topology, here, state.marks, count, preference)
         if isinstance(found, Status):
             return found
         taken += found
     if len(taken) != need.cpus:
         return NOT_ENOUGH
-    return kept(state.topology, taken, wish) or tuple(sorted(taken))
+    return kept(state.topology, taken, preference) or tuple(sorted(taken))

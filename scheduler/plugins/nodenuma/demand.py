@@ -21,7 +21,7 @@ from scheduler.api.numa import (
 )
 from scheduler.api.quantity import CPU, Amounts
 from scheduler.framework.status import Status
-from scheduler.plugins.nodenuma.accumulator import Wish
+from scheduler.plugins.nodenuma.accumulator import CpuPreference
 from scheduler.plugins.nodenuma.allocation import WHOLE, Need
 from scheduler.plugins.nodenuma.options import Options
 from scheduler.pods.cpu_binding import may_bind
@@ -85,7 +85,7 @@ class Demand:
         required = policy or self.required
         if required == FULL_PCPUS and self.cpu // WHOLE % per_core:
             return NOT_CORES
-        return Need(self.requests, Wish(required or self.preferred, self.exclusive, bool(required), most))
+        return Need(self.requests, CpuPreference(required or self.preferred, self.exclusive, bool(required), most))
 
 
 def demand_of(pod: Pod, requests: Amounts, default_policy: str) -> Demand | Status | None:
@@ -122,14 +122,14 @@ def demand_of(pod: Pod, requests: Amounts, default_policy: str) -> Demand | Stat
     return Demand(amounts, bind, required, preferred, exclusive, numa.policy, numa.exclusive, spec)
 
 
-def written_back(demand: Demand, wish: Wish) -> str | None:
+def written_back(demand: Demand, preference: CpuPreference) -> str | None:
     """The resource-spec that says what was in force (NUMA-R61); None if it says so already."""
     spec = demand.spec
     required, preferred = spec.required_cpu_bind_policy, spec.preferred_cpu_bind_policy
-    if wish.required and required in {"", DEFAULT}:
-        required = wish.policy
+    if preference.required and required in {"", DEFAULT}:
+        required = preference.policy
     if preferred == DEFAULT or (not required and not preferred):
-        preferred = wish.policy
+        preferred = preference.policy
     if (required, preferred) == (spec.required_cpu_bind_policy, spec.preferred_cpu_bind_policy):
         return None
     found = ResourceSpec(required, preferred, spec.preferred_cpu_exclusive_policy)

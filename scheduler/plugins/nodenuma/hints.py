@@ -48,6 +48,6 @@ def mask_score(state: NumaState, need: Need, mask: Mask, scorer: Scorer) -> int:
 def counted(state: NumaState, need: Need) -> dict[str, int]:
     """The request as scores and checks count it: bound CPUs are real ones, and worth more than others (NUMA-R48)."""
     requests = dict(need.requests)
-    if need.wish is not None and CPU in requests:
+    if need.preference is not None and CPU in requests:
         requests[CPU] = amplify(requests[CPU], state.options.ratio(CPU))
     return requests

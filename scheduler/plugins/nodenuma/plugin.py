@@ -330,8 +330,8 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
             return NO_MARKS
         annotations = {RESOURCE_STATUS: status_text(given.booking)}
         self.numa_cache.promise(pod.metadata.uid, annotations[RESOURCE_STATUS])
-        if given.need.wish is not None:
-            spec = written_back(state[DEMAND], given.need.wish)
+        if given.need.preference is not None:
+            spec = written_back(state[DEMAND], given.need.preference)
             if spec is not None:
                 annotations[RESOURCE_SPEC] = spec
         return Marks(annotations, {})

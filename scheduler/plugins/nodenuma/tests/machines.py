@@ -12,7 +12,7 @@ from scheduler.api.numa import (
     parse_cpuset,
 )
 from scheduler.api.wire import ObjectMeta, to_json
-from scheduler.plugins.nodenuma.accumulator import Wish
+from scheduler.plugins.nodenuma.accumulator import CpuPreference
 from scheduler.plugins.nodenuma.allocation import Need
 from scheduler.plugins.nodenuma.options import ZoneAmounts, options_of
 from scheduler.plugins.nodenuma.states import Booking, NumaState, StateCache
@@ -71,4 +71,4 @@ def state(
 def need(policy: str = "", more: Mapping[str, int] | None = None, **requests: int) -> Need:
     """A request, cpu in milli; with a policy its CPUs are bound by it, whatever it takes."""
     amounts = {**requests, **(more or {})}
-    return Need(tuple(sorted(amounts.items())), Wish(policy, required=True) if policy else None)
+    return Need(tuple(sorted(amounts.items())), CpuPreference(policy, required=True) if policy else None)
