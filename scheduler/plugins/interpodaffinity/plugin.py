@@ -21,7 +21,7 @@ from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import MAX_NODE_SCORE, Args, FilterColumns, PreFilter, Scope, ScoreColumns, VictimAware
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
-from scheduler.plugins.interpodaffinity.terms import HeldTerms, Term, Wish, terms_of
+from scheduler.plugins.interpodaffinity.terms import HeldTerms, Term, TermKind, terms_of
 
 NOT_NEAR = Status.unresolvable("node(s) didn't match pod affinity rules")
 TOO_NEAR = Status.unschedulable("node(s) didn't match pod anti-affinity rules")
@@ -55,7 +55,7 @@ class InterPodAffinityArgs(Args, frozen=True):
 
 
 @dataclass(slots=True)
-class _Asked:
+class _PodTerms:
     """What decides about one pod within a cycle; `counts` is made when a node is judged the plain way."""
 
     pod: Pod
@@ -74,7 +74,7 @@ class _Weighed:
     held: tuple[tuple[Term, int], ...]
 
 
-ASKED: StateKey[_Asked] = StateKey("InterPodAffinity/asked")
+ASKED: StateKey[_PodTerms] = StateKey("InterPodAffinity/asked")
 IMAGINED: StateKey[dict[Place, int]] = StateKey("InterPodAffinity/imagined")
 WEIGHED: StateKey[_Weighed] = StateKey("InterPodAffinity/weighed")
 SURVEY: StateKey[dict[tuple[str, str], int]] = StateKey("InterPodAffinity/survey")
@@ -108,13 +108,13 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
 
     def pre_filter(self, state: CycleState, pod: Pod) -> Status:
         terms = terms_of(pod)
-        near = tuple(term for term in terms if term.wish is Wish.NEAR)
-        far = tuple(term for term in terms if term.wish is Wish.FAR)
-        held = tuple(term for term in self._held.about(pod) if term.wish is Wish.FAR)
+        near = tuple(term for term in terms if term.kind is TermKind.NEAR)
+        far = tuple(term for term in terms if term.kind is TermKind.FAR)
+        held = tuple(term for term in self._held.about(pod) if term.kind is TermKind.FAR)
         if not (near or far or held):
             return Status.skip()
         first = all(term.matches(pod, self._cache.namespaces) for term in near)
-        state[ASKED] = _Asked(pod, near, far, held, first)
+        state[ASKED] = _PodTerms(pod, near, far, held, first)
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
@@ -130,7 +130,7 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
                 return _STATUSES[part]
         return SUCCESS
 
-    def _counted(self, asked: _Asked) -> dict[Place, int]:
+    def _counted(self, asked: _PodTerms) -> dict[Place, int]:
         """Pods by domain, counted node by node: the definition that the arrays must agree with."""
         if asked.counts is None:
             counts = asked.counts = {}
@@ -142,7 +142,7 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
                         counts[place] = counts.get(place, 0) + int(rows[node.row])
         return asked.counts
 
-    def _parts(self, asked: _Asked) -> Iterator[tuple[_Part, Term, Ints]]:
+    def _parts(self, asked: _PodTerms) -> Iterator[tuple[_Part, Term, Ints]]:
         """Each term with, for each row, how many pods there count for it.
 
         For affinity those that all its terms mean; one domain may be near one of them and another near another.
@@ -209,7 +209,7 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
         touched += [
             (_Part.HELD, term)
             for term in terms_of(victim.pod)
-            if term.wish is Wish.FAR and term.matches(asked.pod, known)
+            if term.kind is TermKind.FAR and term.matches(asked.pod, known)
         ]
         before = state.get(IMAGINED)
         imagined = {} if before is None else before.copy()
@@ -223,17 +223,17 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
         own = tuple(
-            (term, term.weight if term.wish is Wish.LIKES else -term.weight)
+            (term, term.weight if term.kind is TermKind.LIKES else -term.weight)
             for term in terms_of(pod)
-            if term.wish in {Wish.LIKES, Wish.DISLIKES}
+            if term.kind in {TermKind.LIKES, TermKind.DISLIKES}
         )
         ignore = self._args.ignore_preferred_terms_of_existing_pods
         if ignore and not own:
             return False
-        weights = {Wish.NEAR: lambda _: self._args.hard_pod_affinity_weight}
+        weights = {TermKind.NEAR: lambda _: self._args.hard_pod_affinity_weight}
         if not ignore:
-            weights |= {Wish.LIKES: lambda term: term.weight, Wish.DISLIKES: lambda term: -term.weight}
-        held = tuple((term, weights[term.wish](term)) for term in self._held.about(pod) if term.wish in weights)
+            weights |= {TermKind.LIKES: lambda term: term.weight, TermKind.DISLIKES: lambda term: -term.weight}
+        held = tuple((term, weights[term.kind](term)) for term in self._held.about(pod) if term.kind in weights)
         state[WEIGHED] = _Weighed(own, tuple((term, weight) for term, weight in held if weight))
         return bool(state[WEIGHED].own or state[WEIGHED].held)
 

@@ -15,7 +15,7 @@ from scheduler.framework.nodeinfo import PodInfo
 from scheduler.framework.points import Listener
 
 
-class Wish(Enum):
+class TermKind(Enum):
     """The four things that a term can be."""
 
     NEAR = "must be near"
@@ -26,9 +26,9 @@ class Wish(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """`wish` for the pods that `matcher` means, within one value of the node label `key`."""
+    """`kind` for the pods that `matcher` means, within one value of the node label `key`."""
 
-    wish: Wish
+    kind: TermKind
     key: str
     matcher: PodMatcher
     weight: int = 0
@@ -49,7 +49,10 @@ def terms_of(pod: Pod) -> tuple[Term, ...]:
 def _read(pod: Pod) -> tuple[Term, ...]:
     affinity = pod.spec.affinity
     assert affinity is not None  # noqa: S101
-    parts = ((affinity.pod_affinity, Wish.NEAR, Wish.LIKES), (affinity.pod_anti_affinity, Wish.FAR, Wish.DISLIKES))
+    parts = (
+        (affinity.pod_affinity, TermKind.NEAR, TermKind.LIKES),
+        (affinity.pod_anti_affinity, TermKind.FAR, TermKind.DISLIKES),
+    )
     return tuple(
         term for part, must, would in parts if part is not None for term in _terms_of_part(part, pod, must, would)
     )
@@ -58,20 +61,20 @@ def _read(pod: Pod) -> tuple[Term, ...]:
 _READ: Readings[tuple[Term, ...]] = Readings(_read)
 
 
-def _terms_of_part(part: PodAffinity, pod: Pod, must: Wish, would: Wish) -> Iterator[Term]:
+def _terms_of_part(part: PodAffinity, pod: Pod, must: TermKind, would: TermKind) -> Iterator[Term]:
     for required in part.required:
         yield _term(required, pod, must, 0)
     for preferred in part.preferred:
         yield _term(preferred.pod_affinity_term, pod, would, preferred.weight)
 
 
-def _term(term: PodAffinityTerm, pod: Pod, wish: Wish, weight: int) -> Term:
+def _term(term: PodAffinityTerm, pod: Pod, kind: TermKind, weight: int) -> Term:
     """A term that names no namespaces, and selects none, speaks of the pod's own."""
     metadata = pod.metadata
     selector = with_label_keys(term.label_selector, metadata.labels, term.match_label_keys, term.mismatch_label_keys)
     own = not term.namespaces and term.namespace_selector is None
     matcher = PodMatcher([metadata.namespace] if own else term.namespaces, selector, term.namespace_selector)
-    return Term(wish, term.topology_key, matcher, weight)
+    return Term(kind, term.topology_key, matcher, weight)
 
 
 class HeldTerms(Listener):
