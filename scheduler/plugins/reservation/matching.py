@@ -24,7 +24,7 @@ class Match(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ReservationRequest:
     """What one pod says of reservations."""
 
     affinity: ReservationAffinity | None
@@ -33,7 +33,7 @@ class Wish:
     ignored: bool
 
     @staticmethod
-    def of(pod: Pod) -> "Wish":
+    def of(pod: Pod) -> "ReservationRequest":
         """Read the pod's labels and annotations.
 
         Raises:
@@ -42,20 +42,20 @@ class Wish:
         affinity = affinity_of(pod)
         required = affinity.required if affinity is not None else None
         terms = None if required is None else required.terms.node_selector_terms
-        return Wish(affinity, terms, exact_names(pod), ignores_reservations(pod))
+        return ReservationRequest(affinity, terms, exact_names(pod), ignores_reservations(pod))
 
     @property
     def name(self) -> str:
         return self.affinity.name if self.affinity is not None else ""
 
 
-def judge(wish: Wish, requests: Amounts, reserved: Reserved, node: Node) -> tuple[Match, Taint | None]:
+def judge(request: ReservationRequest, requests: Amounts, reserved: Reserved, node: Node) -> tuple[Match, Taint | None]:
     """RSV-R19 from step 3 on, for a pod that its owners speak of; with a taint that is not tolerated."""
-    reservation, affinity = reserved.reservation, wish.affinity
-    if wish.name:
-        if wish.name != reserved.name:
+    reservation, affinity = reserved.reservation, request.affinity
+    if request.name:
+        if request.name != reserved.name:
             return Match.NAME, None
-        exact = exactly(wish.exact, requests, reserved.allocatable)
+        exact = exactly(request.exact, requests, reserved.allocatable)
         return (Match.MATCHED if exact else Match.INEXACT), None
     tolerations = affinity.tolerations if affinity is not None else ()
     if (reservation.spec.unschedulable or reservation.metadata.deletion_timestamp is not None) and not tolerated(
@@ -66,18 +66,18 @@ def judge(wish: Wish, requests: Amounts, reserved: Reserved, node: Node) -> tupl
         for taint in reservation.spec.taints:
             if taint.effect in {NO_SCHEDULE, NO_EXECUTE} and not tolerated(taint, tolerations):
                 return Match.TAINT, taint
-        if not _selected(wish, affinity, reserved, node):
+        if not _selected(request, affinity, reserved, node):
             return Match.AFFINITY, None
-    if not exactly(wish.exact, requests, reserved.allocatable):
+    if not exactly(request.exact, requests, reserved.allocatable):
         return Match.INEXACT, None
     return Match.MATCHED, None
 
 
-def _selected(wish: Wish, affinity: ReservationAffinity, reserved: Reserved, node: Node) -> bool:
+def _selected(request: ReservationRequest, affinity: ReservationAffinity, reserved: Reserved, node: Node) -> bool:
     labels = {**node.metadata.labels, **reserved.reservation.metadata.labels}
     if any(labels.get(key) != value for key, value in affinity.reservation_selector.items()):
         return False
-    return wish.terms is None or any(term_holds(term, reserved.name, labels) for term in wish.terms)
+    return request.terms is None or any(term_holds(term, reserved.name, labels) for term in request.terms)
 
 
 def exactly(names: tuple[str, ...], requests: Mapping[str, int], allocatable: Mapping[str, int]) -> bool:

@@ -55,7 +55,7 @@ from scheduler.plugins.reservation.args import ReservationArgs
 from scheduler.plugins.reservation.cache import ReservationCache
 from scheduler.plugins.reservation.diagnosis import Diagnosis
 from scheduler.plugins.reservation.fitting import PODS, lacking, short, take_left, taken_beside, worth
-from scheduler.plugins.reservation.matching import Match, Wish, judge
+from scheduler.plugins.reservation.matching import Match, ReservationRequest, judge
 from scheduler.plugins.reservation.preemption import ReservationPreemption
 
 NO_MATCH = Status.unresolvable("node(s) no reservations match reservation affinity")
@@ -75,7 +75,7 @@ class Seen:
     """What this cycle's pod has to do with reservations."""
 
     pod: Pod
-    wish: Wish
+    request: ReservationRequest
     requests: Amounts
     diagnosis: Diagnosis
     nominated: dict[str, Reserved | None] = field(default_factory=dict)  # by node
@@ -124,15 +124,17 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
             problem = self._problem(pod)
             return Status.unresolvable(problem) if problem else SUCCESS
         try:
-            wish = Wish.of(pod)
+            request = ReservationRequest.of(pod)
         except AnnotationError as error:
             return Status.unresolvable(str(error))
         requests = self._classes.of(pod).requests
-        seen = state[SEEN] = Seen(pod, wish, requests, Diagnosis(wish.affinity is not None))
+        seen = state[SEEN] = Seen(pod, request, requests, Diagnosis(request.affinity is not None))
         groups = self._owners.groups(pod)
-        state[MARK] = f"for {groups} {pod.metadata.annotations.get(RESERVATION_AFFINITY)} {wish.exact} {wish.ignored}"
+        state[MARK] = (
+            f"for {groups} {pod.metadata.annotations.get(RESERVATION_AFFINITY)} {request.exact} {request.ignored}"
+        )
         matched: dict[str, list[Reserved]] = {}
-        if wish.ignored:
+        if request.ignored:
             state[IGNORED] = True
             for reserved in self.reservation_cache:
                 if reserved.open:
@@ -142,10 +144,10 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
                 node = self._handle.cache.find(reserved.node)
                 if node is None or not reserved.open:
                     continue
-                found, taint = judge(wish, requests, reserved, node.known)
-                seen.diagnosis.note(reserved.node, found, taint, named=bool(wish.name))
+                found, taint = judge(request, requests, reserved, node.known)
+                seen.diagnosis.note(reserved.node, found, taint, named=bool(request.name))
                 if found is Match.MATCHED and (
-                    wish.affinity is not None or not requests.keys().isdisjoint(reserved.allocatable)
+                    request.affinity is not None or not requests.keys().isdisjoint(reserved.allocatable)
                 ):  # one that has nothing of what the pod asks is left alone (RSV-R32)
                     matched.setdefault(reserved.node, []).append(reserved)
         if matched:
@@ -153,7 +155,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
                 found_there.sort(key=lambda reserved: reserved.name)
             state[MATCHED] = matched
             state[NOMINATE] = self._nominate
-        if wish.affinity is not None and not wish.ignored:
+        if request.affinity is not None and not request.ignored:
             state[REQUIRED] = True
             return Status.only(frozenset(matched)) if matched else NO_MATCH
         return SUCCESS
@@ -242,7 +244,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         taken = taken_beside(reserved, there, self._named(node.requested, seen.requests), gone)
         lacks: list[str] = []
         if reserved.restricted:
-            lacks = lacking(seen.requests, reserved, gone, detailed=bool(seen.wish.name))
+            lacks = lacking(seen.requests, reserved, gone, detailed=bool(seen.request.name))
         return self._short(seen.requests, node, taken), lacks
 
     def _short_alone(self, state: CycleState, there: Sequence[Reserved], node: NodeInfo) -> list[str]:
@@ -415,7 +417,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
                 return found
             made, clear = [*found.status.reasons], found.clear_nomination
         seen = state.get(SEEN)
-        if seen is not None and not seen.wish.ignored:
+        if seen is not None and not seen.request.ignored:
             rows = self._handle.columns.rows
             made += seen.diagnosis.reasons(lambda name: failure.status(rows[name]))
         return PostFilterResult(Status.unschedulable(*made), clear_nomination=clear)
