@@ -125,7 +125,7 @@ def _allocate(
     for one in order:
         leading = picks[together[0].type] if one in together[1:] else None
         found = _of_type(state, request, one, leading, policy)
-        if leading is not None and request.words.same_pcie:
+        if leading is not None and request.hints.same_pcie:
             if not isinstance(found, Status) and switches(state, found) != switches(state, leading):
                 found = NOT_TOGETHER
             if isinstance(found, Status):
@@ -144,7 +144,7 @@ def _of_type(
     if one.type == "gpu":
         return gpus.find(state, request, one, policy)
     near = switches(state, leading) if leading is not None else frozenset()
-    found = take(state, one, policy.scorer, desired(state, one, near, request.words), near=near)
+    found = take(state, one, policy.scorer, desired(state, one, near, request.hints), near=near)
     return found if found is not None else Status.unschedulable(f"Insufficient {one.type} devices")
 
 

@@ -209,7 +209,7 @@ class DeviceCache(Listener):
     def pod_changed(self, info: PodInfo, before: Pod) -> None:
         old, new = (pod.metadata.annotations.get(DEVICE_ALLOCATED, "") for pod in (before, info.pod))
         if self._promised.pop(info.uid, None) == new and not old:
-            return  # our own words come back: they are booked
+            return  # our own hints come back: they are booked
         if old and old != new:
             self.release(info.node_name, info.uid)
         if old != new:

@@ -22,7 +22,7 @@ class Policy:
 
 def kept_to(template: Template, request: DeviceRequest) -> bool:
     """Whether whole cards may only come from the partition table (DEV-R35)."""
-    return template.traits.honour or request.words.partition is not None
+    return template.traits.honour or request.hints.partition is not None
 
 
 def find(state: DeviceState, request: DeviceRequest, gpu: TypeRequest, policy: Policy) -> list[Pick] | Status:
@@ -54,7 +54,7 @@ def _by_partition(state: DeviceState, request: DeviceRequest, gpu: TypeRequest, 
         gpu.count,
         used=frozenset(template.slots[number].minor for number in state.slots("gpu") if state.touched(number)),
         usable=lambda minor: minor in index and suits(state, index[minor], gpu),
-        wish=request.words.partition,
+        preference=request.hints.partition,
         lowest_score_first=policy.lowest_partition_score_first,
     )
     return chosen if isinstance(chosen, Status) else [pick(state, index[minor], gpu) for minor in chosen]

@@ -54,7 +54,7 @@ NO_HINT = TypeHint()
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionWish:
+class PartitionPreference:
     """`gpu-partition-spec`; a pod that has one wants the partition table kept to."""
 
     restricted: bool = False  # only partitions of the best allocation score
@@ -62,37 +62,37 @@ class PartitionWish:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class DeviceHints:
     """All that annotations say."""
 
     hints: Mapping[str, TypeHint]
     joint: tuple[str, ...] = ()  # types that should share a PCIe switch, the first one leads
     same_pcie: bool = False  # they must
-    partition: PartitionWish | None = None
+    partition: PartitionPreference | None = None
 
     def hint(self, device_type: DeviceType) -> TypeHint:
         return self.hints.get(device_type, NO_HINT)
 
 
-NO_WORDS = Words({})
+NO_HINTS = DeviceHints({})
 
 
-def read(annotations: Mapping[str, str]) -> Words:
+def read(annotations: Mapping[str, str]) -> DeviceHints:
     """A pod's wishes (DEV-R13).
 
     Raises:
         InvalidHintError: one of the annotations is not what it should be.
     """
     if not any(name in annotations for name in ANNOTATIONS):
-        return NO_WORDS
+        return NO_HINTS
     hints = _decoded(annotations, DEVICE_ALLOCATE_HINT, dict[str, DeviceHint], "DeviceAllocateHint") or {}
     joint = _decoded(annotations, DEVICE_JOINT_ALLOCATE, JointAllocate, "DeviceJointAllocate") or JointAllocate()
-    wish = _decoded(annotations, GPU_PARTITION_SPEC, PartitionSpec, "GPUPartitionSpec")
-    return Words(
+    preference = _decoded(annotations, GPU_PARTITION_SPEC, PartitionSpec, "GPUPartitionSpec")
+    return DeviceHints(
         {kind: _hint(kind, hint) for kind, hint in hints.items() if kind in DEVICE_TYPES},
         joint.device_types,
         joint.required_scope == "SamePCIe",
-        _wish(wish) if wish is not None else None,
+        _preference(preference) if preference is not None else None,
     )
 
 
@@ -134,19 +134,19 @@ def _wrong(selector: LabelSelector) -> str:
     return ""
 
 
-def _wish(spec: PartitionSpec) -> PartitionWish:
+def _preference(spec: PartitionSpec) -> PartitionPreference:
     try:
         bandwidth = amount("ringBusBandwidth", spec.ring_bus_bandwidth) if spec.ring_bus_bandwidth != "" else 0
     except QuantityError as error:
         raise InvalidHintError(f"invalid GPUPartitionSpec annotation, err: {error}") from error
-    return PartitionWish(spec.allocate_policy == "Restricted", bandwidth)
+    return PartitionPreference(spec.allocate_policy == "Restricted", bandwidth)
 
 
-def survivors(words: Words, requested: Sequence[DeviceType]) -> tuple[DeviceType, ...]:
+def survivors(hints: DeviceHints, requested: Sequence[DeviceType]) -> tuple[DeviceType, ...]:
     """Types to allocate jointly, the primary one first; empty if the pod requests one type only (DEV-R17, DEV-R50)."""
     if len(requested) < 2:
         return ()
     return tuple(
-        kind for name in dict.fromkeys(words.joint) for kind in requested
-        if kind == name and not words.hint(kind).apply_for_all
+        kind for name in dict.fromkeys(hints.joint) for kind in requested
+        if kind == name and not hints.hint(kind).apply_for_all
     )  # fmt: skip

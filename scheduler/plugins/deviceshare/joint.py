@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from scheduler.framework.status import Status
 from scheduler.plugins.deviceshare.candidates import Pick, count
-from scheduler.plugins.deviceshare.hints import Words
+from scheduler.plugins.deviceshare.hints import DeviceHints
 from scheduler.plugins.deviceshare.request import TypeRequest
 from scheduler.plugins.deviceshare.states import DeviceState
 
@@ -17,7 +17,7 @@ def switches(state: DeviceState, picks: Iterable[Pick]) -> frozenset[str]:
     return frozenset(place.pcie for place in places if place is not None)
 
 
-def desired(state: DeviceState, request: TypeRequest, near: frozenset[str], words: Words) -> int:
+def desired(state: DeviceState, request: TypeRequest, near: frozenset[str], hints: DeviceHints) -> int:
     """How many devices there must be; on the very switches of the leading ones, at least one for each (DEV-R52)."""
     own = count(state.template, request)
-    return max(own, len(near)) if words.same_pcie else own
+    return max(own, len(near)) if hints.same_pcie else own

@@ -12,7 +12,7 @@ import msgspec
 from scheduler.api.device import Partition
 from scheduler.api.quantity import QuantityError, amount
 from scheduler.framework.status import Status
-from scheduler.plugins.deviceshare.hints import PartitionWish
+from scheduler.plugins.deviceshare.hints import PartitionPreference
 
 NO_TABLE = Status.unresolvable("node(s) missing GPU Partition Table")
 NO_SUCH_COUNT = Status.unresolvable("node(s) Unsupported number of GPU requests")
@@ -87,7 +87,7 @@ def choose(
     *,
     used: frozenset[int],
     usable: Callable[[int], bool],
-    wish: PartitionWish | None = None,
+    preference: PartitionPreference | None = None,
     lowest_score_first: bool = False,
 ) -> Sequence[int] | Status:
     """The minors of the best free partition of `count` cards.
@@ -100,20 +100,20 @@ def choose(
     groups = table.get(count)
     if not groups:
         return NO_SUCH_COUNT
-    wish = wish or PartitionWish()
+    preference = preference or PartitionPreference()
     for group in reversed(groups) if lowest_score_first else groups:
         feasible = [
             one
             for one in group
             if not used & one.minors
-            and (not wish.bandwidth or one.bandwidth >= wish.bandwidth)
+            and (not preference.bandwidth or one.bandwidth >= preference.bandwidth)
             and all(usable(minor) for minor in one.minors)
         ]
         if feasible:
             return max(
                 feasible, key=lambda one: _left_whole(table, count, used | one.minors, lowest=lowest_score_first)
             ).order
-        if wish.restricted:
+        if preference.restricted:
             break
     return NONE_LEFT
 

@@ -1,6 +1,6 @@
 """Keep pods off nodes whose accelerators cannot hold them, and settle which devices they get.
 
-A rejection is a `Status`, worded as Koordinator words it; an exception is a bug in here.
+A rejection is a `Status`, worded as Koordinator hints it; an exception is a bug in here.
 No extension point does I/O: binding writes what `pre_bind` returns, in one patch.
 Follows Koordinator `pkg/scheduler/plugins/deviceshare`; deviations are in scheduler/DESIGN.md.
 """
@@ -166,8 +166,8 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
     def _same(self, request: DeviceRequest, pod: Pod) -> DeviceRequest:
         """One object for all requests that ask the same, so that what is worked out for one serves the others."""
         amounts = tuple((one.type, one.count, one.each, one.shared, one.everyone) for one in request.types)
-        words = tuple(pod.metadata.annotations.get(name) for name in ANNOTATIONS)
-        return self._requests.setdefault((amounts, words, request.templates), request)
+        hints = tuple(pod.metadata.annotations.get(name) for name in ANNOTATIONS)
+        return self._requests.setdefault((amounts, hints, request.templates), request)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         wanted = state[WANTED]

@@ -1,7 +1,7 @@
 """What a pod asks of devices: every accepted spelling brought to "so many devices, so much of each".
 
 Names are grouped by device type; a group must be one of the known combinations; the sum over the pod is then split over
-cards. Refusals are worded as Koordinator words them (deviceshare/utils.go, devicehandler_*.go).
+cards. Refusals are worded as Koordinator hints them (deviceshare/utils.go, devicehandler_*.go).
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from scheduler.api.device import (
     DeviceType,
 )
 from scheduler.api.quantity import Amounts
-from scheduler.plugins.deviceshare.hints import NO_HINT, NO_WORDS, TypeHint, Words, survivors
+from scheduler.plugins.deviceshare.hints import NO_HINT, NO_HINTS, DeviceHints, TypeHint, survivors
 
 _CARDS = frozenset({NVIDIA_GPU, AMD_GPU, HYGON_DCU})  # counted in whole cards
 _GROUPS: Mapping[str, DeviceType] = {
@@ -76,12 +76,12 @@ class DeviceRequest:
     """All that a pod asks of devices, one entry a type. Compared by identity: the plugin keeps one of each."""
 
     types: tuple[TypeRequest, ...]
-    words: Words = NO_WORDS
+    hints: DeviceHints = NO_HINTS
     joint: tuple[DeviceType, ...] = ()  # types that go together, the leading one first
     templates: tuple[tuple[str, str], ...] = ()  # vendor-model and name of slices that are just this big
 
     @staticmethod
-    def of(requests: Amounts, words: Words = NO_WORDS) -> "DeviceRequest | None":
+    def of(requests: Amounts, hints: DeviceHints = NO_HINTS) -> "DeviceRequest | None":
         """From a pod's summed requests and what its annotations say; None if they name no device.
 
         Raises:
@@ -94,8 +94,8 @@ class DeviceRequest:
                 groups.setdefault(group, {})[name] = amount
         if not groups:
             return None
-        types = tuple(_of_type(group, groups[group], words.hint(group)) for group in sorted(groups))
-        return DeviceRequest(types, words, survivors(words, sorted(groups)))
+        types = tuple(_of_type(group, groups[group], hints.hint(group)) for group in sorted(groups))
+        return DeviceRequest(types, hints, survivors(hints, sorted(groups)))
 
     def within(self, numa: frozenset[int]) -> "DeviceRequest":
         """The same from devices on these NUMA nodes alone."""
@@ -115,7 +115,7 @@ class DeviceRequest:
         return (
             not self.joint
             and not self.templates
-            and self.words.partition is None
+            and self.hints.partition is None
             and all(one.hint is NO_HINT for one in self.types)
         )
 
@@ -127,7 +127,7 @@ def validate(group: Amounts) -> None:
     """Check one type's amounts (DEV-R4).
 
     Raises:
-        InvalidRequestError: with Koordinator's words.
+        InvalidRequestError: with Koordinator's hints.
     """
     if not group:
         raise InvalidRequestError("pod request should not be empty")

@@ -10,7 +10,7 @@ from scheduler.framework.status import Status
 from scheduler.plugins.deviceshare.allocator import allocate
 from scheduler.plugins.deviceshare.candidates import count, missing
 from scheduler.plugins.deviceshare.gpus import Policy
-from scheduler.plugins.deviceshare.hints import NO_WORDS, InvalidHintError, read
+from scheduler.plugins.deviceshare.hints import NO_HINTS, InvalidHintError, read
 from scheduler.plugins.deviceshare.states import DeviceState
 from scheduler.plugins.deviceshare.tests.machines import ask, card, chosen, nic, paired, state, whole
 from scheduler.tests.rig import Rig
@@ -138,6 +138,6 @@ def test_what_cannot_be_understood_is_refused(annotations: dict[str, str], want:
 
 
 def test_most_pods_say_nothing() -> None:
-    assert read({"app": "x"}) is NO_WORDS
+    assert read({"app": "x"}) is NO_HINTS
     assert ask(whole(2, rdma=100)).plain
     assert not ask(whole(2, rdma=100), joint={"deviceTypes": ["gpu", "rdma"]}).plain

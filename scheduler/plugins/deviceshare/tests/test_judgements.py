@@ -95,8 +95,8 @@ def nodes(draw: st.DrawFn) -> tuple[Node, Device | None]:
 
 wishes = st.sampled_from(WISHES)
 events = st.one_of(
-    st.tuples(st.just("wish"), wishes),
-    st.tuples(st.just("wish"), wishes),
+    st.tuples(st.just("preference"), wishes),
+    st.tuples(st.just("preference"), wishes),
     st.tuples(st.just("node"), nodes()),
     st.tuples(st.just("relabel"), st.integers(0, 4)),
     st.tuples(st.just("sizes"), st.booleans()),
@@ -113,10 +113,10 @@ class WishfulPlay(Play):
 
     def act(self, kind: str, what: Any) -> None:
         match kind:
-            case "wish":
+            case "preference":
                 self.count += 1
-                requests, words = what
-                marks = {name: msgspec.json.encode(value).decode() for name, value in words.items()}
+                requests, hints = what
+                marks = {name: msgspec.json.encode(value).decode() for name, value in hints.items()}
                 name = f"p{self.count}"
                 spec = PodSpec(containers=(Container(resources=ResourceRequirements(requests)),))
                 metadata = ObjectMeta(name=name, namespace="d", uid=f"u{self.count:04}", annotations=marks)
@@ -189,4 +189,4 @@ def test_scores_of_selected_cards_move_with_what_is_taken_of_them(strategy: str,
         cards = tuple(replace(card(minor), labels={"bin": "aabab"[minor % 5 - number % 2]}) for minor in range(4))
         play.act("node", (node, Device(ObjectMeta(name=name), DeviceSpec(cards))))
     for what in story:
-        play.act("delete" if isinstance(what, int) else "wish", what)
+        play.act("delete" if isinstance(what, int) else "preference", what)

@@ -32,9 +32,9 @@ def machine(rig: Rig, name: str, infos: list[DeviceInfo], *, labels: Any = None,
     rig.core.set_device(name, Device(ObjectMeta(name=name, **marks), DeviceSpec(tuple(infos))))
 
 
-def wishing(builder: PodBuilder, **words: Any) -> PodBuilder:
+def wishing(builder: PodBuilder, **hints: Any) -> PodBuilder:
     names = {"joint": DEVICE_JOINT_ALLOCATE, "hint": DEVICE_ALLOCATE_HINT}
-    for word, value in words.items():
+    for word, value in hints.items():
         builder.annotation(names[word], msgspec.json.encode(value).decode())
     return builder
 

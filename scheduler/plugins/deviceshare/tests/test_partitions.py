@@ -51,8 +51,8 @@ TABLE = {
 }
 
 
-def table(**words: Any) -> Traits:
-    return Traits(partitions=msgspec.json.encode(TABLE).decode(), **words)
+def table(**hints: Any) -> Traits:
+    return Traits(partitions=msgspec.json.encode(TABLE).decode(), **hints)
 
 
 FOUR = [card(minor) for minor in range(4)]
