@@ -90,17 +90,17 @@ class NodeResourcesFitArgs(Args, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class _Ask:
+class _Request:
     checked: tuple[tuple[int, int, str], ...]  # column, amount, name
     scored: tuple[tuple[int, int, int], ...]  # column, amount as scores count it, weight
     native: tuple[int, int]  # cpu and memory as scores count them
 
 
-ASK: StateKey[_Ask] = StateKey("NodeResourcesFit/ask")
+REQUEST: StateKey[_Request] = StateKey("NodeResourcesFit/request")
 
 
 class _Stacked(NamedTuple):
-    """What some classes ask for."""
+    """What some classes request for."""
 
     columns: list[int]  # those that some class asks for
     needs: Ints  # how much, [column, class, 1]; no amount is always there
@@ -135,13 +135,13 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
         scored = tuple(self._scored(shape))
         for column, amount, _ in scored:
             self._largest[column] = max(self._largest.get(column, 0), amount)
-        state[ASK] = _Ask(checked, scored, shape.nonzero)
+        state[REQUEST] = _Request(checked, scored, shape.nonzero)
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         short, hopeless = [], False
         allocatable, requested = node.allocatable, node.requested
-        for column, amount, name in state[ASK].checked:
+        for column, amount, name in state[REQUEST].checked:
             have = allocatable[column] if column < len(allocatable) else 0
             taken = requested[column] if column < len(requested) else 0
             if amount > have - taken:
@@ -177,16 +177,16 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
 
     def trial_passing(self, state: CycleState, free: Ints) -> Bools:
         ok = np.ones(len(free), np.bool_)
-        for column, amount, _ in state[ASK].checked:
+        for column, amount, _ in state[REQUEST].checked:
             ok &= free[:, column] >= amount
         return ok
 
     def stack(self, states: Sequence[CycleState]) -> _Stacked:
-        asks = [{column: amount for column, amount, _ in state[ASK].checked} for state in states]
+        asks = [{column: amount for column, amount, _ in state[REQUEST].checked} for state in states]
         columns = sorted(set().union(*asks))
         never = int(np.iinfo(np.int64).min)
-        needs = np.array([[[ask.get(column, never)] for ask in asks] for column in columns], np.int64)
-        steps = [(column, sorted({ask[column] for ask in asks if column in ask})) for column in columns]
+        needs = np.array([[[request.get(column, never)] for request in asks] for column in columns], np.int64)
+        steps = [(column, sorted({request[column] for request in asks if column in request})) for column in columns]
         return _Stacked(columns, needs, steps)
 
     def passing(self, stacked: _Stacked, batch: Batch) -> Bools | None:
@@ -229,19 +229,19 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
         return codes, status
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        return self._score_of(state[ASK], node)
+        return self._score_of(state[REQUEST], node)
 
-    def _score_of(self, ask: _Ask, node: NodeInfo) -> int:
+    def _score_of(self, request: _Request, node: NodeInfo) -> int:
         strategy = self._strategy
         scored = []
-        for column, amount, weight in ask.scored:
+        for column, amount, weight in request.scored:
             capacity = node.allocatable[column] if column < len(node.allocatable) else 0
             if capacity:
                 scored.append((strategy.one(capacity, capacity - _used(node, column) - amount), weight))
         return strategy.mean(scored)
 
     def kind(self, state: CycleState) -> Hashable:
-        return tuple((column, weight) for column, _, weight in state[ASK].scored)
+        return tuple((column, weight) for column, _, weight in state[REQUEST].scored)
 
     @property
     def bounded(self) -> bool:
@@ -272,41 +272,41 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
                 total += rise * weight
         return -(-total // weights) if weights else 0
 
-    def stack_scores(self, states: Sequence[CycleState]) -> tuple[Ints, list[_Ask]]:
-        asks = [state[ASK] for state in states]
-        return np.array([ask.native for ask in asks], np.int64).T[..., None], asks
+    def stack_scores(self, states: Sequence[CycleState]) -> tuple[Ints, list[_Request]]:
+        asks = [state[REQUEST] for state in states]
+        return np.array([request.native for request in asks], np.int64).T[..., None], asks
 
-    def scores(self, stacked: tuple[Ints, list[_Ask]], batch: Batch) -> Ints | None:
+    def scores(self, stacked: tuple[Ints, list[_Request]], batch: Batch) -> Ints | None:
         native, asks = stacked
         strategy = self._strategy
         if self._native_only and not batch.columns.lacking:  # cpu and memory of nodes that have both: the usual case
             left = batch.room[:, None] - native
             return strategy.mean_many(strategy.many(batch.divisor[:, None], left), self._native_weights)
         batch.columns.ensure_width()
-        return np.stack([self._scores_of_one(ask, batch) for ask in asks])
+        return np.stack([self._scores_of_one(request, batch) for request in asks])
 
-    def score_facet(self, stacked: tuple[Ints, list[_Ask]], node: NodeInfo) -> Hashable:
+    def score_facet(self, stacked: tuple[Ints, list[_Request]], node: NodeInfo) -> Hashable:
         allocatable = node.allocatable
         if self._native_only:
             return allocatable[CPU_COLUMN], allocatable[MEMORY_COLUMN], node.nonzero
         columns = (self._resources.column(name) for name in self._weights)
         return tuple((allocatable[column], _used(node, column)) for column in columns if column < len(allocatable))
 
-    def scores_on(self, stacked: tuple[Ints, list[_Ask]], node: NodeInfo) -> Ints:
+    def scores_on(self, stacked: tuple[Ints, list[_Request]], node: NodeInfo) -> Ints:
         native, asks = stacked
         cpu, memory = node.allocatable[CPU_COLUMN], node.allocatable[MEMORY_COLUMN]
         if self._native_only and cpu and memory:
             capacity = np.array([[cpu], [memory]])
             left = np.array([[cpu - node.nonzero[0]], [memory - node.nonzero[1]]]) - native[..., 0]
             return self._strategy.mean_many(self._strategy.many(capacity, left), self._native_weights[..., 0])
-        return np.array([self._score_of(ask, node) for ask in asks], np.int64)
+        return np.array([self._score_of(request, node) for request in asks], np.int64)
 
-    def _scores_of_one(self, ask: _Ask, batch: Batch) -> Ints:
-        if not ask.scored:
+    def _scores_of_one(self, request: _Request, batch: Batch) -> Ints:
+        if not request.scored:
             return np.zeros(batch.size, np.int64)
-        capacity = np.stack([batch.allocatable[column] for column, _, _ in ask.scored])
-        left = np.stack([self._left(batch, column) - amount for column, amount, _ in ask.scored])
-        weights = np.where(capacity > 0, np.array([[weight] for _, _, weight in ask.scored], np.int64), 0)
+        capacity = np.stack([batch.allocatable[column] for column, _, _ in request.scored])
+        left = np.stack([self._left(batch, column) - amount for column, amount, _ in request.scored])
+        weights = np.where(capacity > 0, np.array([[weight] for _, _, weight in request.scored], np.int64), 0)
         return self._strategy.mean_many(self._strategy.many(np.maximum(capacity, 1), left), weights)
 
     def _left(self, batch: Batch, column: int) -> Ints:
