@@ -25,8 +25,8 @@ from scheduler.framework.points import MAX_NODE_SCORE, Args, Scope, ScoreColumns
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import Status
 from scheduler.plugins.deviceshare.allocator import allocate
+from scheduler.plugins.deviceshare.batch_filter import WANTED
 from scheduler.plugins.deviceshare.cache import DeviceCache
-from scheduler.plugins.deviceshare.imagined import WANTED
 from scheduler.plugins.deviceshare.plugin import SETTLING
 from scheduler.plugins.deviceshare.states import DeviceState
 

@@ -75,7 +75,7 @@ class NodeDevices:
         self.state = self.state.moved(holding.shares, -1)
         return True
 
-    def imagined(self, state: DeviceState, held: dict[str, Holding]) -> "NodeDevices":
+    def simulated(self, state: DeviceState, held: dict[str, Holding]) -> "NodeDevices":
         """The same node with its devices in another state, and in other hands."""
         found = NodeDevices(self.name, state)
         found.device, found.listed, found.labels = self.device, self.listed, self.labels

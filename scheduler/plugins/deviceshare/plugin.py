@@ -43,10 +43,11 @@ from scheduler.framework.reserved import (
 )
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
-from scheduler.plugins.deviceshare import inside
+from scheduler.plugins.deviceshare import reservation_view
 from scheduler.plugins.deviceshare.adaption import Adaption
 from scheduler.plugins.deviceshare.allocator import allocate, trial, verdict, weighed
 from scheduler.plugins.deviceshare.args import DeviceShareArgs
+from scheduler.plugins.deviceshare.batch_filter import WANTED, BatchFilter, Wanted
 from scheduler.plugins.deviceshare.cache import (
     DIVISOR,
     FLAGS,
@@ -64,10 +65,9 @@ from scheduler.plugins.deviceshare.cache import (
 from scheduler.plugins.deviceshare.candidates import selected, sums
 from scheduler.plugins.deviceshare.gpus import Policy
 from scheduler.plugins.deviceshare.hints import ANNOTATIONS, InvalidHintError, read
-from scheduler.plugins.deviceshare.imagined import WANTED, Imagining, Wanted
 from scheduler.plugins.deviceshare.numa import held_to, hints_by
 from scheduler.plugins.deviceshare.request import DeviceRequest, InvalidRequestError
-from scheduler.plugins.deviceshare.reserved import size_of
+from scheduler.plugins.deviceshare.reservation_rest import size_of
 from scheduler.plugins.deviceshare.shares import Holding
 from scheduler.plugins.deviceshare.slices import NOT_A_SIZE, SliceRegistry
 from scheduler.plugins.deviceshare.states import SHARES, Choice, DeviceState
@@ -107,7 +107,7 @@ class _Stacked(NamedTuple):
         return found[1]
 
 
-class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, ReservationAware):
+class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, ReservationAware):
     name = "DeviceShare"
     scope = Scope.NODE_PODS
     reads_labels = (GPU_ISOLATION_PROVIDER,)
@@ -429,7 +429,7 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
             return self._imagined(state, devices), state[WANTED].request
         seen = self._view(state, devices)
         own = way.reserved and (way.reserved.uid, way.reserved.restricted)
-        return seen.state, state[WANTED].request, own, tuple([inside.left(seen, one) for one in there])
+        return seen.state, state[WANTED].request, own, tuple([reservation_view.left(seen, one) for one in there])
 
     def numa_hints(self, state: CycleState, node: str) -> Hints | Status:
         devices = self.devices.find(node)

@@ -75,7 +75,7 @@ class _Weighed:
 
 
 ASKED: StateKey[_PodTerms] = StateKey("InterPodAffinity/asked")
-IMAGINED: StateKey[dict[Place, int]] = StateKey("InterPodAffinity/imagined")
+SIMULATED: StateKey[dict[Place, int]] = StateKey("InterPodAffinity/simulated")
 WEIGHED: StateKey[_Weighed] = StateKey("InterPodAffinity/weighed")
 SURVEY: StateKey[dict[tuple[str, str], int]] = StateKey("InterPodAffinity/survey")
 
@@ -119,7 +119,7 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         asked, labels = state[ASKED], node.known.metadata.labels
-        counts = _Counts(self._counted(asked), state.get(IMAGINED))
+        counts = _Counts(self._counted(asked), state.get(SIMULATED))
         if not all(term.key in labels for term in asked.near):
             return NOT_NEAR
         missing = any(counts.at(_Part.NEAR, term.key, labels[term.key]) <= 0 for term in asked.near)
@@ -211,13 +211,13 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
             for term in terms_of(victim.pod)
             if term.kind is TermKind.FAR and term.matches(asked.pod, known)
         ]
-        before = state.get(IMAGINED)
-        imagined = {} if before is None else before.copy()
+        before = state.get(SIMULATED)
+        simulated = {} if before is None else before.copy()
         for part, term in touched:
             if term.key in labels:
                 place = (part, term.key, labels[term.key])
-                imagined[place] = imagined.get(place, 0) + change
-        state[IMAGINED] = imagined
+                simulated[place] = simulated.get(place, 0) + change
+        state[SIMULATED] = simulated
 
     # -- score --------------------------------------------------------------------------------------------------------
 
@@ -277,9 +277,9 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
 class _Counts:
     """Counts by domain with what a trial imagines added."""
 
-    def __init__(self, real: Mapping[Place, int], imagined: Mapping[Place, int] | None) -> None:
+    def __init__(self, real: Mapping[Place, int], simulated: Mapping[Place, int] | None) -> None:
         self._real = real
-        self._imagined = imagined or {}
+        self._imagined = simulated or {}
 
     def at(self, part: _Part, key: str, value: str) -> int:
         place = (part, key, value)

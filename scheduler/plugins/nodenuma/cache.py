@@ -156,7 +156,7 @@ class NumaCache(Listener):
             if not node.held and node.nrt is None and node.state.options == NO_OPTIONS:
                 del self._nodes[name]
 
-    def imagined(self, node: NodeNuma, uid: str, booking: Booking | None) -> None:
+    def simulated(self, node: NodeNuma, uid: str, booking: Booking | None) -> None:
         """On a copy: a pod's booking is gone (None) or there."""
         if booking is None:
             node.held.pop(uid, None)

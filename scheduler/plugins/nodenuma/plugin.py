@@ -54,7 +54,7 @@ from scheduler.plugins.nodenuma.cache import STEERS, NodeNuma, NumaCache, status
 from scheduler.plugins.nodenuma.demand import Demand, demand_of, written_back
 from scheduler.plugins.nodenuma.nodescore import NodeScore
 from scheduler.plugins.nodenuma.options import amplify
-from scheduler.plugins.nodenuma.reserved import NOTHING, has, left
+from scheduler.plugins.nodenuma.reservation_rest import NOTHING, has, left
 from scheduler.plugins.nodenuma.states import NumaState
 from scheduler.plugins.numahints import AFFINITY, ALIGNER, PROVIDER, HintProvider, Mask
 from scheduler.plugins.reservation.numa_cache import ReservationCache
@@ -205,7 +205,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
             return found.state
         found = found.copy()
         for uid, rest in held:
-            self.numa_cache.imagined(found, uid, rest)
+            self.numa_cache.simulated(found, uid, rest)
         return found.state
 
     # -- many at once -------------------------------------------------------------------------------------------------
@@ -352,11 +352,11 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         trials = state.get(TRIAL)
         state[TRIAL] = trials = {} if trials is None else dict(trials)
         trials[name] = trial = (trials.get(name) or real).copy()  # states that were forked earlier keep theirs
-        self.numa_cache.imagined(trial, victim.uid, booking if there else None)
+        self.numa_cache.simulated(trial, victim.uid, booking if there else None)
         reserved = self._reservations.holding(victim.uid)
         overlooked = (state.get(MATCHED) or {}).get(name, ())
         if reserved is not None and reserved.node == name and reserved not in overlooked and has(reserved) != NOTHING:
-            self.numa_cache.imagined(trial, reserved.uid, left(trial, reserved))  # back to the reservation (NUMA-R63)
+            self.numa_cache.simulated(trial, reserved.uid, left(trial, reserved))  # back to the reservation (NUMA-R63)
 
 
 _NOBODY = Pod()  # what a demand says is all that is asked of a pod

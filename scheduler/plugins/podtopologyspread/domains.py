@@ -25,7 +25,7 @@ def counted_on(
 class DomainCounts:
     """How many pods count in each domain of each hard constraint.
 
-    `imagined` is what a trial adds or takes away, by number of the constraint and domain.
+    `simulated` is what a trial adds or takes away, by number of the constraint and domain.
     """
 
     def __init__(self, cache: Cache, tallies: Tallies, pod: Pod, constraints: Sequence[Constraint]) -> None:
@@ -38,13 +38,13 @@ class DomainCounts:
                     counts[value] = counts.get(value, 0) + count
             self._counts.append(counts)
 
-    def at(self, number: int, value: str, imagined: Mapping[tuple[int, str], int]) -> int:
+    def at(self, number: int, value: str, simulated: Mapping[tuple[int, str], int]) -> int:
         """Pods in one domain."""
-        return self._counts[number].get(value, 0) + imagined.get((number, value), 0)
+        return self._counts[number].get(value, 0) + simulated.get((number, value), 0)
 
-    def least(self, number: int, imagined: Mapping[tuple[int, str], int]) -> int:
+    def least(self, number: int, simulated: Mapping[tuple[int, str], int]) -> int:
         """Pods in the emptiest domain; 0 while there are fewer domains than the constraint asks for."""
         counts = self._counts[number]
         if len(counts) < self._constraints[number].min_domains:
             return 0
-        return min((count + imagined.get((number, value), 0) for value, count in counts.items()), default=0)
+        return min((count + simulated.get((number, value), 0) for value, count in counts.items()), default=0)

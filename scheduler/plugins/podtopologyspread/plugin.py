@@ -82,7 +82,7 @@ class _Survey:
 
 
 HARDS: StateKey[_Hard] = StateKey("PodTopologySpread/hard")
-IMAGINED: StateKey[dict[tuple[int, str], int]] = StateKey("PodTopologySpread/imagined")
+SIMULATED: StateKey[dict[tuple[int, str], int]] = StateKey("PodTopologySpread/simulated")
 SOFTS: StateKey[_Soft] = StateKey("PodTopologySpread/soft")
 SURVEY: StateKey[_Survey] = StateKey("PodTopologySpread/survey")
 
@@ -129,13 +129,13 @@ class PodTopologySpread(PreFilter, FilterColumns, ScoreColumns, VictimAware):
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         hard, labels = state[HARDS], node.known.metadata.labels
         counts = self._counts(hard)
-        imagined = state.get(IMAGINED) or {}
+        simulated = state.get(SIMULATED) or {}
         for number, constraint in enumerate(hard.constraints):
             value = labels.get(constraint.key)
             if value is None:
                 return NO_LABEL
-            there = counts.at(number, value, imagined) + constraint.itself
-            if there - counts.least(number, imagined) > constraint.max_skew:
+            there = counts.at(number, value, simulated) + constraint.itself
+            if there - counts.least(number, simulated) > constraint.max_skew:
                 return SKEWED
         return SUCCESS
 
@@ -191,8 +191,8 @@ class PodTopologySpread(PreFilter, FilterColumns, ScoreColumns, VictimAware):
         hard = state.get(HARDS)
         if hard is None or victim.pod.deleting:
             return
-        before = state.get(IMAGINED)
-        imagined = {} if before is None else before.copy()
+        before = state.get(SIMULATED)
+        simulated = {} if before is None else before.copy()
         selection = Selection(hard.pod)
         labels = node.known.metadata.labels
         if not all(constraint.key in labels for constraint in hard.constraints):
@@ -204,8 +204,8 @@ class PodTopologySpread(PreFilter, FilterColumns, ScoreColumns, VictimAware):
                 and counts_node(constraint, selection, hard.pod, node.known)
             ):
                 place = (number, labels[constraint.key])
-                imagined[place] = imagined.get(place, 0) + change
-        state[IMAGINED] = imagined
+                simulated[place] = simulated.get(place, 0) + change
+        state[SIMULATED] = simulated
 
     # -- score --------------------------------------------------------------------------------------------------------
 

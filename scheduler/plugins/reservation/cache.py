@@ -30,9 +30,9 @@ from scheduler.framework.nodeinfo import PodInfo
 from scheduler.framework.points import Listener
 from scheduler.framework.reserved import Reserved
 from scheduler.plugins.deviceshare.cache import DeviceCache
-from scheduler.plugins.deviceshare.reserved import still_held
+from scheduler.plugins.deviceshare.reservation_rest import still_held
 from scheduler.plugins.nodenuma.cache import NumaCache
-from scheduler.plugins.nodenuma.reserved import still_held as numa_still_held
+from scheduler.plugins.nodenuma.reservation_rest import still_held as numa_still_held
 from scheduler.plugins.reservation.owners import OwnerIndex
 from scheduler.plugins.reservation.reserve_pods import reserve_pod, template_requests
 

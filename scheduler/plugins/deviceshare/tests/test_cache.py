@@ -106,7 +106,7 @@ def test_imagining_a_pod_gone_and_back_changes_nothing() -> None:
     plugin.victim_removed(cycle, info, node)
     plugin.victim_removed(cycle, info, node)
     assert plugin.filter(cycle, wanted, node).ok
-    assert percent_taken(rig, 0) == 60, "all that was imagined"
+    assert percent_taken(rig, 0) == 60, "all that was simulated"
 
 
 def test_an_init_container_in_another_spelling_makes_the_request_invalid() -> None:

@@ -16,7 +16,7 @@ from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.tests.machines import card
 from scheduler.plugins.deviceshare.tests.test_inside import allocated, confirmed, shares
 from scheduler.plugins.nodenuma.cache import NumaCache
-from scheduler.plugins.nodenuma.reserved import left_of
+from scheduler.plugins.nodenuma.reservation_rest import left_of
 from scheduler.plugins.nodenuma.states import Booking, NumaState
 from scheduler.plugins.nodenuma.tests.machines import topology_of
 from scheduler.plugins.nodenuma.tests.numarig import Machines, lsr, share

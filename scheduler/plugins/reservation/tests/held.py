@@ -51,7 +51,7 @@ def owner(name: str, **resources: Any) -> PodBuilder:
 
 
 def refusal(rig: Rig, one: PodBuilder, node: str, *, gone: Sequence[str] = ()) -> tuple[str, ...]:
-    """What the plugin alone says of a node to a pod, with some pods imagined gone; nothing if it passes."""
+    """What the plugin alone says of a node to a pod, with some pods simulated gone; nothing if it passes."""
     info = PodInfo(made := rig.pod(one), rig.core.cache.classes.of(made))
     runner, state = rig.core.runner_of(info), CycleState()
     plugin = next(one for one in runner.profile.filter if isinstance(one, Plugin))

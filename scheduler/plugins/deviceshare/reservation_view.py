@@ -13,7 +13,7 @@ from scheduler.plugins.deviceshare.allocator import allocate, allocate_preferrin
 from scheduler.plugins.deviceshare.cache import NodeDevices
 from scheduler.plugins.deviceshare.gpus import Policy
 from scheduler.plugins.deviceshare.request import DeviceRequest
-from scheduler.plugins.deviceshare.reserved import left_of, reserved_shares
+from scheduler.plugins.deviceshare.reservation_rest import left_of, reserved_shares
 from scheduler.plugins.deviceshare.shares import Shares
 from scheduler.plugins.deviceshare.states import Choice, DeviceState, Template
 from scheduler.plugins.numahints import Mask

@@ -11,7 +11,7 @@ from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import FilterColumns, TrialColumns, VictimAware
 from scheduler.framework.reserved import MATCHED
 from scheduler.framework.state import CycleState, StateKey
-from scheduler.plugins.deviceshare import inside
+from scheduler.plugins.deviceshare import reservation_view
 from scheduler.plugins.deviceshare.cache import DeviceCache, NodeDevices
 from scheduler.plugins.deviceshare.request import DeviceRequest
 from scheduler.plugins.deviceshare.states import SHARES, DeviceState
@@ -35,7 +35,7 @@ WANTED: StateKey[Wanted] = StateKey("DeviceShare/wanted")
 TRIAL: StateKey[dict[str, tuple[DeviceState, frozenset[str]]]] = StateKey("DeviceShare/trial")
 
 
-class Imagining(FilterColumns, TrialColumns, VictimAware):
+class BatchFilter(FilterColumns, TrialColumns, VictimAware):
     """The part of the plugin that preemption asks."""
 
     devices: DeviceCache
@@ -107,8 +107,10 @@ class Imagining(FilterColumns, TrialColumns, VictimAware):
                 and reserved.node == node.name
                 and reserved not in overlooked
             ):
-                after = after.moved(inside.left(devices, reserved, gone), -1)  # back to the reservation (DEV-R63)
-                after = after.moved(inside.left(devices, reserved, left_out), 1)
+                after = after.moved(
+                    reservation_view.left(devices, reserved, gone), -1
+                )  # back to the reservation (DEV-R63)
+                after = after.moved(reservation_view.left(devices, reserved, left_out), 1)
             state[TRIAL] = {**trials, node.name: (after, left_out)}  # states that were forked earlier keep theirs
 
     def _view(self, state: CycleState, devices: NodeDevices) -> NodeDevices:
@@ -117,7 +119,7 @@ class Imagining(FilterColumns, TrialColumns, VictimAware):
         if trials is None or devices.name not in trials:
             return devices
         there, gone = trials[devices.name]
-        return devices.imagined(there, {uid: one for uid, one in devices.held.items() if uid not in gone})
+        return devices.simulated(there, {uid: one for uid, one in devices.held.items() if uid not in gone})
 
     def _imagined(self, state: CycleState, devices: NodeDevices) -> DeviceState:
         """The state of a node's devices, as preemption imagines it if it does."""
