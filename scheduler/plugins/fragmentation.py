@@ -31,7 +31,7 @@ from scheduler.plugins.deviceshare.plugin import SETTLING
 from scheduler.plugins.deviceshare.states import DeviceState
 
 CARD = 100  # percent
-MOST_KEPT = 1 << 17  # scores; beyond, all are forgotten
+MAX_SCORES = 1 << 17  # scores; beyond, all are forgotten
 
 
 class TypicalPod(Wire, frozen=True, forbid_unknown_fields=True):
@@ -122,7 +122,7 @@ class DeviceFragmentation(ScoreColumns):
         key = (devices.state, left, state[ASKED], wanted)
         found = self._kept.get(key)
         if found is None:
-            if len(self._kept) >= MOST_KEPT:
+            if len(self._kept) >= MAX_SCORES:
                 self._kept.clear()
             found = self._kept[key] = self._score(devices.state, left, state)
         return found

@@ -17,7 +17,7 @@ from scheduler.framework.points import MAX_NODE_SCORE, Scope, ScoreColumns
 from scheduler.framework.state import CycleState, StateKey
 
 LEAST = 23 << 20  # bytes; less than this is as good as nothing
-MOST_EACH = 1000 << 20  # bytes for each container; more than this is as good as this
+MAX_IMAGE_SIZE = 1000 << 20  # bytes for each container; more than this is as good as this
 
 IMAGES: StateKey[tuple[str, ...]] = StateKey("ImageLocality/images")
 
@@ -47,7 +47,7 @@ class ImageLocality(ScoreColumns):
         for name in state[IMAGES]:
             if name in here:
                 total += int(here[name] * (self._holders(name) / self._cache.known_count))
-        most = MOST_EACH * len(state[IMAGES])
+        most = MAX_IMAGE_SIZE * len(state[IMAGES])
         return (min(max(total, LEAST), most) - LEAST) * MAX_NODE_SCORE // (most - LEAST)
 
     def _holders(self, name: str) -> int:
@@ -69,7 +69,7 @@ class ImageLocality(ScoreColumns):
             for name in state[IMAGES]:
                 rows, sizes = book.sizes(name)
                 line[rows] += (sizes * (len(rows) / book.total)).astype(np.int64)
-            most = MOST_EACH * len(state[IMAGES])
+            most = MAX_IMAGE_SIZE * len(state[IMAGES])
             line[:] = (np.clip(line, LEAST, most) - LEAST) * MAX_NODE_SCORE // (most - LEAST)
         return batch.pick(weighed).copy()
 

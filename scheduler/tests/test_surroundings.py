@@ -111,4 +111,4 @@ def test_objects_that_go_are_forgotten() -> None:
     assert not any(left)
     assert not volumes.limits("m")
     numa = NumaCache.of(core.handle).find("m")
-    assert numa is None or not numa.state.options.steers
+    assert numa is None or not numa.state.options.affects_plain_pods

@@ -16,7 +16,7 @@ from scheduler.plugins.deviceshare.shares import Share
 from scheduler.plugins.deviceshare.states import Choice, DeviceState, Template
 from scheduler.plugins.deviceshare.topology import NO_CARDS
 
-MOST_GIVEN = 65536
+MAX_ALLOCATIONS = 65536
 
 
 def allocate(
@@ -161,7 +161,7 @@ def _share(state: DeviceState, request: TypeRequest, picked: Pick) -> Share:
     minor = state.template.slots[picked.number].minor
     share = Share(request.type, minor, tuple(sorted(amounts.items())), functions, picked.template)
     if simple:
-        if len(given) >= MOST_GIVEN:
+        if len(given) >= MAX_ALLOCATIONS:
             given.clear()
         given[request, picked.number] = share
     return share

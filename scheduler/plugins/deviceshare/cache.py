@@ -37,7 +37,7 @@ LISTED, FLAGS, FREE, TOTAL, DIVISOR, WEIGHTS = 0, 1, slice(2, 5), slice(5, 8), s
 HAS_TREE, HONOURS = 1, 2  # flags: where GPUs sit is known; whole cards come from the partition table alone
 NO_ENTRY = -1
 _FIRST_CARDS = 8
-MOST_UNWRITTEN = 256  # so that nobody has to wait long for them to be written
+MAX_UNWRITTEN = 256  # so that nobody has to wait long for them to be written
 
 
 class NodeDevices:
@@ -267,7 +267,7 @@ class DeviceCache(Listener):
         node = self._nodes.get(name)
         # Most decisions look at single nodes; writing forty places far from each other can wait for one who reads them.
         self._unwritten[row] = self._blank if node is None or not node.listed else self.shown(node.state)
-        if len(self._unwritten) >= MOST_UNWRITTEN:
+        if len(self._unwritten) >= MAX_UNWRITTEN:
             self._columns.column(SHOWN)
 
     # -- amounts for trials of preemption: whether nothing is listed, then [share, card] -------------------------------

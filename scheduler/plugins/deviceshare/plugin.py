@@ -84,7 +84,7 @@ ADAPTED: StateKey[Marks] = StateKey("DeviceShare/adapted")  # for the vendor's d
 
 
 Enough = dict[int, tuple[Amounts, NDArray[np.int8]]]  # by identity of what is left of a card, with that itself
-MOST_ENOUGH = 65536
+MAX_SUFFICIENT = 65536
 
 
 class _Stacked(NamedTuple):
@@ -99,7 +99,7 @@ class _Stacked(NamedTuple):
         """For which classes a card will do of which so much is free, [class]: 1 or 0."""
         found = self.enough.get(id(free))
         if found is None:
-            if len(self.enough) >= MOST_ENOUGH:
+            if len(self.enough) >= MAX_SUFFICIENT:
                 self.enough.clear()
             have = np.array([[free.get(name, 0)] for name in SHARES], np.int64)
             suits = np.logical_and.reduce(have >= self.shares[:, 0, :, 0]).astype(np.int8)

@@ -20,9 +20,9 @@ from scheduler.plugins.deviceshare.shares import Function, Holding, Share, Share
 from scheduler.plugins.deviceshare.topology import Place, build
 
 SHARES = (GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO)  # what the columns carry for each card, in this order
-MOST_REQUESTS = 4096
-MOST_HOLDINGS = 65536
-MOST_STATES = 200_000  # more than that, and they are forgotten and worked out anew
+MAX_REQUESTS = 4096
+MAX_HOLDINGS = 65536
+MAX_STATES = 200_000  # more than that, and they are forgotten and worked out anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Template:
         total = self.totals[number]
         found = self._lefts.get((id(total), used))
         if found is None:
-            if len(self._lefts) >= MOST_STATES:
+            if len(self._lefts) >= MAX_STATES:
                 self._lefts.clear()
                 self._scores.clear()
             found = self._lefts[id(total), used] = {
@@ -117,7 +117,7 @@ class Template:
         """One object for all pods that get the same."""
         found = self._holdings.get(shares)
         if found is None:
-            if len(self._holdings) >= MOST_HOLDINGS:
+            if len(self._holdings) >= MAX_HOLDINGS:
                 self._holdings.clear()
             found = self._holdings[shares] = Holding(shares)
         return found
@@ -126,7 +126,7 @@ class Template:
         """What devices are worth to a request. Filled and read by the allocator."""
         found = self._scores.get(request)
         if found is None:
-            if len(self._scores) >= MOST_REQUESTS:
+            if len(self._scores) >= MAX_REQUESTS:
                 self._scores.clear()
             found = self._scores[request] = {}
         return found
@@ -266,7 +266,7 @@ class StateCache:
         key = (template, used, functions)
         found = self._states.get(key)
         if found is None:
-            if len(self._states) >= MOST_STATES:
+            if len(self._states) >= MAX_STATES:
                 self._states.clear()  # nodes keep the states they are in
             if near is None:
                 frees = tuple(template.left(number, there) for number, there in enumerate(used))

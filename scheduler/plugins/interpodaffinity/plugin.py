@@ -27,7 +27,7 @@ NOT_NEAR = Status.unresolvable("node(s) didn't match pod affinity rules")
 TOO_NEAR = Status.unschedulable("node(s) didn't match pod anti-affinity rules")
 UNWELCOME = Status.unschedulable("node(s) didn't satisfy existing pods anti-affinity rules")
 
-MOST_HARD_WEIGHT = 100
+MAX_HARD_WEIGHT = 100
 
 
 class _Part(IntEnum):
@@ -48,9 +48,9 @@ class InterPodAffinityArgs(Args, frozen=True):
     ignore_preferred_terms_of_existing_pods: bool = False
 
     def check(self) -> None:
-        if not 0 <= self.hard_pod_affinity_weight <= MOST_HARD_WEIGHT:
+        if not 0 <= self.hard_pod_affinity_weight <= MAX_HARD_WEIGHT:
             raise ValueError(
-                f"hardPodAffinityWeight: expected 0 to {MOST_HARD_WEIGHT}, found {self.hard_pod_affinity_weight}"
+                f"hardPodAffinityWeight: expected 0 to {MAX_HARD_WEIGHT}, found {self.hard_pod_affinity_weight}"
             )
 
 

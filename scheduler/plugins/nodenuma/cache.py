@@ -32,7 +32,9 @@ from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.nodenuma.options import NO_OPTIONS, options_of
 from scheduler.plugins.nodenuma.states import SINGLE, Booking, NumaState, StateCache
 
-STEERS = "NodeNUMAResource/steers"  # the column that says which nodes treat plain pods in some way of their own
+AFFECTS_PLAIN_PODS = (
+    "NodeNUMAResource/affects_plain_pods"  # the column that says which nodes treat plain pods in some way of their own
+)
 
 
 class NodeNuma:
@@ -64,8 +66,8 @@ class NumaCache(Listener):
         self._states = StateCache()
         self._nodes: dict[str, NodeNuma] = {}
         self._promised: dict[str, str] = {}  # pod uid → the annotation that was decided on and is being written
-        self.steering = 0  # how many nodes treat pods that ask for nothing in some way of their own
-        handle.columns.add_column(STEERS, np.zeros((), np.bool_))
+        self.nodes_affecting_plain_pods = 0  # how many nodes treat pods that ask for nothing in some way of their own
+        handle.columns.add_column(AFFECTS_PLAIN_PODS, np.zeros((), np.bool_))
         # The node's, if it says anything or pods hold something of it. Asked often, so the dictionary's own method.
         self.find: Callable[[str], NodeNuma | None] = self._nodes.get
 
@@ -176,9 +178,9 @@ class NumaCache(Listener):
         before = node.state.options
         node.state = self._states.state(self._states.options(options), node.held.values())
         self._show(node.name)
-        steering = self.steering
-        self.steering += options.steers - before.steers
-        if bool(steering) != bool(self.steering):
+        nodes_affecting_plain_pods = self.nodes_affecting_plain_pods
+        self.nodes_affecting_plain_pods += options.affects_plain_pods - before.affects_plain_pods
+        if bool(nodes_affecting_plain_pods) != bool(self.nodes_affecting_plain_pods):
             self._handle.forget_verdicts()  # whether plain pods have anything to do with us has changed
         return wrong
 
@@ -186,7 +188,9 @@ class NumaCache(Listener):
         """Write one node into the column; does nothing for a node that has no row yet."""
         row, node = self._cache.columns.rows.get(name), self._nodes.get(name)
         if row is not None:
-            self._cache.columns.column(STEERS)[row] = node is not None and node.state.options.steers
+            self._cache.columns.column(AFFECTS_PLAIN_PODS)[row] = (
+                node is not None and node.state.options.affects_plain_pods
+            )
 
     def _touch(self, name: str) -> None:
         row = self._cache.columns.rows.get(name)

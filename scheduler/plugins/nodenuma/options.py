@@ -69,7 +69,7 @@ class Options:
     cpu_ratio: float | None = 1.0  # by the Node object, for the sum over the node; None: it cannot be read
 
     @property
-    def steers(self) -> bool:
+    def affects_plain_pods(self) -> bool:
         """Whether pods that ask for nothing in particular are treated in some way here."""
         return bool(self.bind_policy or self.label_policy or self.kubelet_policy) or self.cpu_ratio != 1.0
 

@@ -50,7 +50,7 @@ from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.nodenuma.alignment import Devices, Outcome, Rules, align
 from scheduler.plugins.nodenuma.args import NodeNUMAResourceArgs, ScoringStrategy
-from scheduler.plugins.nodenuma.cache import STEERS, NodeNuma, NumaCache, status_text
+from scheduler.plugins.nodenuma.cache import AFFECTS_PLAIN_PODS, NodeNuma, NumaCache, status_text
 from scheduler.plugins.nodenuma.demand import Demand, demand_of, written_back
 from scheduler.plugins.nodenuma.nodescore import NodeScore
 from scheduler.plugins.nodenuma.options import amplify
@@ -62,7 +62,7 @@ from scheduler.plugins.reservation.numa_cache import ReservationCache
 BAD_RATIO = Status.unresolvable("node(s) invalid CPU amplification ratio")
 NO_AMPLIFIED = Status.unschedulable("Insufficient amplified cpu")
 PREFIX = "Reservation(s) "
-MOST_OUTCOMES = 4096  # kept for each state of a node
+MAX_OUTCOMES = 4096  # kept for each state of a node
 
 DEMAND: StateKey[Demand] = StateKey("NodeNUMAResource/demand")
 GIVEN: StateKey[Outcome] = StateKey("NodeNUMAResource/given")
@@ -104,7 +104,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         demand = demand_of(pod, self._handle.cache.classes.of(pod).requests, self._rules.default_policy)
         if isinstance(demand, Status):
             return demand
-        if demand is None or (demand.plain and not self.numa_cache.steering):
+        if demand is None or (demand.plain and not self.numa_cache.nodes_affecting_plain_pods):
             return Status.skip()
         state[DEMAND] = self._demands.setdefault(demand, demand)  # one object, by which outcomes are filed
         state[ALIGNER] = self
@@ -134,7 +134,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
     def _verdict(self, state: CycleState, node: NodeInfo) -> Status:
         demand, numa = state[DEMAND], self._state(state, node.name)
         options = numa.options
-        if demand.plain and not options.steers:
+        if demand.plain and not options.affects_plain_pods:
             return SUCCESS
         policy = demand.policy_on(options.policy(label_first=self._rules.label_first))
         if isinstance(policy, Status):
@@ -155,7 +155,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         key = (id(self), id(demand), provider.numa_token(state, name) if provider is not None else None)
         found: Outcome | Status | None = numa.outcomes.get(key)
         if found is None:
-            if len(numa.outcomes) >= MOST_OUTCOMES:
+            if len(numa.outcomes) >= MAX_OUTCOMES:
                 numa.outcomes.clear()
             devices = _asked(provider, state, name) if provider is not None else None
             found = numa.outcomes[key] = align(numa, demand, self._rules, devices)
@@ -222,18 +222,18 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
 
     def _special(self, stacked: _Stacked, batch: Batch) -> Iterator[tuple[int, int, NodeInfo]]:
         """Classes and places in the batch that have to be looked at: most pods on most nodes do not."""
-        steers = batch.own(STEERS)
+        affects_plain_pods = batch.own(AFFECTS_PLAIN_PODS)
         nodes, names = self._handle.cache.nodes, batch.columns.names
         demanding = set(stacked.demanding)
-        for place in np.flatnonzero(steers).tolist() if not demanding else range(batch.size):
+        for place in np.flatnonzero(affects_plain_pods).tolist() if not demanding else range(batch.size):
             node = nodes.get(names[batch.rows[place]])
             if node is not None and node.node is not None:
-                for index in range(len(stacked.states)) if steers[place] else stacked.demanding:
+                for index in range(len(stacked.states)) if affects_plain_pods[place] else stacked.demanding:
                     yield index, place, node
 
     def filter_facet(self, stacked: _Stacked, node: NodeInfo) -> Hashable:
         numa = self.numa_cache.find(node.name)
-        if not stacked.demanding and (numa is None or not numa.state.options.steers):
+        if not stacked.demanding and (numa is None or not numa.state.options.affects_plain_pods):
             return None
         return self._facet(stacked, node, numa)
 
@@ -274,7 +274,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         if matched_on(state, node.name):
             state = going(state, state[NOMINATE](state, pod, node))
         demand, numa = state[DEMAND], self._state(state, node.name)
-        if demand.plain and not numa.options.steers:
+        if demand.plain and not numa.options.affects_plain_pods:
             return self._scoring.plain(demand, node)
         outcome = self._outcome_on(state, demand, numa, node.name)
         return 0 if isinstance(outcome, Status) else self._scoring.of(numa, outcome, node)
@@ -291,7 +291,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
     def score_facet(self, stacked: _Stacked, node: NodeInfo) -> Hashable:
         numa = self.numa_cache.find(node.name)
         sums = self._scoring.sums(node)
-        if not stacked.demanding and (numa is None or not numa.state.options.steers):
+        if not stacked.demanding and (numa is None or not numa.state.options.affects_plain_pods):
             return sums
         return (sums, self._facet(stacked, node, numa))
 
@@ -306,7 +306,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
             return SUCCESS
         way = going(state, state.get(NOMINATED)) if matched_on(state, node_name) else state
         numa = self._state(way, node_name)
-        if demand.plain and not numa.options.steers:
+        if demand.plain and not numa.options.affects_plain_pods:
             return SUCCESS
         outcome = self._outcome_on(way, demand, numa, node_name)
         if isinstance(outcome, Status):

@@ -14,7 +14,7 @@ from scheduler.plugins.nodenuma.accumulator import Cpus, Mark
 from scheduler.plugins.nodenuma.options import NO_OPTIONS, Options, ZoneAmounts, amplify
 from scheduler.plugins.nodenuma.topology import Topology
 
-MOST_STATES = 50_000  # more than that, and they are forgotten and worked out anew
+MAX_STATES = 50_000  # more than that, and they are forgotten and worked out anew
 SINGLE, SHARED = "single", "shared"
 
 
@@ -116,7 +116,7 @@ class StateCache:
         key = (id(options), bookings)
         found = self._states.get(key)
         if found is None:
-            if len(self._states) >= MOST_STATES:
+            if len(self._states) >= MAX_STATES:
                 self._states.clear()  # nodes keep the states they are in
             found = self._states[key] = NumaState(options, self._options[options][1], bookings)
         return found
