@@ -1,7 +1,7 @@
-"""Who would have to go on each node, and what of the node a trial can depend on; worked out when first asked for.
+"""Node fingerprints: the possible victims on each node and all that a dry run can depend on; computed on first use.
 
-Nodes in one *fingerprint* come to the same end in every trial: filters read the same of them, and of the pods that would
-go in their order. NodeFingerprints have numbers, so that a trial on one node serves all nodes in its fingerprint.
+Dry runs on nodes with the same fingerprint have the same result: filters read the same values of these nodes and of
+the possible victims in their order. Fingerprints have numbers, so that one dry run serves all nodes that share one.
 """
 
 from collections.abc import Callable, Hashable, Sequence

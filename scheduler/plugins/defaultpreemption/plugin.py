@@ -62,9 +62,7 @@ class DefaultPreemption(PostFilter, Listener):
         self._handle = handle
         self._args = args or DefaultPreemptionArgs()
         self._random = random.Random(handle.seed)  # noqa: S311 spreads load over nodes, guards nothing
-        self._fingerprints: OrderedDict[int, NodeFingerprints] = (
-            OrderedDict()
-        )  # by the highest priority of who would go
+        self._fingerprints: OrderedDict[int, NodeFingerprints] = OrderedDict()  # by highest victim priority
         self._kept: OrderedDict[tuple[int, int], Outcomes] = OrderedDict()  # by class, and likewise
         handle.cache.listen(self)
 

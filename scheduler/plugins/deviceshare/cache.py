@@ -204,7 +204,7 @@ class DeviceCache(Listener):
         except (msgspec.DecodeError, QuantityError):
             return  # somebody else's annotation; the node agent refuses such a pod
         if shares:
-            self.book(info.node_name, info.uid, shares)
+            self.assign(info.node_name, info.uid, shares)
 
     def pod_changed(self, info: PodInfo, before: Pod) -> None:
         old, new = (pod.metadata.annotations.get(DEVICE_ALLOCATED, "") for pod in (before, info.pod))
@@ -225,7 +225,7 @@ class DeviceCache(Listener):
 
     # -- bookings -----------------------------------------------------------------------------------------------------
 
-    def book(self, name: str, uid: str, shares: Shares) -> None:
+    def assign(self, name: str, uid: str, shares: Shares) -> None:
         """What a pod's annotation says it holds; on nodes without a Device object it is kept for when one comes."""
         node = self._nodes.get(name)
         if node is None:

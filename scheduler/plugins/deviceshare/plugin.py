@@ -185,7 +185,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
             return SUCCESS  # whoever aligns pods has tried these very devices (DEV-R28)
         there = matched_on(state, node.name)
         if there:
-            return inside.judge(
+            return reservation_view.judge(
                 self._view(state, devices), there, wanted.request, self._policy, required=REQUIRED in state
             )
         return verdict(self._imagined(state, devices), wanted.request, self._policy)
@@ -196,7 +196,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
             return SUCCESS
         if self._mask_of(going(state, reserved), node_name) is not None:
             return SUCCESS  # as in `filter`
-        return inside.fits(
+        return reservation_view.fits(
             self._view(state, devices), matched_on(state, node_name), reserved, wanted.request, self._policy
         )
 
@@ -205,7 +205,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
         if wanted is None or devices is None or not devices.listed:
             return 0
         return self._worth(
-            inside.room(self._view(state, devices), matched_on(state, node_name), reserved), wanted.request
+            reservation_view.room(self._view(state, devices), matched_on(state, node_name), reserved), wanted.request
         )
 
     def columnar(self, state: CycleState) -> bool:
@@ -296,7 +296,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
         if not there:
             return self._worth(self._imagined(state, devices), state[WANTED].request)
         nominated = state[NOMINATE](state, pod, node)
-        return self._worth(inside.room(self._view(state, devices), there, nominated), state[WANTED].request)
+        return self._worth(reservation_view.room(self._view(state, devices), there, nominated), state[WANTED].request)
 
     def _worth(self, devices: DeviceState, request: DeviceRequest) -> int:
         """What a node is worth to a request with its devices in this state (DEV-R60)."""
@@ -376,7 +376,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
         there = matched_on(state, node_name)
         if there or IGNORED in state:
             seen = self._view(state, devices)
-            found = inside.choose(seen, there, state.get(NOMINATED), wanted.request, self._policy, mask)
+            found = reservation_view.choose(seen, there, state.get(NOMINATED), wanted.request, self._policy, mask)
         else:
             found = allocate(devices.state, wanted.request, self._policy, mask)
         if isinstance(found, Status):
@@ -388,7 +388,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
             state[ADAPTED] = marks
         state[GRANTED] = found.holding
         if there or IGNORED in state:  # what it was chosen from is not the state that the node is in
-            self.devices.book(node_name, pod.metadata.uid, found.holding.shares)
+            self.devices.assign(node_name, pod.metadata.uid, found.holding.shares)
         else:
             self.devices.settle(devices, pod.metadata.uid, found)
         return SUCCESS
@@ -450,7 +450,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
         if not there or way is None:
             return trial(self._imagined(state, devices), request, self._policy, mask)
         seen = self._view(state, devices)
-        return inside.choose(seen, there, way.reserved, request, self._policy, mask, trying=True)
+        return reservation_view.choose(seen, there, way.reserved, request, self._policy, mask, trying=True)
 
 
 def _moved(state: DeviceState, holding: Holding, kind: Hashable) -> Iterator[tuple[Amounts, Amounts]]:

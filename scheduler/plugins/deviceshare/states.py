@@ -140,14 +140,14 @@ class DeviceState:
     """A template and what is used of it."""
 
     __slots__ = (
-        "_book", "_sums", "cards", "choices", "fits", "frees", "functions", "level", "scores", "shown", "template",
+        "_states", "_sums", "cards", "choices", "fits", "frees", "functions", "level", "scores", "shown", "template",
         "unsteady", "used",
     )  # fmt: skip
 
     def __init__(
-        self, book: "StateCache", template: Template, used: Used, functions: Functions, frees: tuple[Amounts, ...]
+        self, states: "StateCache", template: Template, used: Used, functions: Functions, frees: tuple[Amounts, ...]
     ) -> None:
-        self._states = book
+        self._states = states
         self.template = template
         self.used = used
         self.functions = functions  # those in use

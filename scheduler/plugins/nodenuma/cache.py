@@ -32,9 +32,7 @@ from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.nodenuma.options import NO_OPTIONS, options_of
 from scheduler.plugins.nodenuma.states import SINGLE, Booking, NumaState, StateCache
 
-AFFECTS_PLAIN_PODS = (
-    "NodeNUMAResource/affects_plain_pods"  # the column that says which nodes treat plain pods in some way of their own
-)
+AFFECTS_PLAIN_PODS = "NodeNUMAResource/affects_plain_pods"  # column [node]: see `Options`
 
 
 class NodeNuma:

@@ -57,7 +57,7 @@ from scheduler.plugins.nodenuma.options import amplify
 from scheduler.plugins.nodenuma.reservation_rest import NOTHING, has, left
 from scheduler.plugins.nodenuma.states import NumaState
 from scheduler.plugins.numahints import AFFINITY, ALIGNER, PROVIDER, HintProvider, Mask
-from scheduler.plugins.reservation.numa_cache import ReservationCache
+from scheduler.plugins.reservation.cache import ReservationCache
 
 BAD_RATIO = Status.unresolvable("node(s) invalid CPU amplification ratio")
 NO_AMPLIFIED = Status.unschedulable("Insufficient amplified cpu")

@@ -1,7 +1,7 @@
-"""Place pods in the reservations that are for them, and let nobody else have what is reserved.
+"""Reservation: place pods in the reservations that match them, and keep other pods from what is reserved.
 
-What is reserved is held on its node by a pod of its own (`reservation_cache`), so pods that no reservation is for need nothing of
-this. For the others the plugin names the holders that they may overlook (`overlooked`), judges each reservation on a
+A reserve pod holds what is reserved on the node (see `cache`), so a pod that matches no reservation needs nothing of
+this plugin. For the others the plugin names the holders that they may overlook (`overlooked`), judges each reservation on a
 node, and settles which one a pod goes into.
 Follows Koordinator pkg/scheduler/plugins/reservation; deviations are in scheduler/DESIGN.md.
 """

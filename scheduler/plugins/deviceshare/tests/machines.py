@@ -92,8 +92,8 @@ def state(
     traits: Traits = NO_TRAITS,
 ) -> DeviceState:
     """So much percent of cards and of NICs in use, and virtual functions by NIC."""
-    book = StateCache()
-    template, wrong = book.template(infos, traits)
+    states = StateCache()
+    template, wrong = states.template(infos, traits)
     assert not wrong
     memory = {slot.minor: dict(slot.total).get(GPU_MEMORY, 0) for slot in template.slots if slot.type == "gpu"}
     shares = [
@@ -108,7 +108,7 @@ def state(
     for minor, percent in nics.items():
         taken = tuple(Function(bus) for bus in (functions or {}).get(minor, ()))
         shares.append(Share("rdma", minor, ((RDMA, percent),), taken))
-    return book.untouched(template).moved(shares, 1)
+    return states.untouched(template).moved(shares, 1)
 
 
 def whole(cards: int, **others: int) -> Amounts:

@@ -22,7 +22,7 @@ def state(
     cards: int, *, memory: int = 8, sick: tuple[int, ...] = (), used: dict[int, int] | None = None
 ) -> DeviceState:
     """`cards` with so many GiB each, minors from 1; `used` percent of some."""
-    book = StateCache()
+    states = StateCache()
     infos = [
         DeviceInfo(
             "gpu",
@@ -32,7 +32,7 @@ def state(
         )
         for minor in range(1, cards + 1)
     ]
-    template, wrong = book.template(infos)
+    template, wrong = states.template(infos)
     assert not wrong
     shares = [
         Share(
@@ -42,7 +42,7 @@ def state(
         )
         for minor, percent in (used or {}).items()
     ]
-    return book.untouched(template).moved(shares, 1)
+    return states.untouched(template).moved(shares, 1)
 
 
 def minors(found: object) -> list[int]:

@@ -1,4 +1,4 @@
-"""One book of devices for all profiles."""
+"""One device cache for all profiles."""
 
 from scheduler.api.builders import pod
 from scheduler.api.device import DEVICE_ALLOCATED, parse_allocations

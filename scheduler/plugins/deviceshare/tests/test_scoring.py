@@ -93,7 +93,7 @@ def test_a_nodes_score_is_the_sum_over_types() -> None:
     plugin = DeviceShare(rig.core.handle)
     plugin.devices.set_device("n", Device(spec=DeviceSpec((card_of_ten, nic_of_ten))))
     taken = ((GPU_CORE, 25), (GPU_MEMORY, 4 << 30), (GPU_MEMORY_RATIO, 25))
-    plugin.devices.book("n", "u", (Share("gpu", 0, taken), Share("rdma", 0, ((RDMA, 50),))))
+    plugin.devices.assign("n", "u", (Share("gpu", 0, taken), Share("rdma", 0, ((RDMA, 50),))))
     cycle = CycleState()
     wanted = rig.pod(pod("p").resources({GPU_CORE: 50, GPU_MEMORY_RATIO: 50, RDMA: 25}))
     assert plugin.pre_filter(cycle, wanted).ok

@@ -156,12 +156,12 @@ WANTED: Amounts = {GPU_MEMORY: 3 << 30, NPU_CORE: 1, NPU_CPU: 1, NPU_DVPP: 12}
 
 @pytest.mark.parametrize("text", ["]", "huawei-Ascend-310P: [vir01]", "a-b: {x: {koordinator.sh/gpu-memory: lots}}"])
 def test_what_cannot_be_read_changes_nothing(text: str) -> None:
-    book = SliceRegistry()
-    assert book.replace(SOURCE, config_map()) == (True, [])
-    changed, (complaint,) = book.replace(SOURCE, ConfigMap(data={"data.yaml": text}))
+    registry = SliceRegistry()
+    assert registry.replace(SOURCE, config_map()) == (True, [])
+    changed, (complaint,) = registry.replace(SOURCE, ConfigMap(data={"data.yaml": text}))
     assert not changed
     assert complaint.startswith(f"ConfigMap {SOURCE}: data.yaml: ")
-    assert book.named(SOURCE, WANTED) == (("huawei-Ascend-310P", "vir01"),)
-    assert book.replace(SOURCE, config_map()) == (False, [])
-    assert book.replace(SOURCE, None) == (True, [])
-    assert book.named(SOURCE, WANTED) == ()
+    assert registry.named(SOURCE, WANTED) == (("huawei-Ascend-310P", "vir01"),)
+    assert registry.replace(SOURCE, config_map()) == (False, [])
+    assert registry.replace(SOURCE, None) == (True, [])
+    assert registry.named(SOURCE, WANTED) == ()
