@@ -111,7 +111,7 @@ class DefaultPreemption(PostFilter, Listener):
         )
         start = self._random.randrange(len(rows)) if len(rows) else 0
         order = np.concatenate((rows[start:], rows[:start]))
-        outcomes, nominated = self._outcomes(state, info), self._crowd(info)
+        outcomes, nominated = self._outcomes(state, info), self._nominated_pods(info)
         parts: list[Rows] = []
         position = found = 0
         harmless = False
@@ -135,7 +135,7 @@ class DefaultPreemption(PostFilter, Listener):
         """What is known about trials for such a pod; nothing, if more than one node decides about it."""
         runner = self._handle.runner_of(info)
         verdicts = runner.verdicts(info.shape)
-        fingerprints = self._situations_towards(info, runner)
+        fingerprints = self._fingerprints_for(info, runner)
         fingerprints.refresh()
         if not all(plugin.name in state[SKIPPED] for plugin in verdicts.rules.cycle_filters):
             outcomes = Outcomes(runner, verdicts, fingerprints, alone=False)
@@ -151,7 +151,7 @@ class DefaultPreemption(PostFilter, Listener):
         outcomes.refresh()
         return outcomes
 
-    def _situations_towards(self, info: PodInfo, runner: Runner) -> NodeFingerprints:
+    def _fingerprints_for(self, info: PodInfo, runner: Runner) -> NodeFingerprints:
         """NodeFingerprints hang on who would have to go: on the highest priority below the pod's that any pod has."""
         highest = max(one for one, count in self._handle.cache.priorities.items() if count and one < info.priority)
         found = self._fingerprints.get(highest)
@@ -163,7 +163,7 @@ class DefaultPreemption(PostFilter, Listener):
         self._fingerprints.move_to_end(highest)
         return found
 
-    def _crowd(self, info: PodInfo) -> NominatedPods:
+    def _nominated_pods(self, info: PodInfo) -> NominatedPods:
         """Pods nominated to nodes that are there already as far as `info` is concerned (FWK-R16)."""
         nominated: dict[int, list[PodInfo]] = {}
         for name in self._handle.nominator.nodes():

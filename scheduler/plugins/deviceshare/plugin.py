@@ -1,6 +1,6 @@
 """Keep pods off nodes whose accelerators cannot hold them, and settle which devices they get.
 
-A rejection is a `Status`, worded as Koordinator hints it; an exception is a bug in here.
+A rejection is a `Status`, with Koordinator's text; an exception is a bug of this plugin.
 No extension point does I/O: binding writes what `pre_bind` returns, in one patch.
 Follows Koordinator `pkg/scheduler/plugins/deviceshare`; deviations are in scheduler/DESIGN.md.
 """

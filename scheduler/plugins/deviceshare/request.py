@@ -1,7 +1,7 @@
 """What a pod asks of devices: every accepted spelling brought to "so many devices, so much of each".
 
 Names are grouped by device type; a group must be one of the known combinations; the sum over the pod is then split over
-cards. Refusals are worded as Koordinator hints them (deviceshare/utils.go, devicehandler_*.go).
+cards. Reasons of refusal are Koordinator's (deviceshare/utils.go, devicehandler_*.go).
 """
 
 from collections.abc import Mapping
@@ -127,7 +127,7 @@ def validate(group: Amounts) -> None:
     """Check one type's amounts (DEV-R4).
 
     Raises:
-        InvalidRequestError: with Koordinator's hints.
+        InvalidRequestError: with Koordinator's text.
     """
     if not group:
         raise InvalidRequestError("pod request should not be empty")

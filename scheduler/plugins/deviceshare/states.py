@@ -47,7 +47,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What matters of a node's devices together: hints of its Device object and of its Node object."""
+    """What matters of a node's devices together: labels of its Device object and of its Node object."""
 
     partitions: str = ""  # the partition table's text, known to be one
     built_in: bool = False  # no table, but the machine is a known one

@@ -116,7 +116,7 @@ class NumaCache(Listener):
         if RESOURCE_STATUS in info.pod.metadata.annotations:
             booking = booking_of(info.pod.metadata.annotations)
             if booking is not None:
-                self.numa_cache(info.node_name, info.uid, booking)
+                self.assign(info.node_name, info.uid, booking)
 
     def pod_changed(self, info: PodInfo, before: Pod) -> None:
         old, new = (pod.metadata.annotations.get(RESOURCE_STATUS, "") for pod in (before, info.pod))
@@ -137,7 +137,7 @@ class NumaCache(Listener):
 
     # -- bookings -----------------------------------------------------------------------------------------------------
 
-    def numa_cache(self, name: str, uid: str, booking: Booking) -> None:
+    def assign(self, name: str, uid: str, booking: Booking) -> None:
         """Book for a pod; one that holds something already keeps that."""
         node = self._nodes.get(name) or self._new(name)
         if uid in node.held:

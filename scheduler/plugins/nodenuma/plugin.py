@@ -315,7 +315,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         if outcome.mask is not None:
             state[AFFINITY] = outcome.mask
         if outcome.booking != NOTHING:
-            self.numa_cache.numa_cache(node_name, pod.metadata.uid, outcome.booking)
+            self.numa_cache.assign(node_name, pod.metadata.uid, outcome.booking)
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:

@@ -100,7 +100,7 @@ REQUEST: StateKey[_Request] = StateKey("NodeResourcesFit/request")
 
 
 class _Stacked(NamedTuple):
-    """What some classes request for."""
+    """The requests of several classes, stacked."""
 
     columns: list[int]  # those that some class asks for
     needs: Ints  # how much, [column, class, 1]; no amount is always there

@@ -1,8 +1,8 @@
 """Reservation: place pods in the reservations that match them, and keep other pods from what is reserved.
 
 A reserve pod holds what is reserved on the node (see `cache`), so a pod that matches no reservation needs nothing of
-this plugin. For the others the plugin names the holders that they may overlook (`overlooked`), judges each reservation on a
-node, and settles which one a pod goes into.
+this plugin. For other pods the plugin names the reserve pods that do not count (`overlooked`), evaluates each
+reservation on a node, and nominates the one that the pod goes into.
 Follows Koordinator pkg/scheduler/plugins/reservation; deviations are in scheduler/DESIGN.md.
 """
 
