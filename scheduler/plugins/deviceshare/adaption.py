@@ -1,4 +1,4 @@
-"""Marks on pods and nodes for vendors' own device plugins; upstream's feature gate DevicePluginAdaption."""
+"""Annotations and labels for vendors' device plugins; upstream's feature gate DevicePluginAdaption."""
 
 from scheduler.api.core import Pod
 from scheduler.api.device import GPU_ISOLATION_PROVIDER, GPU_MODEL_LABEL, GPU_VENDOR_LABEL, HAMI_CORE
@@ -21,14 +21,14 @@ from scheduler.plugins.deviceshare.vendors import (
 
 
 class Adaption:
-    """Says what else to write when a pod is bound to devices."""
+    """Computes what else is written when a pod is bound to devices."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._locks = NodeLocks.of(handle)
 
     def marks(self, request: DeviceRequest, holding: Holding, pod: Pod, devices: NodeDevices) -> Marks | Status:
-        """Marks besides the allocation, or why the vendor's plugin cannot serve the pod (now)."""
+        """Annotations and labels besides the allocation, or why the vendor's plugin cannot serve the pod now."""
         now = self._handle.clock.now()
         stamp = int(now * 1_000_000_000)
         annotations = {BIND_TIMESTAMP: str(stamp)}

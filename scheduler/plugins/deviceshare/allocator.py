@@ -1,4 +1,4 @@
-"""Devices for a request in one state: which, and how much of each.
+"""Choice of devices for a request in one device state, and the amount of each device.
 
 Upstream: deviceshare/device_allocator.go.
 """
@@ -22,7 +22,7 @@ MAX_ALLOCATIONS = 65536
 def allocate(
     state: DeviceState, request: DeviceRequest, policy: Policy, numa: frozenset[int] | None = None
 ) -> Choice | Status:
-    """Devices for every type of the request, or why not; found once for each state and request.
+    """Devices for every type of the request, or the reason for none; computed once for each state and request.
 
     With `numa`, all of them on these NUMA nodes.
     """
@@ -41,7 +41,7 @@ def allocate_preferring(
     preferred: frozenset[tuple[str, int]],
     numa: frozenset[int] | None = None,
 ) -> Choice | Status:
-    """`allocate`, where a plain list decides, with these devices (type and minor) before all others (DEV-R47)."""
+    """`allocate`, but a plain list takes these devices (type and minor) before all others (DEV-R47)."""
     key = (request, preferred, numa)
     found = state.choices.get(key)
     if found is None:
@@ -62,7 +62,7 @@ def trial(
 
 
 def verdict(state: DeviceState, request: DeviceRequest, policy: Policy) -> Status:
-    """Whether the node will do: whether `allocate` would find devices, NICs left out where they go without saying."""
+    """Whether the node passes: whether `allocate` would find devices; NICs that need no check are left out."""
     found = state.fits.get(request)
     if found is None:
         if counting_suffices(state.template, request):
@@ -75,7 +75,7 @@ def verdict(state: DeviceState, request: DeviceRequest, policy: Policy) -> Statu
 
 
 def weighed(template: Template, request: DeviceRequest) -> tuple[TypeRequest, ...]:
-    """The types that decide about a node: not those that follow the GPUs on a well planned one (DEV-R58)."""
+    """The types that decide whether a node passes: not those that follow the GPUs on a well planned node (DEV-R58)."""
     if template.traits.planned and request.joint:
         gpu = request.get("gpu")
         if gpu is not None and not gpu.shared:
@@ -84,13 +84,13 @@ def weighed(template: Template, request: DeviceRequest) -> tuple[TypeRequest, ..
 
 
 def counting_suffices(template: Template, request: DeviceRequest) -> bool:
-    """Whether it is enough that so many devices have so much free each."""
+    """Whether counting devices with enough free amounts decides the request."""
     gpu = request.types[0]
     return request.plain and len(request.types) == 1 and (gpu.type != "gpu" or gpu.shared or not template.traits.honour)
 
 
 def too_few(template: Template, request: TypeRequest) -> Status:
-    """What is said where `counting_suffices` and there are not so many."""
+    """The status for too few devices where `counting_suffices`."""
     if request.type == "gpu" and template.tree is not None and not (request.shared and request.count > 1):
         return NO_CARDS
     return Status.unschedulable(f"Insufficient {request.type} devices")
@@ -129,7 +129,7 @@ def _allocate(
             if not isinstance(found, Status) and switches(state, found) != switches(state, leading):
                 found = NOT_TOGETHER
             if isinstance(found, Status):
-                state.unsteady = True  # the leading devices decide; once some are taken others will lead
+                state.unsteady = True  # the primary devices decide; after more allocations others may be primary
         if isinstance(found, Status):
             return found
         picks[one.type] = found
@@ -140,7 +140,7 @@ def _allocate(
 def _of_type(
     state: DeviceState, request: DeviceRequest, one: TypeRequest, leading: list[Pick] | None, policy: Policy
 ) -> list[Pick] | Status:
-    """GPUs go by their own lights, even where others lead (DEV-R51)."""
+    """Choose devices of one type; GPUs are chosen by their own method even where another type is primary (DEV-R51)."""
     if one.type == "gpu":
         return gpus.find(state, request, one, policy)
     near = switches(state, leading) if leading is not None else frozenset()
@@ -168,7 +168,7 @@ def _share(state: DeviceState, request: TypeRequest, picked: Pick) -> Share:
 
 
 def fill_memory(amounts: Amounts, total: Amounts) -> None:
-    """Say memory both ways, in bytes and in percent of this very card (DEV-R10)."""
+    """Add the other form of memory: bytes and percent of this card (DEV-R10)."""
     memory = total.get(GPU_MEMORY, 0)
     if GPU_MEMORY_RATIO in amounts and GPU_MEMORY not in amounts:
         amounts[GPU_MEMORY] = amounts[GPU_MEMORY_RATIO] * memory // 100

@@ -1,4 +1,4 @@
-"""A node's devices as preemption imagines them, with some pods gone; and as amounts, for many nodes at once."""
+"""Filtering of nodes by devices, for one node and for many; dry runs of preemption with pods removed."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -20,23 +20,23 @@ from scheduler.plugins.reservation.cache import ReservationCache
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a class of pods asks of this plugin."""
+    """The device request of an equivalence class."""
 
     request: DeviceRequest
-    isolation: str  # the provider that shared cards must be behind; "" if the pod does not mind
-    picky: bool  # some models will not do
-    gpu_shares: tuple[int, ...] | None  # by `SHARES`, where cards alone decide; None: only the plain way can tell
+    isolation: str  # required isolation provider of shared cards; "": any
+    picky: bool  # some GPU models are excluded
+    gpu_shares: tuple[int, ...] | None  # by `SHARES`, if counting cards decides; None: each node is allocated by itself
 
 
 WANTED: StateKey[Wanted] = StateKey("DeviceShare/wanted")
 
 
-# By node, as preemption imagines it: the devices' state, and the uids of who is gone.
+# By node, in a dry run: the devices' state, and the uids of the removed pods.
 TRIAL: StateKey[dict[str, tuple[DeviceState, frozenset[str]]]] = StateKey("DeviceShare/trial")
 
 
 class BatchFilter(FilterColumns, TrialColumns, VictimAware):
-    """The part of the plugin that preemption asks."""
+    """The filter part of the plugin, with the methods that dry runs call."""
 
     devices: DeviceCache
     _reservation_cache: ReservationCache
@@ -77,7 +77,7 @@ class BatchFilter(FilterColumns, TrialColumns, VictimAware):
         cards = free[:, 1:].reshape(len(free), len(SHARES), -1)
         suffices = np.ones((len(free), cards.shape[2]), np.bool_)
         for share, need in enumerate(wanted.gpu_shares):
-            if need:  # a card with nothing in it suffices for nobody: every request names an amount
+            if need:  # a card with no free amount fits no request: every request names an amount
                 suffices &= cards[:, share] >= need
         ok: Bools = np.add.reduce(suffices, axis=1, dtype=np.int16) >= wanted.request.types[0].count
         ok |= free[:, 0] > 0
@@ -90,7 +90,7 @@ class BatchFilter(FilterColumns, TrialColumns, VictimAware):
         self._imagine(state, victim, node, 1)
 
     def _imagine(self, state: CycleState, victim: PodInfo, node: NodeInfo, sign: int) -> None:
-        """Have a pod that holds devices be gone (-1), or one that is gone be back (1); others change nothing."""
+        """Remove a pod that holds devices (-1), or put it back (1); other pods change nothing."""
         devices = self.devices.find(node.name) if WANTED in state else None
         holding = devices.held.get(victim.uid) if devices is not None else None
         if devices is None or holding is None:
@@ -111,10 +111,13 @@ class BatchFilter(FilterColumns, TrialColumns, VictimAware):
                     reservation_view.left(devices, reserved, gone), -1
                 )  # back to the reservation (DEV-R63)
                 after = after.moved(reservation_view.left(devices, reserved, left_out), 1)
-            state[TRIAL] = {**trials, node.name: (after, left_out)}  # states that were forked earlier keep theirs
+            state[TRIAL] = {
+                **trials,
+                node.name: (after, left_out),
+            }  # copies of the cycle state made earlier keep their dictionary
 
     def _view(self, state: CycleState, devices: NodeDevices) -> NodeDevices:
-        """A node's devices with who has them, likewise."""
+        """The node's devices and their holders, in the dry run if there is one."""
         trials = state.get(TRIAL)
         if trials is None or devices.name not in trials:
             return devices
@@ -122,6 +125,6 @@ class BatchFilter(FilterColumns, TrialColumns, VictimAware):
         return devices.simulated(there, {uid: one for uid, one in devices.held.items() if uid not in gone})
 
     def _imagined(self, state: CycleState, devices: NodeDevices) -> DeviceState:
-        """The state of a node's devices, as preemption imagines it if it does."""
+        """The state of the node's devices, in the dry run if there is one."""
         trials = state.get(TRIAL)
         return trials[devices.name][0] if trials is not None and devices.name in trials else devices.state

@@ -1,4 +1,4 @@
-"""Which devices of a node one part of a request may choose from, and whether one of them suits it."""
+"""The devices of a node that one part of a request may use, and whether one device fits."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from scheduler.pods.selectors import selector_matches
 
 
 class Pick(NamedTuple):
-    """A device that is chosen: the number of its slot, and what comes with it."""
+    """A chosen device: the number of its slot, and its virtual function if any."""
 
     number: int
     function: Function | None = None
@@ -19,7 +19,7 @@ class Pick(NamedTuple):
 
 
 def missing(template: Template, request: TypeRequest) -> Status | None:
-    """Why no state of these devices can satisfy the request (DEV-R14 to DEV-R16); None if one might."""
+    """Why no state of these devices can satisfy the request (DEV-R14 to DEV-R16); None if some state can."""
     slots = template.by_type.get(request.type, [])
     if not slots or not count(template, request):
         return Status.unresolvable(f"Insufficient {request.type} devices")
@@ -29,12 +29,12 @@ def missing(template: Template, request: TypeRequest) -> Status | None:
 
 
 def count(template: Template, request: TypeRequest) -> int:
-    """How many devices it takes: a number, or all that the hint selects, healthy or not (DEV-R14)."""
+    """Number of devices needed: a number, or all that the hint selects, healthy or not (DEV-R14)."""
     return len(selected(template, request)) if request.everyone else request.count
 
 
 def selected(template: Template, request: TypeRequest) -> list[int]:
-    """Slots with the labels that the hint asks for, by minor."""
+    """Slots whose labels match the hint, by minor."""
     slots = template.by_type.get(request.type, [])
     selector = request.hint.selector
     if selector is None:
@@ -64,19 +64,19 @@ def candidates(state: DeviceState, request: TypeRequest) -> list[int]:
 
 
 def _on(slot: Slot, numa: frozenset[int]) -> bool:
-    """A device of which no NUMA node is known passes for one on any; one of which nothing is known does not."""
+    """Whether a device is on the NUMA nodes; one without a known NUMA node passes, one without topology does not."""
     return slot.place is not None and (slot.place.numa < 0 or slot.place.numa in numa)
 
 
 def suits(state: DeviceState, number: int, request: TypeRequest) -> bool:
-    """Whether so much of the device is free, and a virtual function if one is asked for."""
+    """Whether the amounts are free on the device, and a virtual function if one is requested."""
     return has_room(state, number, request) and (
         request.hint.vf_selector is None or free_function(state, number, request) is not None
     )
 
 
 def has_room(state: DeviceState, number: int, request: TypeRequest) -> bool:
-    """Whether so much of a healthy device is free."""
+    """Whether the amounts are free on a healthy device."""
     free = state.frees[number]
     if not free:
         return False
@@ -87,7 +87,7 @@ def has_room(state: DeviceState, number: int, request: TypeRequest) -> bool:
 
 
 def free_function(state: DeviceState, number: int, request: TypeRequest) -> Function | None:
-    """The free virtual function with the smallest bus address in a group that the hint selects (DEV-R48)."""
+    """The free virtual function with the smallest bus address among the groups that the hint selects (DEV-R48)."""
     selector = request.hint.vf_selector
     slot: Slot = state.template.slots[number]
     if selector is None or not slot.groups:
@@ -112,7 +112,7 @@ def pick(state: DeviceState, number: int, request: TypeRequest, template: str = 
 
 
 def sums(state: DeviceState, request: TypeRequest) -> tuple[Amounts, Amounts]:
-    """Total and free over the devices that the hint selects."""
+    """Total and free amounts of the devices that the hint selects."""
     if request.hint.selector is None:
         return state.sums(request.type)
     total: Amounts = {}

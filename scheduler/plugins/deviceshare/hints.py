@@ -1,7 +1,7 @@
-"""What a pod's annotations say of the devices it wants: which, how many, and how near to each other.
+"""Device hints in a pod's annotations: which devices, how many, and how close to each other.
 
-Keys and values are Koordinator's (apis/extension/device_share.go); what cannot be understood is refused before any node
-is looked at.
+Keys and values are Koordinator's (apis/extension/device_share.go). Invalid annotations are refused before any node is
+evaluated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,18 +34,18 @@ T = TypeVar("T")
 
 
 class InvalidHintError(ValueError):
-    """An annotation says nothing that can be followed; the text is the reason as Koordinator gives it."""
+    """An annotation is invalid; the text is Koordinator's reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class TypeHint:
     """`device-allocate-hint` for one device type."""
 
-    selector: LabelSelector | None = None  # only devices with such labels
-    vf_selector: LabelSelector | None = None  # each device must yield a virtual function of such a group
+    selector: LabelSelector | None = None  # only devices with matching labels
+    vf_selector: LabelSelector | None = None  # each device must provide a virtual function of a matching group
     apply_for_all: bool = False
     requests_as_count: bool = False
-    scope: int | None = None  # the widest scope all GPUs must share, by level; None: it does not matter
+    scope: int | None = None  # the widest scope that all GPUs must share, by level; None: any
     whole_devices: bool = False  # exclusivePolicy DeviceLevel
     whole_switches: bool = False  # exclusivePolicy PCIeLevel
 
@@ -55,19 +55,19 @@ NO_HINT = TypeHint()
 
 @dataclass(frozen=True, slots=True)
 class PartitionPreference:
-    """`gpu-partition-spec`; a pod that has one wants the partition table kept to."""
+    """`gpu-partition-spec`; a pod with this annotation requires the partition table."""
 
-    restricted: bool = False  # only partitions of the best allocation score
-    bandwidth: int = 0  # of the ring, in units of the quantity; 0: any
+    restricted: bool = False  # only partitions with the best allocation score
+    bandwidth: int = 0  # minimum ring bandwidth, in units of the quantity; 0: any
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceHints:
-    """All that annotations say."""
+    """The content of all device annotations of a pod."""
 
     hints: Mapping[str, TypeHint]
     joint: tuple[str, ...] = ()  # types that should share a PCIe switch, the first one leads
-    same_pcie: bool = False  # they must
+    same_pcie: bool = False  # the same PCIe switch is required
     partition: PartitionPreference | None = None
 
     def hint(self, device_type: DeviceType) -> TypeHint:
@@ -78,7 +78,7 @@ NO_HINTS = DeviceHints({})
 
 
 def read(annotations: Mapping[str, str]) -> DeviceHints:
-    """A pod's wishes (DEV-R13).
+    """Read a pod's device annotations (DEV-R13).
 
     Raises:
         InvalidHintError: one of the annotations is not what it should be.
@@ -123,7 +123,7 @@ def _hint(kind: str, hint: DeviceHint) -> TypeHint:
 
 
 def _wrong(selector: LabelSelector) -> str:
-    """What the API machinery would not take of a selector; "" if it takes it."""
+    """The API machinery's objection to a selector; "" if it is valid."""
     for one in selector.match_expressions:
         if one.operator not in _SET_OPERATORS | _BARE_OPERATORS:
             return f'"{one.operator}" is not a valid label selector operator'

@@ -1,4 +1,4 @@
-"""Devices of several types that belong together: NICs on the PCIe switches of the pod's GPUs (DEV-R50 to DEV-R54)."""
+"""Joint allocation: NICs on the PCIe switches of the pod's GPUs (DEV-R50 to DEV-R54)."""
 
 from collections.abc import Iterable
 
@@ -12,12 +12,12 @@ NOT_TOGETHER = Status.unschedulable("node(s) Device Joint-Allocate rules violati
 
 
 def switches(state: DeviceState, picks: Iterable[Pick]) -> frozenset[str]:
-    """PCIe ids of devices, as far as they are known."""
+    """PCIe ids of the devices, where known."""
     places = (state.template.slots[one.number].place for one in picks)
     return frozenset(place.pcie for place in places if place is not None)
 
 
 def desired(state: DeviceState, request: TypeRequest, near: frozenset[str], hints: DeviceHints) -> int:
-    """How many devices there must be; on the very switches of the leading ones, at least one for each (DEV-R52)."""
+    """Number of devices needed; on the switches of the primary devices, at least one for each (DEV-R52)."""
     own = count(state.template, request)
     return max(own, len(near)) if hints.same_pcie else own

@@ -12,15 +12,15 @@ from scheduler.plugins.deviceshare.shares import Shares
 from scheduler.plugins.deviceshare.states import Choice, DeviceState, Template
 from scheduler.plugins.numahints import Hint, Mask
 
-SAME_CARDS_SCORE = 500  # above all that CPUs can score: the cards come first
+SAME_CARDS_SCORE = 500  # above the maximum CPU score: the same cards outweigh it
 
 TOO_FEW_THERE = Status.unresolvable("Insufficient NUMA Scoped Devices")
 
 
 def hints(state: DeviceState, request: DeviceRequest, policy: Policy) -> Mapping[str, Sequence[Hint]] | Status:
-    """For each requested type every set of NUMA nodes that holds all devices of the pod, smallest first.
+    """For each requested type, every set of NUMA nodes that has all devices of the pod, smallest first.
 
-    Or why all of them together do not.
+    Or the status, if no set does.
     """
     return hints_by(state.template, request, lambda mask: trial(state, request, policy, mask))
 
@@ -28,7 +28,7 @@ def hints(state: DeviceState, request: DeviceRequest, policy: Policy) -> Mapping
 def hints_by(
     template: Template, request: DeviceRequest, choose: Callable[[Mask], Choice | Status]
 ) -> Mapping[str, Sequence[Hint]] | Status:
-    """The same where something else than a trial chooses the devices from a set of NUMA nodes."""
+    """The same with another function that chooses the devices on a set of NUMA nodes."""
     ids = sorted(numa_nodes(template))
     if not ids:
         return {}
@@ -48,12 +48,12 @@ def hints_by(
 
 
 def numa_nodes(template: Template) -> Mask:
-    """Where the devices are, as far as it is known."""
+    """The NUMA nodes of the devices, where known."""
     return frozenset(slot.place.numa for slot in template.slots if slot.place is not None and slot.place.numa >= 0)
 
 
 def held_to(template: Template, mask: Mask | None) -> Mask | None:
-    """The NUMA nodes that devices must be on, given those that the pod is held to; none if theirs are not known."""
+    """The NUMA nodes that devices must be on, given the pod's affinity; None if no device has a known NUMA node."""
     return mask if mask is not None and numa_nodes(template) else None
 
 

@@ -1,6 +1,6 @@
-"""GPU partitions: which sets of cards are linked to each other, and which of them a pod gets (DEV-R33 to DEV-R39).
+"""GPU partitions: sets of linked cards, and the choice of one for a pod (DEV-R33 to DEV-R39).
 
-The table comes with the Device object, or from here for nodes with well-known NVIDIA machines.
+The table comes from the Device object, or from this module for well-known NVIDIA machines.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ NO_TABLE = Status.unresolvable("node(s) missing GPU Partition Table")
 NO_SUCH_COUNT = Status.unresolvable("node(s) Unsupported number of GPU requests")
 NONE_LEFT = Status.unschedulable("Insufficient Partitioned GPU Devices")
 
-_WEIGHTS = {8: 10000, 4: 100, 2: 1}  # what keeping a partition of that size whole is worth
+_WEIGHTS = {8: 10000, 4: 100, 2: 1}  # value of an untouched partition of this size
 _LINKED_MODELS = frozenset({"H100", "H800", "H20"})
 _NVIDIA = frozenset({"", "nvidia"})
 
@@ -28,9 +28,9 @@ class Cards:
     """One partition."""
 
     minors: frozenset[int]
-    order: tuple[int, ...]  # as the table lists them
+    order: tuple[int, ...]  # in the order of the table
     score: int = 1
-    bandwidth: int = 0  # of the ring; 0: not known
+    bandwidth: int = 0  # of the ring; 0: unknown
 
 
 Group = tuple[Cards, ...]  # partitions of one size and score
@@ -38,12 +38,12 @@ Table = Mapping[int, Sequence[Group]]  # by number of cards; best score first
 
 
 class TableError(ValueError):
-    """The annotation is no partition table."""
+    """The annotation is not a partition table."""
 
 
 @lru_cache(maxsize=1024)
 def parse_table(text: str) -> Table:
-    """The annotation `gpu-partitions`; scores may be numbers or strings of digits.
+    """Parse the annotation `gpu-partitions`; scores may be numbers or strings of digits.
 
     Raises:
         TableError: with what is wrong.
@@ -77,7 +77,7 @@ BUILT_IN: Table = {size: _block(size) for size in (1, 2, 4, 8)}
 
 
 def known_machine(vendor: str, model: str) -> bool:
-    """Whether the links of such cards are known (DEV-R34)."""
+    """Whether the links of this GPU model are known (DEV-R34)."""
     return vendor in _NVIDIA and model in _LINKED_MODELS
 
 
@@ -92,8 +92,8 @@ def choose(
 ) -> Sequence[int] | Status:
     """The minors of the best free partition of `count` cards.
 
-    `used` are cards of which anything is taken; `usable` says whether a free card suits the request. Of several in the
-    best group, the one that leaves the most of larger partitions whole (DEV-R39), then the table's first.
+    `used` are cards with any allocation; `usable` says whether a free card fits the request. In the best group, the
+    partition that keeps most larger partitions untouched wins (DEV-R39), then the first of the table.
     """
     if table is None:
         return NO_TABLE
@@ -119,7 +119,7 @@ def choose(
 
 
 def _left_whole(table: Table, count: int, taken: frozenset[int], *, lowest: bool) -> int:
-    """What the partitions that stay untouched are worth."""
+    """The value of the partitions that stay untouched."""
     worth = 0
     for size, weight in _WEIGHTS.items():
         groups = table.get(size)

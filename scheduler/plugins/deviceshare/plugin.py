@@ -1,4 +1,4 @@
-"""Keep pods off nodes whose accelerators cannot hold them, and settle which devices they get.
+"""DeviceShare: reject nodes whose accelerators cannot serve the pod, and allocate its devices.
 
 A rejection is a `Status`, with Koordinator's text; an exception is a bug of this plugin.
 No extension point does I/O: binding writes what `pre_bind` returns, in one patch.
@@ -78,25 +78,27 @@ from scheduler.plugins.reservation.cache import ReservationCache
 WRONG_ISOLATION = Status.unresolvable("GPUIsolationProviderHAMICore not found on the node")
 
 
-SETTLING: StateKey[Policy] = StateKey("DeviceShare/policy")  # by which the profile chooses cards
+SETTLING: StateKey[Policy] = StateKey("DeviceShare/policy")  # the policy by which the profile chooses cards
 GRANTED: StateKey[Holding] = StateKey("DeviceShare/granted")
-ADAPTED: StateKey[Marks] = StateKey("DeviceShare/adapted")  # for the vendor's device plugin
+ADAPTED: StateKey[Marks] = StateKey("DeviceShare/adapted")  # annotations for the vendor's device plugin
 
 
-Enough = dict[int, tuple[Amounts, NDArray[np.int8]]]  # by identity of what is left of a card, with that itself
+Enough = dict[
+    int, tuple[Amounts, NDArray[np.int8]]
+]  # identity of a card's free amounts → these amounts and the classes that fit
 MAX_SUFFICIENT = 65536
 
 
 class _Stacked(NamedTuple):
-    """What some classes ask of GPUs."""
+    """GPU requests of several equivalence classes."""
 
-    shares: Ints  # what each card must have, [share, 1, class, 1]
-    counts: Ints  # and of how many cards, [class, 1]
+    shares: Ints  # what each card must have free, [share, 1, class, 1]
+    counts: Ints  # the number of cards, [class, 1]
     requests: list[DeviceRequest]
     enough: Enough
 
     def suits(self, free: Amounts) -> NDArray[np.int8]:
-        """For which classes a card will do of which so much is free, [class]: 1 or 0."""
+        """For each class, whether a card with these free amounts fits, [class]: 1 or 0."""
         found = self.enough.get(id(free))
         if found is None:
             if len(self.enough) >= MAX_SUFFICIENT:
@@ -108,6 +110,8 @@ class _Stacked(NamedTuple):
 
 
 class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, ReservationAware):
+    """The extension points of DeviceShare."""
+
     name = "DeviceShare"
     scope = Scope.NODE_PODS
     reads_labels = (GPU_ISOLATION_PROVIDER,)
@@ -164,7 +168,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
         return SUCCESS
 
     def _same(self, request: DeviceRequest, pod: Pod) -> DeviceRequest:
-        """One object for all requests that ask the same, so that what is worked out for one serves the others."""
+        """One object for all equal requests, so that results of one serve the others."""
         amounts = tuple((one.type, one.count, one.each, one.shared, one.everyone) for one in request.types)
         hints = tuple(pod.metadata.annotations.get(name) for name in ANNOTATIONS)
         return self._requests.setdefault((amounts, hints, request.templates), request)
@@ -180,9 +184,9 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
                 return Status.unresolvable(f'model "{model[1]}" of vendor "{model[0]}" does not support GPU Share')
         devices = self.devices.find(node.name)
         if devices is None or not devices.listed:
-            return SUCCESS  # the kubelet's own device plugin is left to decide (DEV-R22)
+            return SUCCESS  # the kubelet's device plugin decides (DEV-R22)
         if self._mask_of(state, node.name) is not None:
-            return SUCCESS  # whoever aligns pods has tried these very devices (DEV-R28)
+            return SUCCESS  # NodeNUMAResource has tried these devices (DEV-R28)
         there = matched_on(state, node.name)
         if there:
             return reservation_view.judge(
@@ -221,9 +225,9 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
 
     def passing(self, stacked: _Stacked, batch: Batch) -> Bools | None:
         shown = batch.own(SHOWN)
-        # A card with nothing in it (unhealthy, or a filler) suffices for nobody: every request names an amount.
+        # A card without free amounts (unhealthy, or padding) fits no class: every request names an amount.
         cards = shown[self.devices.first_card :]
-        cards = cards.reshape(len(SHARES), len(cards) // len(SHARES), 1, batch.size)  # there may be no node at all
+        cards = cards.reshape(len(SHARES), len(cards) // len(SHARES), 1, batch.size)  # the batch may be empty
         suffices = cards[0] >= stacked.shares[0]
         for have, need in zip(cards[1:], stacked.shares[1:], strict=True):
             suffices &= have >= need
@@ -249,7 +253,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
             return np.ones(len(stacked.requests), np.bool_)
         state = devices.state
         suiting = [stacked.suits(state.frees[number]) for number in state.slots("gpu")]
-        # A card with nothing in it suffices for nobody: every request names an amount.
+        # A card without free amounts fits no class: every request names an amount.
         ok: Bools = np.add.reduce(suiting) >= stacked.counts[:, 0] if suiting else stacked.counts[:, 0] <= 0
         if devices.state.template.traits.honour:
             for index, request in enumerate(stacked.requests):
@@ -258,7 +262,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
         return ok
 
     def _by_table(self, stacked: _Stacked, batch: Batch) -> Iterator[tuple[int, int, Status]]:
-        """Verdicts on nodes where counting cards does not decide: class, place in the batch, and what is said there."""
+        """Results for nodes where counting cards does not decide: class, index in the batch, status."""
         whole = [(index, one) for index, one in enumerate(stacked.requests) if not one.types[0].shared]
         for place in np.flatnonzero(batch.own(SHOWN)[FLAGS] & HONOURS) if whole else ():
             devices = self.devices.find(batch.columns.names[batch.rows[place]])
@@ -299,7 +303,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
         return self._worth(reservation_view.room(self._view(state, devices), there, nominated), state[WANTED].request)
 
     def _worth(self, devices: DeviceState, request: DeviceRequest) -> int:
-        """What a node is worth to a request with its devices in this state (DEV-R60)."""
+        """The score of a node for a request with its devices in this state (DEV-R60)."""
         known = devices.scores.get(request)
         if known is not None:
             return known
@@ -314,7 +318,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
         return state[WANTED].gpu_shares is not None
 
     def stack_scores(self, states: Sequence[CycleState]) -> Ints:
-        """What each card must have, [share, class, 1]."""
+        """The requests to score, [share, class, 1]."""
         return np.array([state[WANTED].gpu_shares for state in states], np.int64).T[..., None]
 
     def scores(self, stacked: Ints, batch: Batch) -> Ints | None:
@@ -345,7 +349,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
         return self._policy.scorer.strategy == "LeastAllocated"
 
     def kind(self, state: CycleState) -> Hashable:
-        """Device types for most pods; a request that looks at some devices only is a kind of its own."""
+        """Device types for most requests; a request that selects devices is a kind of its own."""
         request = state[WANTED].request
         return tuple(one.type for one in request.types) if request.plain else request
 
@@ -387,7 +391,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
                 return marks
             state[ADAPTED] = marks
         state[GRANTED] = found.holding
-        if there or IGNORED in state:  # what it was chosen from is not the state that the node is in
+        if there or IGNORED in state:  # chosen from a state that the node is not in
             self.devices.assign(node_name, pod.metadata.uid, found.holding.shares)
         else:
             self.devices.settle(devices, pod.metadata.uid, found)
@@ -398,7 +402,9 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
         state.discard(ADAPTED)
         if self._adaption is not None:
             self._adaption.give_back(node_name, pod)
-        self.devices.release(node_name, pod.metadata.uid)  # also called when reserve never ran: twice is fine
+        self.devices.release(
+            node_name, pod.metadata.uid
+        )  # also called when reserve never ran; releasing twice is harmless
 
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Marks:
         granted = state.get(GRANTED)
@@ -445,7 +451,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
         return found if isinstance(found, Status) else SUCCESS
 
     def _tried(self, state: CycleState, devices: NodeDevices, mask: Mask | None) -> Choice | Status:
-        """The devices that a pod gets on these NUMA nodes the way it goes there."""
+        """The devices that the pod gets on these NUMA nodes, in its target reservation or none."""
         there, way, request = matched_on(state, devices.name), state.get(INTO), state[WANTED].request
         if not there or way is None:
             return trial(self._imagined(state, devices), request, self._policy, mask)
@@ -454,7 +460,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
 
 
 def _moved(state: DeviceState, holding: Holding, kind: Hashable) -> Iterator[tuple[Amounts, Amounts]]:
-    """For each device type that a kind of request looks at: the total of its devices, and what a pod took of them."""
+    """For each device type that a kind of request uses: the total of its devices, and the part a pod took."""
     if not isinstance(kind, DeviceRequest):
         for device_type in kind:  # type: ignore[attr-defined]
             if device_type in holding.amounts:

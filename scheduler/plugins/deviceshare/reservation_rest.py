@@ -1,4 +1,4 @@
-"""What is left of a reservation's devices once pods have taken some of them (DEV-R62)."""
+"""The free part of a reservation's devices once pods have taken some of them (DEV-R62)."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from scheduler.plugins.deviceshare.shares import Holding, Share, Shares, shares_
 
 
 def reserved_shares(annotation: str) -> Shares:
-    """All that a reservation has by its `device-allocated`; nothing if that cannot be read."""
+    """The devices in a reservation's `device-allocated`; empty if it is invalid."""
     try:
         return shares_of(parse_allocations({DEVICE_ALLOCATED: annotation}))
     except (msgspec.DecodeError, QuantityError):
@@ -19,7 +19,7 @@ def reserved_shares(annotation: str) -> Shares:
 
 
 def left_of(shares: Shares, taken: Iterable[Holding | None]) -> Shares:
-    """What remains when holders took their parts of the same devices; a device of which nothing remains is left out."""
+    """What remains of the shares after the holders' parts; a device without any rest is left out."""
     used: dict[tuple[str, int], dict[str, int]] = {}
     functions: dict[tuple[str, int], set[str]] = {}
     for holding in taken:
@@ -41,13 +41,13 @@ def left_of(shares: Shares, taken: Iterable[Holding | None]) -> Shares:
 
 
 def still_held(annotation: str, taken: Iterable[Holding | None]) -> str:
-    """`left_of` as an annotation; "" if nothing is left."""
+    """`left_of` as an annotation; "" if nothing remains."""
     left = left_of(reserved_shares(annotation), taken)
     return Holding(left).annotation({}) if left else ""
 
 
 def size_of(holding: Holding) -> str:
-    """What `reservation-resize-allocatable` says of a reservation with these devices: how much they are together."""
+    """The annotation `reservation-resize-allocatable` for a reservation with these devices: their sums."""
     total: Amounts = {}
     for sums in holding.amounts.values():
         for name, value in sums.items():

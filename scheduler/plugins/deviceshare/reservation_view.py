@@ -1,7 +1,7 @@
-"""Devices for a pod that goes into a reservation, or stays beside those that are for it (DEV-R62).
+"""Devices for a pod that goes into a reservation, or stays beside the reservations that match it (DEV-R62).
 
-Where reservations are for a pod, the node's devices come to the plugin with all that these still hold given back
-(`framework/restored.py`). What is not the one reservation's in question is taken again here.
+For matching reservations the state comes with everything they hold returned (`framework/restored.py`). This module
+takes back what the target reservation does not own.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -22,12 +22,12 @@ PREFIX = "Reservation(s) "
 
 
 def holds_devices(reserved: Reserved) -> bool:
-    """Whether a reservation has any."""
+    """Whether a reservation holds devices."""
     return bool(reserved_shares(reserved.annotation))
 
 
 def room(devices: NodeDevices, there: Iterable[Reserved], reserved: Reserved | None) -> DeviceState:
-    """What a pod finds that goes into `reserved`; None: into none of those that are for it there."""
+    """The devices available to a pod that goes into `reserved`; None: into none of the matching reservations."""
     state = devices.state
     for other in there:
         if other is not reserved:
@@ -36,15 +36,16 @@ def room(devices: NodeDevices, there: Iterable[Reserved], reserved: Reserved | N
 
 
 def left(devices: NodeDevices, reserved: Reserved, gone: Collection[str] = ()) -> Shares:
-    """What it still holds, pods aside that preemption imagines `gone`."""
+    """What the reservation still holds, without the pods `gone` that a dry run removes."""
     there = [devices.held.get(uid) for uid in reserved.owners if uid not in gone]
     return left_of(reserved_shares(reserved.annotation), there)
 
 
 def within(devices: NodeDevices, state: DeviceState, reserved: Reserved, *, at_most: bool) -> DeviceState:
-    """`state` with only the reservation's own devices, as for a Restricted one: with `at_most`, what is left of them.
+    """`state` restricted to a reservation's devices, as for a Restricted one; with `at_most`, to the rest of them.
 
-    Types of which it has none are left as they are. A NIC with virtual functions of its own offers no others (DEV-R48).
+    Types of which the reservation has no device are unchanged. A NIC with virtual functions of its own offers no
+    others (DEV-R48).
     """
     shares, rest = reserved_shares(reserved.annotation), left(devices, reserved)
     own: dict[int, Amounts | None] = {}
@@ -62,7 +63,7 @@ def within(devices: NodeDevices, state: DeviceState, reserved: Reserved, *, at_m
 
 
 def _not_its_own(template: Template, shares: Shares, rest: Shares) -> list[tuple[int, str]]:
-    """On NICs of which a reservation got virtual functions, all that it does not still have."""
+    """On NICs of which the reservation has virtual functions, all functions that it does not hold any more."""
     has = {(share.type, share.minor, one.bus) for share in rest for one in share.functions}
     return [
         (template.index[where], one.bus)
@@ -77,7 +78,7 @@ def _not_its_own(template: Template, shares: Shares, rest: Shares) -> list[tuple
 def fits(
     devices: NodeDevices, there: Sequence[Reserved], reserved: Reserved | None, request: DeviceRequest, policy: Policy
 ) -> Status:
-    """Whether there are devices for the request in that reservation."""
+    """Whether the reservation has devices for the request."""
     state = room(devices, there, reserved)
     if reserved is not None and reserved.restricted and holds_devices(reserved):
         state = within(devices, state, reserved, at_most=True)
@@ -87,7 +88,7 @@ def fits(
 def judge(
     devices: NodeDevices, there: Sequence[Reserved], request: DeviceRequest, policy: Policy, *, required: bool
 ) -> Status:
-    """Whether some reservation there will do, or the node beside them."""
+    """Whether a matching reservation has devices, or the node beside them."""
     reasons: list[str] = []
     holding = [reserved for reserved in there if holds_devices(reserved)]
     for reserved in holding:
@@ -110,9 +111,9 @@ def choose(  # noqa: PLR0917 all of them make the choice
     *,
     trying: bool = False,
 ) -> Choice | Status:
-    """Devices for the request, those of the reservation first; `after` of the choice says nothing of the node.
+    """Devices for the request, those of the reservation first; `after` of the choice does not describe the node.
 
-    With `numa`, all of them on these NUMA nodes; when `trying`, of those types alone that decide about a node.
+    With `numa`, all of them on these NUMA nodes; with `trying`, only the types that decide whether the node passes.
     """
     find = trial if trying else allocate
     state = room(devices, there, reserved)

@@ -1,4 +1,4 @@
-"""What a pod has of devices, and how its annotation says so."""
+"""A pod's part of devices, and its encoding in the annotation."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from scheduler.api.wire import to_json
 
 
 class Function(NamedTuple):
-    """An SR-IOV virtual function of a NIC; those of one device are told apart by bus address."""
+    """An SR-IOV virtual function of a NIC; functions of one device differ in bus address."""
 
     bus: str
     minor: int = 0
@@ -19,20 +19,20 @@ class Function(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """So much of one device."""
+    """Amounts of one device."""
 
     type: str
     minor: int
     amounts: tuple[tuple[str, int], ...]
     functions: tuple[Function, ...] = ()
-    template: str = ""  # the vendor's name for a slice of this size
+    template: str = ""  # the vendor's name of a slice of this size
 
 
 Shares = tuple[Share, ...]
 
 
 def shares_of(allocations: Allocations) -> Shares:
-    """An annotation's allocations as bookings.
+    """The allocations of an annotation.
 
     Raises:
         QuantityError: an amount is not a quantity.
@@ -53,7 +53,7 @@ def shares_of(allocations: Allocations) -> Shares:
 
 
 class Holding:
-    """What a pod has of devices. All pods that got the same in the same state share one; equal ones compare equal."""
+    """A pod's devices. Pods with equal devices from one state share one object; equal objects compare equal."""
 
     __slots__ = ("_hash", "_pieces", "amounts", "rises", "shares")
 
@@ -64,9 +64,9 @@ class Holding:
             sums = self.amounts.setdefault(share.type, {})
             for name, value in share.amounts:
                 sums[name] = sums.get(name, 0) + value
-        self.rises: dict[object, int] = {}  # filled and read by the plugin's `rise`
+        self.rises: dict[object, int] = {}  # filled and read by the plugin's bound on score changes
         self._pieces: list[tuple[str, tuple[str, int], str]] | None = None
-        self._hash = 0  # 0: not known yet
+        self._hash = 0  # 0: not computed yet
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Holding) and self.shares == other.shares
@@ -77,7 +77,7 @@ class Holding:
         return self._hash
 
     def annotation(self, ids: Mapping[tuple[str, int], str]) -> str:
-        """`device-allocated` as Koordinator writes it; `ids` by type and minor are this node's own, as JSON strings."""
+        """`device-allocated` as Koordinator writes it; `ids` by type and minor are the node's, as JSON strings."""
         if self._pieces is None:
             self._pieces = list(_pieces(self.shares))
         parts = []
@@ -88,7 +88,7 @@ class Holding:
 
 
 def _pieces(shares: Shares) -> Iterator[tuple[str, tuple[str, int], str]]:
-    """The annotation's text, cut where each device's id goes."""
+    """The annotation's text, split where each device's id goes."""
     before = None
     for share in shares:
         opening = f'{"{" if before is None else "],"}"{share.type}":[' if share.type != before else ","
@@ -103,7 +103,7 @@ def _resources(amounts: tuple[tuple[str, int], ...]) -> str:
 
 
 def _extension(share: Share) -> str:
-    """Koordinator leaves out what is empty; to it a minor of 0 is empty, too."""
+    """Koordinator leaves out empty values, and a minor of 0 is empty for it."""
     parts = []
     if share.functions:
         listed = (
@@ -116,5 +116,5 @@ def _extension(share: Share) -> str:
 
 
 def quoted(word: str) -> str:
-    """A JSON string."""
+    """The text as a JSON string."""
     return to_json(word).decode()

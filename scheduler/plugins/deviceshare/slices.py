@@ -1,7 +1,7 @@
 """Slice templates: the sizes into which vendors split cards, read from a ConfigMap (DEV-R12, DEV-R45).
 
-`data.yaml` maps `vendor-model` to names to amounts. What replaces it replaces all; what cannot be read leaves all as it
-was.
+`data.yaml` maps `vendor-model` to names to amounts. A new version replaces the old one; an invalid version changes
+nothing.
 """
 
 from collections.abc import Mapping
@@ -22,17 +22,17 @@ Sizes = Mapping[str, Mapping[str, Amounts]]  # by vendor-model and name
 
 
 class SliceRegistry:
-    """What the ConfigMaps that some profile reads say, by namespace/name."""
+    """The templates of the ConfigMaps that profiles name, by namespace/name."""
 
     def __init__(self) -> None:
         self._sizes: dict[str, Sizes] = {}
-        self.read: set[str] = set()  # ConfigMaps that somebody asked for
+        self.read: set[str] = set()  # ConfigMaps that some profile names
 
     def sizes(self, source: str) -> Sizes:
         return self._sizes.get(source, {})
 
     def replace(self, source: str, found: ConfigMap | None) -> tuple[bool, list[str]]:
-        """Take in a ConfigMap as it is now (None: it went). Whether that changed a size, and what is wrong with it."""
+        """Take in a ConfigMap (None: deleted). Returns whether a size changed, and what is invalid."""
         before = self.sizes(source)
         try:
             sizes = _parse(found.data.get(_KEY, "")) if found is not None else {}
@@ -42,7 +42,7 @@ class SliceRegistry:
         return sizes != before, []
 
     def named(self, source: str, wanted: Amounts) -> tuple[tuple[str, str], ...]:
-        """Vendor-model and name of every size that is just `wanted`."""
+        """Vendor-model and name of every template with exactly the amounts `wanted`."""
         return tuple(
             (model, name)
             for model, sizes in self.sizes(source).items()

@@ -19,15 +19,15 @@ from scheduler.plugins.deviceshare.partitions import BUILT_IN, parse_table
 from scheduler.plugins.deviceshare.shares import Function, Holding, Share, Shares
 from scheduler.plugins.deviceshare.topology import Place, build
 
-SHARES = (GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO)  # what the columns carry for each card, in this order
+SHARES = (GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO)  # the values in the columns for each card, in this order
 MAX_REQUESTS = 4096
 MAX_HOLDINGS = 65536
-MAX_STATES = 200_000  # more than that, and they are forgotten and worked out anew
+MAX_STATES = 200_000  # then all are dropped and computed again
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionGroup:
-    """Virtual functions of one NIC, with what they are labelled."""
+    """Virtual functions of one NIC with their labels."""
 
     labels: tuple[tuple[str, str], ...]
     functions: tuple[Function, ...]  # by bus address
@@ -35,7 +35,7 @@ class FunctionGroup:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One device of a template; `total` is empty while it is not healthy."""
+    """One device of a template; `total` is empty while it is unhealthy."""
 
     type: str
     minor: int
@@ -49,18 +49,18 @@ class Slot:
 class Traits:
     """What matters of a node's devices together: labels of its Device object and of its Node object."""
 
-    partitions: str = ""  # the partition table's text, known to be one
-    built_in: bool = False  # no table, but the machine is a known one
-    honour: bool = False  # the table has to be kept to
-    planned: bool = False  # NICs go with GPUs in a way that needs no checking (secondary-device-well-planned)
-    model: str = ""  # vendor-model by the node's labels, as templates of slices are filed
+    partitions: str = ""  # the partition table's text, valid
+    built_in: bool = False  # no table, but a machine with a built-in table
+    honour: bool = False  # the table is mandatory
+    planned: bool = False  # NICs follow GPUs without a check (secondary-device-well-planned)
+    model: str = ""  # vendor-model of the node's labels, the key of slice templates
 
 
 NO_TRAITS = Traits()
 
 
 class Choice:
-    """The devices that a request gets in some state, and the state after that."""
+    """The devices that a request gets in some state, and the state afterwards."""
 
     __slots__ = ("after", "holding")
 
@@ -69,7 +69,7 @@ class Choice:
         self.after = after
 
 
-# By identity of a device's total and of what is left of it; with the latter, so that its id stays its own.
+# Keyed by the identity of a device's total and free amounts; keeping the latter keeps its id unique.
 Scores = dict[tuple[int, int], tuple[int, Amounts]]
 
 
@@ -84,7 +84,7 @@ class Template:
     def __init__(self, slots: tuple[Slot, ...], traits: Traits) -> None:
         self.slots = slots
         self.traits = traits
-        alike: dict[tuple[tuple[str, int], ...], Amounts] = {}  # devices with the same total share one
+        alike: dict[tuple[tuple[str, int], ...], Amounts] = {}  # devices with equal totals share one object
         self.totals: tuple[Amounts, ...] = tuple(alike.setdefault(slot.total, dict(slot.total)) for slot in slots)
         self.index = {(slot.type, slot.minor): number for number, slot in enumerate(slots)}
         self.by_type: dict[str, list[int]] = {}
@@ -93,14 +93,14 @@ class Template:
         self.alike = len({id(self.totals[number]) for number in self.by_type.get("gpu", [])}) < 2  # all GPUs
         self.tree = build({number: slots[number].place for number in self.by_type.get("gpu", [])})
         self.table = parse_table(traits.partitions) if traits.partitions else BUILT_IN if traits.built_in else None
-        self.narrowed: dict[object, list[int]] = {}  # by what a request says: filled and read by the allocator
-        self.given: dict[tuple[object, int], Share] = {}  # by request and slot: likewise
+        self.narrowed: dict[object, list[int]] = {}  # by request; filled and read by the allocator
+        self.given: dict[tuple[object, int], Share] = {}  # by request and slot; filled and read by the allocator
         self._scores: dict[object, Scores] = {}
         self._holdings: dict[Shares, Holding] = {}
         self._lefts: dict[tuple[int, tuple[int, ...]], Amounts] = {}
 
     def left(self, number: int, used: tuple[int, ...]) -> Amounts:
-        """What is free of a device of which so much is used: one object for all devices of which that is said."""
+        """Free amounts of a device with these used amounts: one object for all equal calls."""
         total = self.totals[number]
         found = self._lefts.get((id(total), used))
         if found is None:
@@ -114,7 +114,7 @@ class Template:
         return found
 
     def holding(self, shares: Shares) -> Holding:
-        """One object for all pods that get the same."""
+        """One object for all pods with equal devices."""
         found = self._holdings.get(shares)
         if found is None:
             if len(self._holdings) >= MAX_HOLDINGS:
@@ -123,7 +123,7 @@ class Template:
         return found
 
     def scores(self, request: object) -> Scores:
-        """What devices are worth to a request. Filled and read by the allocator."""
+        """Scores of devices for a request. Filled and read by the allocator."""
         found = self._scores.get(request)
         if found is None:
             if len(self._scores) >= MAX_REQUESTS:
@@ -132,12 +132,12 @@ class Template:
         return found
 
 
-Used = tuple[tuple[int, ...], ...]  # per slot, in the order of its total
-Functions = tuple[tuple[int, str], ...]  # slot and bus address, sorted; twice if two pods say they have it
+Used = tuple[tuple[int, ...], ...]  # for each slot, in the order of its total
+Functions = tuple[tuple[int, str], ...]  # slot and bus address, sorted; twice if two pods claim it
 
 
 class DeviceState:
-    """A template and what is used of it."""
+    """A template and the used amounts of its devices."""
 
     __slots__ = (
         "_states", "_sums", "cards", "choices", "fits", "frees", "functions", "level", "scores", "shown", "template",
@@ -151,26 +151,26 @@ class DeviceState:
         self.template = template
         self.used = used
         self.functions = functions  # those in use
-        self.frees = frees  # per slot; empty for a device that is not healthy
-        self.choices: dict[object, Choice | Status] = {}  # by request: filled and read by the allocator
-        self.fits: dict[object, Status] = {}  # by request: likewise
-        self.scores: dict[object, int] = {}  # by request: likewise
-        self.shown: NDArray[np.int64] | None = None  # as the cache's column has it; written and read there
-        self.unsteady = False  # something was refused here that may fit once more is taken; written by the allocator
+        self.frees = frees  # for each slot; empty for an unhealthy device
+        self.choices: dict[object, Choice | Status] = {}  # by request; filled and read by the allocator
+        self.fits: dict[object, Status] = {}  # by request; filled and read by the allocator
+        self.scores: dict[object, int] = {}  # by request; filled and read by the allocator
+        self.shown: NDArray[np.int64] | None = None  # the row of the cache's column; filled and read there
+        self.unsteady = False  # a request was refused that may fit after more allocations; set by the allocator
         self._sums: dict[str, tuple[Amounts, Amounts]] = {}
-        self.cards: object = None  # shared by states in which the same is free on as many GPUs, whichever these are
-        self.level: object = None  # shared by states in which the same is free on all GPUs together
+        self.cards: object = None  # shared by states with the same free amounts on as many GPUs, whatever their order
+        self.level: object = None  # shared by states with the same free sums of all GPUs
 
     def touched(self, number: int) -> bool:
         """Whether anything of that slot is used."""
         return any(self.used[number])
 
     def slots(self, device_type: str) -> list[int]:
-        """Numbers of the listed slots of a type, by minor."""
+        """Slot numbers of the listed devices of a type, by minor."""
         return self.template.by_type.get(device_type, [])
 
     def moved(self, shares: Iterable[Share], sign: int) -> "DeviceState":
-        """The state with `shares` taken (1) or given back (-1); what the template does not have is passed over."""
+        """The state with `shares` allocated (1) or released (-1); devices that the template lacks are ignored."""
         used, changed, functions = list(self.used), list[int](), self.functions
         for share in shares:
             number = self.template.index.get((share.type, share.minor))
@@ -186,9 +186,9 @@ class DeviceState:
     def narrowed(
         self, caps: Mapping[int, Amounts], hidden: Iterable[int], busy: Iterable[tuple[int, str]] = ()
     ) -> "DeviceState":
-        """The state in which no more than `caps` is free of some slots, and nothing of those `hidden`.
+        """The state with at most `caps` free in some slots, and nothing free in the slots `hidden`.
 
-        Virtual functions in `busy`, by slot and bus address, are in use as well.
+        Virtual functions in `busy`, by slot and bus address, count as used.
         """
         used, changed = list(self.used), [*caps, *hidden]
         for number in changed:
@@ -201,7 +201,7 @@ class DeviceState:
         return self._states.state(self.template, tuple(used), functions, self, changed)
 
     def sums(self, device_type: str) -> tuple[Amounts, Amounts]:
-        """Total and free over all devices of a type."""
+        """Total and free amounts of all devices of a type."""
         found = self._sums.get(device_type)
         if found is None:
             total: Amounts = {}
@@ -214,7 +214,7 @@ class DeviceState:
         return found
 
     def derive_sums(self, near: "DeviceState", changed: Iterable[int]) -> None:
-        """Take the sums from a state that differs in the slots `changed` only."""
+        """Derive the sums from a state that differs only in the slots `changed`."""
         for device_type, (total, before) in near._sums.items():  # noqa: SLF001
             free = before.copy()
             for number in set(changed):
@@ -224,7 +224,7 @@ class DeviceState:
             self._sums[device_type] = (total, free)
 
     def find_facets(self) -> None:
-        """Fill in `cards` and `level`, which most states are never asked for."""
+        """Compute `cards` and `level`, which most states do not need."""
         template = self.template
         slots = self.slots("gpu")
         self.cards = (template, *sorted([self.used[number] for number in slots])) if template.alike else self
@@ -239,7 +239,7 @@ class StateCache:
         self._states: dict[tuple[Template, Used, Functions], DeviceState] = {}
 
     def template(self, infos: Iterable[DeviceInfo], traits: Traits = NO_TRAITS) -> tuple[Template, list[str]]:
-        """The template for the devices of a Device object, and what in it cannot be understood."""
+        """The template for the devices of a Device object, and what in it is invalid."""
         slots: dict[tuple[str, int], Slot] = {}
         wrong: list[str] = []
         for info in infos:
@@ -262,12 +262,12 @@ class StateCache:
         near: DeviceState | None = None,
         changed: Iterable[int] = (),
     ) -> DeviceState:
-        """The state in which so much is used; `near` differs from it in the slots `changed`, if it is given."""
+        """The state with these used amounts; `near`, if given, differs from it only in the slots `changed`."""
         key = (template, used, functions)
         found = self._states.get(key)
         if found is None:
             if len(self._states) >= MAX_STATES:
-                self._states.clear()  # nodes keep the states they are in
+                self._states.clear()  # nodes keep references to their states
             if near is None:
                 frees = tuple(template.left(number, there) for number, there in enumerate(used))
             else:
@@ -308,7 +308,7 @@ def _counted(functions: Functions, moved: Iterable[tuple[int, str]], sign: int) 
 
 
 def understood(resources: Mapping[str, str | int | float]) -> tuple[Amounts, list[str]]:
-    """A device's resources in integers under their present names, and what about them is wrong."""
+    """A device's resources in integers under their current names, and what is invalid."""
     total, wrong = {}, []
     for name, quantity in resources.items():
         try:

@@ -18,7 +18,7 @@ _Sums = dict[tuple[str, int], Amounts]
 
 
 class Summary(Wire, frozen=True):
-    """One node's devices: sums over all of them, each of them, and who has what."""
+    """One node's devices: sums, each device, and the holders."""
 
     device_total: Quantities
     device_free: Quantities
@@ -30,7 +30,7 @@ class Summary(Wire, frozen=True):
 
 
 def summaries(devices: DeviceCache, cache: Cache) -> dict[str, Summary]:
-    """All nodes that have devices, or pods on devices, by name."""
+    """All nodes with devices, or with pods that hold devices, by name."""
     return {node.name: summary(node, _names(cache)) for node in sorted(devices, key=lambda node: node.name)}
 
 
