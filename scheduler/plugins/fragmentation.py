@@ -30,12 +30,12 @@ from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.plugin import SETTLING
 from scheduler.plugins.deviceshare.states import DeviceState
 
-CARD = 100  # percent
-MAX_SCORES = 1 << 17  # scores; beyond, all are forgotten
+CARD = 100  # percent of a card
+MAX_SCORES = 1 << 17  # number of scores; beyond it all are dropped
 
 
 class TypicalPod(Wire, frozen=True, forbid_unknown_fields=True):
-    """A pod that usually comes: its CPU, percent of a card (above 100: whole cards), and how often of all."""
+    """A typical pod: CPU, percent of a card (above 100: whole cards), and its share of all pods."""
 
     gpu: int = 0
     cpu: Quantity = 0
@@ -46,8 +46,10 @@ USUAL = tuple(TypicalPod(gpu, f"{gpu * 8 // 100}") for gpu in (50, 100, 200, 400
 
 
 class DeviceFragmentationArgs(Args, frozen=True):
+    """The typical pods."""
+
     typical_pods: tuple[TypicalPod, ...] = field(default=USUAL)
-    balanced: bool = False  # GPU counts as lost as soon as the CPU beside it cannot feed it at the usual rate
+    balanced: bool = False  # idle GPU counts as lost when the idle CPU is too little for it at the typical ratio
 
     def check(self) -> None:
         if not self.typical_pods:
@@ -66,7 +68,7 @@ class DeviceFragmentationArgs(Args, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Typical:
-    """A typical pod in numbers: milli-CPU, percent of each card, cards."""
+    """A typical pod in integers: milli-CPU, percent of each card, cards."""
 
     cpu: int
     part: int
@@ -75,7 +77,7 @@ class Typical:
 
 
 def fragments(cpu: int, idle: Sequence[int], pods: Sequence[Typical]) -> int:
-    """Percent of a card, times the weights' sum, that typical pods cannot use of a node with so much left."""
+    """Percent of a card, times the sum of weights, that typical pods cannot use of these idle amounts."""
     everything = sum(idle)
     total = 0
     for pod in pods:
@@ -89,7 +91,7 @@ ASKED: StateKey[int] = StateKey("DeviceFragmentation/cpu")  # milli-CPU of the p
 
 
 class DeviceFragmentation(ScoreColumns):
-    """Says the same of all nodes about a pod that asks for neither CPU nor devices."""
+    """Scores all nodes alike for a pod that requests neither CPU nor devices."""
 
     name = "DeviceFragmentation"
     scope = Scope.NODE_PODS
@@ -116,7 +118,7 @@ class DeviceFragmentation(ScoreColumns):
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         devices = self._devices.find(node.name)
         if devices is None or not devices.listed:
-            return MAX_NODE_SCORE // 2  # nothing there to fall into fragments
+            return MAX_NODE_SCORE // 2  # no GPU, so nothing to fragment
         left = max(node.allocatable[CPU_COLUMN] - node.requested[CPU_COLUMN], 0)
         wanted = state.get(WANTED)
         key = (devices.state, left, state[ASKED], wanted)
@@ -166,9 +168,9 @@ class DeviceFragmentation(ScoreColumns):
 
 
 def _idle(state: DeviceState) -> list[int]:
-    """What is left of each GPU in percent: of its cores or of its memory, whichever is less."""
+    """The free percent of each GPU: of its cores or its memory, whichever is less."""
     frees = (state.frees[number] for number in state.slots("gpu"))
     return [min(free.get(GPU_CORE, CARD), free.get(GPU_MEMORY_RATIO, CARD)) if free else 0 for free in frees]
 
 
-_NOBODY = Pod()  # all that is asked of a pod is in the state
+_NOBODY = Pod()  # the cycle state has all that is needed of the pod

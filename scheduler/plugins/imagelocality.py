@@ -1,7 +1,7 @@
-"""Prefer nodes that have the pod's images already (kubernetes plugins/imagelocality, rule FWK-R74).
+"""ImageLocality: prefer nodes that have the pod's images (kubernetes plugins/imagelocality, FWK-R74).
 
-An image counts by its size and by the share of nodes that have it, so that an image which one node alone has
-does not draw every pod there.
+An image counts with its size times the share of nodes that have it, so that an image on one node only does not attract
+every pod.
 """
 
 from collections.abc import Sequence
@@ -16,13 +16,15 @@ from scheduler.framework.nodeinfo import NodeInfo
 from scheduler.framework.points import MAX_NODE_SCORE, Scope, ScoreColumns
 from scheduler.framework.state import CycleState, StateKey
 
-LEAST = 23 << 20  # bytes; less than this is as good as nothing
-MAX_IMAGE_SIZE = 1000 << 20  # bytes for each container; more than this is as good as this
+LEAST = 23 << 20  # bytes; smaller sums score 0
+MAX_IMAGE_SIZE = 1000 << 20  # bytes for each container; larger sums score the maximum
 
 IMAGES: StateKey[tuple[str, ...]] = StateKey("ImageLocality/images")
 
 
 class ImageLocality(ScoreColumns):
+    """The extension points of ImageLocality."""
+
     name = "ImageLocality"
     scope = Scope.NODE
 
@@ -34,7 +36,7 @@ class ImageLocality(ScoreColumns):
 
     @property
     def version(self) -> int:
-        """A node's score also depends on how many other nodes have its images."""
+        """Scores depend also on how many other nodes have the images."""
         return self._book.version
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
@@ -51,7 +53,7 @@ class ImageLocality(ScoreColumns):
         return (min(max(total, LEAST), most) - LEAST) * MAX_NODE_SCORE // (most - LEAST)
 
     def _holders(self, name: str) -> int:
-        """How many nodes have the image, counted node by node, but once for all nodes that are scored."""
+        """The number of nodes with the image, counted once for all nodes that are scored."""
         version = self.version
         if version != self._counted_at:
             self._counted_at = version
@@ -75,7 +77,7 @@ class ImageLocality(ScoreColumns):
 
 
 def normalized(container: Container) -> str:
-    """The image's name as nodes report it: one without a tag means `latest`."""
+    """The image name as nodes report it: without a tag it is `latest`."""
     image = container.image
     return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
 

@@ -1,7 +1,7 @@
-"""Keep pods that want a port of the host off nodes where another pod has it (kubernetes plugins/nodeports).
+"""NodePorts: reject nodes where another pod has a host port of the pod (kubernetes plugins/nodeports).
 
-A port is an address, a protocol and a number. The address 0.0.0.0 stands for every address of the host, so it conflicts
-with any other.
+A port is an address, a protocol and a number. The address 0.0.0.0 is every address of the host, so it conflicts with
+all others.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ _FACT = "NodePorts"
 
 
 class PortUse(Listener):
-    """Which rows have which host ports in use. Few pods ask for any, so this holds rows and not a column a port."""
+    """Host ports in use by row. Few pods use any, so this keeps rows and not a column for each port."""
 
     def __init__(self, cache: Cache) -> None:
         self._rows = cache.columns.rows
@@ -53,7 +53,7 @@ class PortUse(Listener):
                 del users[row]
 
     def rows_where_taken(self, ports: tuple[HostPort, ...]) -> set[int]:
-        """Rows of nodes on which one of the ports is not to be had."""
+        """Rows of nodes where one of the ports is in use."""
         taken: set[int] = set()
         for port in ports:
             for address, users in self._users.get((port.protocol, port.number), {}).items():
@@ -74,6 +74,8 @@ PORTS: StateKey[tuple[HostPort, ...]] = StateKey("NodePorts/ports")
 
 
 class NodePorts(PreFilter, FilterColumns):
+    """The extension points of NodePorts."""
+
     name = "NodePorts"
     scope = Scope.NODE_PODS
 

@@ -1,7 +1,6 @@
-"""Which nodes a pod may go to by what the two objects say of each other: name, cordon, taints, labels.
+"""NodeName, NodeUnschedulable, TaintToleration and NodeAffinity: filters on the node object alone.
 
-Four small upstream plugins, alike in that their verdict depends on the node object alone:
-NodeName, NodeUnschedulable, TaintToleration and NodeAffinity (kubernetes pkg/scheduler/framework/plugins/<name>).
+Follows kubernetes pkg/scheduler/framework/plugins/<name>. Results depend only on the two objects.
 """
 
 import operator
@@ -43,12 +42,14 @@ _CORDON = Taint(key=UNSCHEDULABLE_TAINT, effect=NO_SCHEDULE)
 
 
 def _all_alike(passing: Bools | None, batch: Batch, status: Status) -> Rejections:
-    """One status for every node that does not pass."""
+    """One status for every rejected node."""
     codes = np.zeros(batch.size, np.int64) if passing is None else (~passing[0]).astype(np.int64)
     return codes, lambda _: status
 
 
 class NodeName(PreFilter, FilterColumns):
+    """The extension points of NodeName."""
+
     name = "NodeName"
     scope = Scope.NODE
 
@@ -62,13 +63,15 @@ class NodeName(PreFilter, FilterColumns):
         return SUCCESS if pod.spec.node_name in {"", node.name} else WRONG_NAME
 
     def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
-        return None  # only a pod that has a node names one, and such a pod is in no queue
+        return None  # only a pod that is bound has a node name, and such a pod is in no queue
 
     def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> Rejections:
         return _all_alike(self.passing(stacked, batch), batch, WRONG_NAME)
 
 
 class NodeUnschedulable(PreFilter, FilterColumns):
+    """The extension points of NodeUnschedulable."""
+
     name = "NodeUnschedulable"
     scope = Scope.NODE
 
@@ -94,6 +97,8 @@ TOLERATIONS: StateKey[tuple[Toleration, ...]] = StateKey("TaintToleration/tolera
 
 
 class TaintToleration(PreFilter, FilterColumns, ScoreColumns):
+    """The extension points of TaintToleration."""
+
     name = "TaintToleration"
     scope = Scope.NODE
     normalizer = ByMaximum(reverse=True)
@@ -115,7 +120,7 @@ class TaintToleration(PreFilter, FilterColumns, ScoreColumns):
         return _all_alike(self.passing(stacked, batch), batch, UNTOLERATED)
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """How many PreferNoSchedule taints the pod does not tolerate; fewer is better."""
+        """The number of PreferNoSchedule taints that the pod does not tolerate; fewer is better."""
         return _disliked(node.known.spec.taints, pod.spec.tolerations)
 
     def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
@@ -131,12 +136,14 @@ SELECTION: StateKey[Selection] = StateKey("NodeAffinity/selection")
 
 
 class NodeAffinityArgs(Args, frozen=True):
-    """`added_affinity`: what all pods of the profile ask of nodes, besides what they say themselves."""
+    """`added_affinity`: required of every pod of the profile, besides the pod's own affinity."""
 
     added_affinity: core.NodeAffinity | None = None
 
 
 class NodeAffinity(PreFilter, FilterColumns, ScoreColumns):
+    """The extension points of NodeAffinity."""
+
     name = "NodeAffinity"
     scope = Scope.NODE
     honours_pins = True
@@ -169,14 +176,14 @@ class NodeAffinity(PreFilter, FilterColumns, ScoreColumns):
         return lines
 
     def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> Rejections:
-        """1: the pod's own selection; 2: the profile's."""
+        """1: the pod's own affinity fails; 2: the profile's."""
         codes = (~self._admitted(stacked[0][SELECTION], batch)[0]).astype(np.int64)
         if self._added is not None:
             codes[~self._admitted(self._added, batch)[0]] = 2
         return codes, lambda code: NOT_ENFORCED if code == 2 else NO_MATCH
 
     def _admitted(self, selection: Selection, batch: Batch) -> Bools:
-        """Each row, [1, row]; every selection may look at other labels."""
+        """Whether each row passes, [1, row]; each selection may read other labels."""
         line = self._facts.of(selection).judge(batch, [selection.admits_value])
         return np.ones((1, batch.size), np.bool_) if line is None else line
 

@@ -1,4 +1,4 @@
-"""What a pod asks of nodes by their labels, names and taints, and the nodes by what matters to such questions."""
+"""Node selection of a pod by labels, names and taints, and nodes grouped by what such selections read."""
 
 from collections.abc import Iterable
 
@@ -7,11 +7,11 @@ from scheduler.cache.cache import Cache
 from scheduler.cache.facts import NodeFact
 from scheduler.pods.selectors import requirement_holds, tolerates
 
-Labels = tuple[str, tuple[str | None, ...]]  # a node's name and its values of the labels that matter
+Labels = tuple[str, tuple[str | None, ...]]  # a node's name, and its values of the relevant labels
 
 
 class Selection:
-    """What one pod asks of node labels and names; terms are ORed, what is in a term is ANDed."""
+    """A pod's requirements on node labels and names; terms are ORed, expressions in a term are ANDed."""
 
     def __init__(self, pod: Pod) -> None:
         affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
@@ -28,7 +28,7 @@ class Selection:
 
     @property
     def asks(self) -> bool:
-        """Whether some node may be wrong for the pod."""
+        """Whether the selection may exclude a node."""
         return bool(self.exact) or self.terms is not None
 
     def admits(self, name: str, labels: dict[str, str]) -> bool:
@@ -50,7 +50,7 @@ class Selection:
         return name, {key: label for key, label in zip(self.keys, labels, strict=True) if label is not None}
 
     def only_names(self) -> frozenset[str] | None:
-        """The nodes named, if every term names some; None if labels alone decide."""
+        """The node names, if every term names some; None if labels are needed."""
         if not self.terms:
             return None
         names: set[str] = set()
@@ -63,14 +63,14 @@ class Selection:
 
 
 class LabelFacts:
-    """Nodes by the labels that some selection looks at."""
+    """Nodes grouped by the labels that selections read."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
         self._by_keys: dict[tuple[str, ...], NodeFact[Labels]] = {}
 
     def of(self, selection: Selection) -> NodeFact[Labels]:
-        """Nodes by the labels that matter to `selection`; by name as well where a term speaks of names."""
+        """Nodes grouped by the labels that `selection` reads, and by name where a term names nodes."""
         named = selection.named
         keys = (*selection.keys, "\0name") if named else selection.keys
         fact = self._by_keys.get(keys)
@@ -84,7 +84,7 @@ class LabelFacts:
 
 
 class TaintFact(NodeFact[tuple[Taint, ...]]):
-    """Nodes by their taints."""
+    """Nodes grouped by their taints."""
 
     def __init__(self, cache: Cache) -> None:
         super().__init__(cache, lambda node: node.spec.taints)
@@ -103,14 +103,14 @@ def _names(key: str, operator: str) -> bool:
 
 
 def term_holds(term: NodeSelectorTerm, name: str, labels: dict[str, str]) -> bool:
-    """An empty term holds nowhere."""
+    """Whether the term selects the node; an empty term selects none."""
     if not term.match_expressions and not term.match_fields:
         return False
     return _liked(term, name, labels)
 
 
 def _liked(term: NodeSelectorTerm, name: str, labels: dict[str, str]) -> bool:
-    """The same, but an empty preference is liked everywhere."""
+    """The same for preferences: an empty preference matches every node."""
     return all(requirement_holds(expression, labels) for expression in term.match_expressions) and all(
         requirement_holds(field, {"metadata.name": name}) for field in term.match_fields
     )

@@ -1,4 +1,4 @@
-"""One node tried: with every less important pod gone, and then with as many of them back as fit.
+"""Dry run on one node: remove all less important pods, then put back as many as fit.
 
 Rules FWK-R77 and FWK-R81; kubernetes pkg/scheduler/framework/plugins/defaultpreemption, `SelectVictimsOnNode`.
 """
@@ -17,11 +17,11 @@ from scheduler.pods.selectors import budget_covers
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a trial; pods are named by their places in what was tried, so that nodes alike can share it."""
+    """The result of a dry run; pods are given by their index in the list tried, so that equal nodes can share it."""
 
-    status: Status  # SUCCESS: the node will do
-    victims: tuple[int, ...] = ()  # who could not be put back, in the order of the attempts
-    violations: int = 0  # how many of them a budget protects
+    status: Status  # SUCCESS: the node is a candidate
+    victims: tuple[int, ...] = ()  # pods that could not be put back, in the order of the attempts
+    violations: int = 0  # number of victims that a budget protects
 
 
 NO_VICTIMS = Outcome(Status.unresolvable("No preemption victims found for incoming pod"))
@@ -36,9 +36,9 @@ def attempt(
     lesser: Sequence[PodInfo],
     breaks: Sequence[bool],
 ) -> Outcome:
-    """Try `node` for `info`, `lesser` being its less important pods, the most important of them first.
+    """Dry run on `node` for `info`; `lesser` are its less important pods, most important first.
 
-    `breaks`: for each of these whether its loss would break a budget; such pods are put back before the others.
+    `breaks`: for each of these pods whether its removal violates a budget; such pods are put back before the others.
     """
     if not lesser:
         return NO_VICTIMS
@@ -70,7 +70,7 @@ def importance(info: PodInfo) -> tuple[float, float]:
 
 
 def broken(pods: Iterable[PodInfo], budgets: Sequence[PodDisruptionBudget]) -> tuple[bool, ...]:
-    """For each pod whether its loss would break a budget; budgets are drawn down pod by pod, in order (FWK-R81)."""
+    """For each pod whether its removal violates a budget; budgets are counted down in the order of pods (FWK-R81)."""
     allowed = [budget.status.disruptions_allowed for budget in budgets]
     breaks: list[bool] = []
     for info in pods:

@@ -19,34 +19,34 @@ from scheduler.plugins.reservation.cache import ReservationCache
 from scheduler.pods.selectors import budget_covers
 
 MAX_KEYS = 65536
-NEVER = 0  # the stamp of a row about which nothing is known
+NEVER = 0  # stamp of a row without a computed fingerprint
 UNNUMBERED = -1
 
 
 class NodeFingerprint:
-    """One node's, as long as nothing changes there."""
+    """The fingerprint of one node, valid until something changes there."""
 
     __slots__ = ("accounts", "apart", "breaks", "lesser", "number")
 
     def __init__(
         self, lesser: Sequence[PodInfo], breaks: tuple[bool, ...], accounts: NodeAccounts | None, *, apart: bool = False
     ) -> None:
-        self.apart = apart  # no other node is in it
-        self.lesser = lesser  # who would have to go, the most important first
-        self.breaks = breaks  # whether the loss of each would break a budget
-        self.accounts = accounts  # of these pods; None if the node has to be tried by itself
+        self.apart = apart  # no other node has it
+        self.lesser = lesser  # possible victims, most important first
+        self.breaks = breaks  # whether the removal of each violates a budget
+        self.accounts = accounts  # amounts of these pods; None if the node needs a dry run of its own
         self.number = UNNUMBERED
 
     def gone(self, victims: Bools) -> list[int]:
-        """The places in `lesser` of those whom a trial by accounts could not put back."""
+        """Indices in `lesser` of the pods that a dry run by amounts could not put back."""
         order = sorted(range(len(self.lesser)), key=lambda place: not self.breaks[place])
         return [place for place, gone in zip(order, victims.tolist(), strict=True) if gone]
 
 
 class NodeFingerprints:
-    """The fingerprints of all nodes towards pods that are more important than `highest`.
+    """The fingerprints of all nodes for pods that are more important than `highest`.
 
-    `stamp`: int64 [row], `NEVER` or a number that nobody had before, new whenever the fingerprint was worked out anew.
+    `stamp`: int64 [row]: `NEVER`, or a unique number, new whenever the fingerprint is computed again.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class NodeFingerprints:
         highest: int,
         spares: Callable[[Pod], bool] = lambda _: False,
     ) -> None:
-        """`spares`: whether a pod is left where it is in any case."""
+        """`spares`: tells whether a pod is never a victim."""
         self.ledger = Ledger(filters)
         self._handle = handle
         self._spares = spares
@@ -64,23 +64,23 @@ class NodeFingerprints:
         self._columns = handle.columns
         self._filters = filters
         self.highest = highest
-        self._position = -1  # how much of the columns' log has been taken in
+        self._position = -1  # position in the columns' log
         self._stamps = NEVER
         self._numbers: dict[Hashable, int] = {}
         self._next = 0
         self._budgets: dict[str, PodDisruptionBudget] = {}
         self._by_namespace: dict[str, list[PodDisruptionBudget]] = {}
-        self._covered: dict[str, set[int]] = {}  # by budget: rows where it covers somebody, or did
+        self._covered: dict[str, set[int]] = {}  # budget → rows where it covers a pod, or did
         self._rows: list[NodeFingerprint | None] = []
         self.stamp: Ints = np.zeros(0, np.int64)
 
     def forget(self, row: int) -> None:
-        """Something changed that the columns' log does not say."""
+        """Drop everything: something changed that the columns' log does not contain."""
         if row < len(self.stamp):
             self.stamp[row] = NEVER
 
     def refresh(self) -> None:
-        """Take in what changed since the last time."""
+        """Take in the changes since the last call."""
         columns = self._columns
         missing = columns.capacity - len(self.stamp)
         if missing:
@@ -102,7 +102,7 @@ class NodeFingerprints:
         for key in moved:
             old, new = before.get(key), now.get(key)
             if new is not None and (old is None or old.spec != new.spec):
-                self.stamp[:] = NEVER  # whom it covers is not known
+                self.stamp[:] = NEVER  # the pods that it covers are unknown
                 self._covered.clear()
                 break
             self.stamp[list(self._covered.get(key, ()))] = NEVER
@@ -112,7 +112,7 @@ class NodeFingerprints:
             self._by_namespace.setdefault(budget.metadata.namespace, []).append(budget)
 
     def of(self, row: int, node: NodeInfo) -> NodeFingerprint:
-        """The fingerprint of `node`, which has this row; call `refresh` first."""
+        """The fingerprint of `node`, which has this row; `refresh` must have been called."""
         found = self._rows[row]
         if found is not None and self.stamp[row] != NEVER:
             return found
@@ -121,7 +121,7 @@ class NodeFingerprints:
         if len(lesser) > 1:
             lesser.sort(key=importance)
         breaks = self._breaks(lesser, row) if self._budgets else (False,) * len(lesser)
-        # What a pod has in a reservation is not the node's once it has gone: no sum of amounts says that.
+        # What a pod holds in a reservation does not return to the node when the pod goes: no sum of amounts shows that.
         apart = any(self._reservations.holding(pod.uid) is not None for pod in lesser)
         accounts = self.ledger.accounts(node, lesser, breaks) if lesser and not apart else None
         self._stamps += 1
@@ -130,14 +130,14 @@ class NodeFingerprints:
         return found
 
     def number(self, fingerprint: NodeFingerprint, node: NodeInfo) -> int:
-        """The number of a node's fingerprint: nodes with the same come to the same end, whatever the class."""
+        """The number of a node's fingerprint: equal numbers give equal results, for every class."""
         if fingerprint.number == UNNUMBERED:
             facets = [plugin.trial_facet(node, fingerprint.lesser) for plugin in self._filters]
             key = (fingerprint.breaks, *facets, object() if fingerprint.apart else None)
             number = self._numbers.get(key)
             if number is None:
                 if len(self._numbers) >= MAX_KEYS:
-                    self._numbers.clear()  # numbers go on, so that no old one gets a new meaning
+                    self._numbers.clear()  # numbers go on, so that no old number gets a new meaning
                 number = self._numbers[key] = self._next
                 self._next += 1
             fingerprint.number = number

@@ -1,7 +1,7 @@
-"""Trials of many nodes at once, by amounts: what is free on each node, and what each pod there would give back.
+"""Dry runs on many nodes at once, by amounts: free amounts of each node, and amounts that each pod there returns.
 
-The definition of a trial is `trial.attempt`; this comes to the same for classes of which amounts decide. Pods hold few
-different amounts, so each is written down once and known by its number.
+`dry_run.attempt` defines a dry run; this gives the same results for classes that amounts alone decide. Pods hold few
+distinct amounts, so each distinct row is stored once and has a number.
 """
 
 from collections.abc import Hashable, Sequence
@@ -16,33 +16,33 @@ from scheduler.framework.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.points import TrialColumns
 from scheduler.framework.state import CycleState
 
-PRIORITY_OFFSET = 1 << 31  # keeps the sum over victims growing with their number, negative priorities or not
+PRIORITY_OFFSET = 1 << 31  # makes the sum over victims grow with their number, for negative priorities too
 MAX_ROWS = 65536
 _INITIAL_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class NodeAccounts:
-    """The pods of one node in the order in which they are put back, and what is free beside them."""
+    """The possible victims of one node in the order in which they are put back, and the free amounts without them."""
 
-    free: Ints  # [number]
-    held: Ints  # for each pod, which line of the ledger says what it holds
-    breaks: Bools  # for each pod, whether its loss would break a budget
+    free: Ints  # [amount]
+    held: Ints  # for each pod, its row in the ledger
+    breaks: Bools  # for each pod, whether its removal violates a budget
     priorities: Ints
     starts: NDArray[np.float64]
 
 
 class DryRunResult(NamedTuple):
-    """What came of trying some nodes, by their place among these."""
+    """Results of dry runs on several nodes, in the order of these nodes."""
 
-    fits: Bools  # whether the node will do; what follows is about those that will, in their order
-    ranks: Ints  # [violations, highest priority, sum of priorities, number of victims; node]
-    earliest: NDArray[np.float64]  # when the first of the most important victims started; 0 if there is no victim
-    victims: list[Bools]  # by node: for each of its pods, in the order in which they were put back
+    fits: Bools  # whether the node is a candidate; the other fields have the candidates only, in this order
+    ranks: Ints  # [violations / highest priority / sum of priorities / number of victims, candidate]
+    earliest: NDArray[np.float64]  # start of the earliest of the most important victims; 0 without victims
+    victims: list[Bools]  # for each candidate: whether each pod, in the order of being put back, is a victim
 
 
 class Ledger:
-    """What pods hold, in numbers that all `filters` understand; each of them looks at a part of a line."""
+    """Rows of amounts that pods hold; each of `filters` owns a slice of a row."""
 
     def __init__(self, filters: Sequence[TrialColumns]) -> None:
         self._filters = filters
@@ -53,7 +53,7 @@ class Ledger:
         self._rows: Ints = np.zeros((_INITIAL_ROWS, 0), np.int64)
 
     def refresh(self) -> bool:
-        """Whether all accounts have to be drawn up anew, because numbers came or there are too many lines."""
+        """Take in new widths. Returns whether all accounts must be made again, after new amounts or too many rows."""
         widths = [plugin.trial_width() for plugin in self._filters]
         if widths == self._widths and len(self._numbers) < MAX_ROWS:
             return False
@@ -67,14 +67,14 @@ class Ledger:
         return True
 
     def accounts(self, node: NodeInfo, pods: Sequence[PodInfo], breaks: Sequence[bool]) -> NodeAccounts | None:
-        """The accounts of `pods`, who would go from `node`; None if it has to be tried by itself."""
+        """The accounts of the possible victims `pods` of `node`; None if it needs a dry run of its own."""
         free: list[int] = []
         for plugin in self._filters:
             part = plugin.trial_free(node)
             if part is None:
                 return None
             free += part
-        if len(free) != self._width:  # a number came while these were asked
+        if len(free) != self._width:  # a new amount appeared during the calls above
             return None
         if True in breaks:
             order = sorted(range(len(pods)), key=lambda place: not breaks[place])
@@ -94,7 +94,7 @@ class Ledger:
         )
 
     def _row(self, key: Hashable, node: NodeInfo, pod: PodInfo) -> int:
-        """Write down what `pod` holds, for which no line is there yet; the number of the line."""
+        """Store the amounts of `pod`, which have no row yet. Returns the row's number."""
         number = self._numbers[key] = len(self._numbers)
         if number == len(self._rows):
             self._rows = np.pad(self._rows, ((0, number), (0, 0)))
@@ -104,7 +104,7 @@ class Ledger:
     def attempt(
         self, filters: Sequence[TrialColumns], state: CycleState, nodes: Sequence[NodeAccounts]
     ) -> DryRunResult:
-        """Try nodes, each of which has somebody who could go, for the class of `state`, of which `filters` decide."""
+        """Dry runs on nodes that have possible victims, for the class of `state`, which `filters` decide."""
         asked = [(plugin.trial_passing, self._parts[plugin.name]) for plugin in filters]
 
         def passing(free: Ints) -> Bools:
@@ -119,7 +119,7 @@ class Ledger:
         free += np.add.reduceat(held, np.cumsum(lengths) - lengths)
         fits = passing(free)
         keep = np.flatnonzero(fits)
-        # The longest first, so that those who still have somebody to put back are always the first few.
+        # Longest list first, so that the nodes with pods left to put back are always a prefix.
         keep = keep[np.argsort(-lengths[keep], kind="stable")]
         if not len(keep):
             return DryRunResult(fits, np.zeros((4, 0), np.int64), np.zeros(0), [])
@@ -129,7 +129,7 @@ class Ledger:
         begins = np.cumsum(lengths) - lengths
         victim = np.zeros(len(held), np.bool_)
         for turn in range(int(lengths[0])):
-            count = int(np.searchsorted(-lengths, -turn))  # so many have more than `turn` pods
+            count = int(np.searchsorted(-lengths, -turn))  # number of nodes with more than `turn` pods
             where = begins[:count] + turn
             amounts = held[where]
             left = free[:count]
@@ -141,7 +141,7 @@ class Ledger:
 
 
 def _ranked(fits: Bools, keep: Ints, nodes: Sequence[NodeAccounts], victim: Bools) -> DryRunResult:
-    """The victims of the nodes that were kept, and what they weigh, in the order that the nodes had at first."""
+    """Victims and ranks of the nodes that passed, in the original order of the nodes."""
     lengths = np.array([len(one.held) for one in nodes])
     begins = np.cumsum(lengths) - lengths
     breaks = np.concatenate([one.breaks for one in nodes])

@@ -1,4 +1,4 @@
-"""What trials for one class of pods come to on all nodes, in columns: kept for nodes on which nothing has changed."""
+"""Results of dry runs for one equivalence class on all nodes, in columns; kept until a node changes."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,41 +19,41 @@ from scheduler.plugins.defaultpreemption.ledger import PRIORITY_OFFSET, NodeAcco
 
 MAX_OUTCOMES = 65536
 NO_CANDIDATE = -1
-_VIOLATIONS = 0  # the first line of `_ranks`
+_VIOLATIONS = 0  # first row of `_ranks`
 
-NominatedPods = Mapping[int, Sequence[PodInfo]]  # by row: pods nominated there that a trial has to count
+NominatedPods = Mapping[int, Sequence[PodInfo]]  # row → pods nominated there that a dry run must count
 
 
 class Outcomes:
-    """The outcomes of one class towards the pods that `fingerprints` is about.
+    """The dry run results of one class against the possible victims in `fingerprints`.
 
-    A node is tried again once something changed there; where more than the node decides, everything is forgotten
-    between one pod and the next.
+    A node is tried again after a change there. Where more than the node decides, all results are dropped between two
+    pods.
     """
 
     def __init__(self, runner: Runner, verdicts: ClassVerdicts, fingerprints: NodeFingerprints, *, alone: bool) -> None:
-        """`alone`: nothing but what is on a node decides about it: every filter is of scope NODE or NODE_PODS."""
+        """`alone`: only what is on a node decides about it: every filter has scope NODE or NODE_PODS."""
         self.verdicts = verdicts
         self.fingerprints = fingerprints
         self._runner = runner
         filters = verdicts.rules.moving_filters
         self._filters = [plugin for plugin in filters if isinstance(plugin, TrialColumns)]
-        # Whether nodes in one fingerprint may share an outcome, and whether many can be tried at once.
+        # Whether nodes with one fingerprint may share a result, and whether many can be tried at once.
         self._shared = alone and len(self._filters) == len(filters)
         self._columnar = self._shared and all(plugin.trial_columnar(verdicts.state) for plugin in self._filters)
         self._versioned = verdicts.rules.versioned
         self._versions: list[int] = []
-        self._known: dict[tuple[int, ...], Outcome] = {}  # by fingerprint and the classes of pods nominated there
+        self._known: dict[tuple[int, ...], Outcome] = {}  # by fingerprint and the classes of nominated pods
         self._stamp: Ints = np.zeros(0, np.int64)  # of the fingerprint that was tried
         # Candidates are compared by these four rows, smaller is better (FWK-R78): budget violations (-1: no candidate),
         # highest priority of a victim, sum of priorities, number of victims. The start time is a float, kept apart.
         self._ranks: Ints = np.zeros((4, 0), np.int64)
         self._latest: NDArray[np.float64] = np.zeros(0)
-        self._outcomes: list[Outcome | Bools | None] = []  # None, or who goes: tried by accounts
-        self._uncertain: list[int] = []  # rows that were tried with others nominated there: true for that time only
+        self._outcomes: list[Outcome | Bools | None] = []  # None, or the victims: tried by amounts
+        self._uncertain: list[int] = []  # rows tried with nominated pods: valid for that attempt only
 
     def refresh(self) -> None:
-        """Take in what changed since the last time; the fingerprints must have been refreshed."""
+        """Take in the changes since the last call; the fingerprints must be refreshed."""
         missing = len(self.fingerprints.stamp) - len(self._stamp)
         if missing:
             self._stamp = np.pad(self._stamp, (0, missing))
@@ -70,10 +70,10 @@ class Outcomes:
             self._uncertain.clear()
 
     def judge(self, rows: Rows, state: CycleState, info: PodInfo, nominated: NominatedPods) -> Ints:
-        """Try those rows for `info` that are not known. Returns their violations, -1 where the node will not do.
+        """Dry runs for `info` on rows without a result. Returns budget violations, -1 where the node is no candidate.
 
-        `nominated`: the rows where others are nominated that are at least as important; none may have been judged since
-        `refresh` without it.
+        `nominated`: rows with nominated pods that are at least as important; none of these may have a result of the
+        same `refresh` without them.
         """
         if nominated:
             uncertain = [row for row in rows.tolist() if row in nominated]
@@ -93,7 +93,7 @@ class Outcomes:
         return violations
 
     def _try(self, row: int, state: CycleState, info: PodInfo, others: Sequence[PodInfo]) -> NodeAccounts | None:
-        """Try one node, or give its accounts, so that it is tried together with others."""
+        """Dry run on one node, or its accounts, if it can be tried together with others."""
         fingerprints, node = self.fingerprints, self.verdicts.node(row)
         fingerprint = fingerprints.of(row, node)
         self._stamp[row] = fingerprints.stamp[row]
@@ -112,12 +112,12 @@ class Outcomes:
         return None
 
     def _admitted(self, row: int) -> bool:
-        """Whether the node object is no hindrance, so that what is on the node decides."""
+        """Whether the node object admits the class, so that the pods on the node decide."""
         board = self.verdicts.board
         return board is not None and bool(board.node_ok[self.verdicts.line, row])
 
     def _outcome(self, row: int, state: CycleState, info: PodInfo, others: Sequence[PodInfo] = ()) -> Outcome:
-        """Try one node by itself, or find what came of it on another in the same fingerprint."""
+        """Dry run on one node, or the known result of another node with the same fingerprint."""
         node = self.verdicts.node(row)
         fingerprint = self.fingerprints.of(row, node)
         if not fingerprint.lesser:
@@ -147,7 +147,7 @@ class Outcomes:
             self._outcomes[row] = victims
 
     def best(self, rows: Rows) -> int:
-        """The best of these rows, which are candidates; the first among equals (FWK-R78)."""
+        """The best of these candidate rows; the first of equal ones (FWK-R78)."""
         for line in (*self._ranks, self._latest):
             values = line[rows]
             rows = rows[values == values.min()]
@@ -156,7 +156,7 @@ class Outcomes:
         return int(rows[0])
 
     def victims(self, row: int) -> tuple[PodInfo, ...]:
-        """Who has to go there, the most important first."""
+        """The victims there, most important first."""
         fingerprint = self.fingerprints.of(row, self.verdicts.node(row))
         outcome = self._outcomes[row]
         assert outcome is not None  # noqa: S101
@@ -164,17 +164,17 @@ class Outcomes:
         return tuple(sorted((fingerprint.lesser[place] for place in gone), key=importance))
 
     def statuses(self, rows: Rows, state: CycleState, info: PodInfo) -> "Counter[Status]":
-        """Why these rows, all of which were judged and none of which is a candidate, will not do."""
+        """Why these rows, which have results and are no candidates, fail."""
         for row in rows.tolist():
-            if self._outcomes[row] is None:  # amounts do not say in words what is missing
+            if self._outcomes[row] is None:  # amounts do not give the reason
                 self._outcomes[row] = self._outcome(row, state, info)
         return Counter(one.status for row in rows.tolist() if isinstance(one := self._outcomes[row], Outcome))
 
 
 def stop(candidates: Bools, violations: Ints, found: int, enough: int, *, harmless: bool) -> int:
-    """Where among some nodes the search ends: behind the candidate that makes it `enough`, or at their end.
+    """Where the search over some nodes ends: behind the candidate that makes it `enough`, or at their end.
 
-    `found`: how many candidates there were before; `harmless`: whether one of them breaks no budget, as one must.
+    `found`: number of candidates before; `harmless`: whether one of them violates no budget, which is required.
     """
     counts = np.cumsum(candidates) + found
     safe = np.logical_or.accumulate(candidates & (violations == 0)) | harmless

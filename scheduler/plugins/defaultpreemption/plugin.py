@@ -1,7 +1,7 @@
-"""Make room for a more important pod: which node, and whom to take from it (upstream DefaultPreemption).
+"""DefaultPreemption: choose a node for a more important pod, and the victims on it (upstream DefaultPreemption).
 
-A dry run removes every less important pod from a node, sees whether the pod then fits, and puts back as many as it can,
-the ones under a disruption budget and the most important first. Whoever cannot be put back is a victim.
+A dry run removes every less important pod from a node, checks whether the pod fits then, and puts back as many pods as
+possible: first those under a disruption budget, then the most important. Pods that cannot be put back are victims.
 Rules FWK-R75 to FWK-R81; kubernetes pkg/scheduler/framework/preemption and plugins/defaultpreemption.
 """
 
@@ -31,14 +31,14 @@ NEVER = "not eligible due to preemptionPolicy=Never."
 TERMINATING = "not eligible due to a terminating pod on the nominated node."
 NOT_HELPFUL = Status.unresolvable("Preemption is not helpful for scheduling")
 
-FEWEST = 16  # nodes tried at once where one candidate more may be enough
-MAX_FINGERPRINTS = 8  # of these, each for another priority, the least recently used are worked out anew
-KEPT_ROWS = 5_000_000  # classes times nodes, at 56 bytes each; beyond, likewise
+FEWEST = 16  # size of the last chunks of nodes, where one more candidate may be enough
+MAX_FINGERPRINTS = 8  # least recently used first out; each is for another priority
+KEPT_ROWS = 5_000_000  # classes times nodes, 56 bytes each; least recently used first out
 FEWEST_KEPT = 8
 
 
 class DefaultPreemptionArgs(Args, frozen=True):
-    """How many candidate nodes are enough."""
+    """How many candidate nodes end the search."""
 
     min_candidate_nodes_percentage: int = 10
     min_candidate_nodes_absolute: int = 100
@@ -55,15 +55,17 @@ class DefaultPreemptionArgs(Args, frozen=True):
 
 
 class DefaultPreemption(PostFilter, Listener):
+    """The PostFilter extension point."""
+
     name = "DefaultPreemption"
-    serves_reservations: ClassVar[bool] = False  # nobody goes for a reservation unless `enablePreemption` says so
+    serves_reservations: ClassVar[bool] = False  # a reservation preempts only with `enablePreemption`
 
     def __init__(self, handle: Handle, args: DefaultPreemptionArgs | None = None) -> None:
         self._handle = handle
         self._args = args or DefaultPreemptionArgs()
         self._random = random.Random(handle.seed)  # noqa: S311 spreads load over nodes, guards nothing
         self._fingerprints: OrderedDict[int, NodeFingerprints] = OrderedDict()  # by highest victim priority
-        self._kept: OrderedDict[tuple[int, int], Outcomes] = OrderedDict()  # by class, and likewise
+        self._kept: OrderedDict[tuple[int, int], Outcomes] = OrderedDict()  # by class and highest victim priority
         handle.cache.listen(self)
 
     def post_filter(self, state: CycleState, info: PodInfo, failure: FitError) -> PostFilterResult:
@@ -81,7 +83,7 @@ class DefaultPreemption(PostFilter, Listener):
         return PostFilterResult(SUCCESS, *best)
 
     def spares(self, pod: Pod) -> bool:
-        """Whether a pod is taken from nobody, whatever its priority."""
+        """Whether a pod is never a victim, whatever its priority."""
         return False
 
     def _ineligible(self, info: PodInfo, failure: FitError) -> str:
@@ -105,7 +107,7 @@ class DefaultPreemption(PostFilter, Listener):
     def _dry_run(
         self, state: CycleState, info: PodInfo, rows: Rows
     ) -> "tuple[tuple[str, tuple[PodInfo, ...]] | None, Counter[Status]]":
-        """Try nodes until there are enough candidates: the best one with its victims, or why each will not do."""
+        """Try nodes until there are enough candidates: the best one with its victims, or why each node fails."""
         enough = max(
             len(rows) * self._args.min_candidate_nodes_percentage // 100, self._args.min_candidate_nodes_absolute
         )
@@ -132,7 +134,7 @@ class DefaultPreemption(PostFilter, Listener):
         return (self._handle.columns.names[row], outcomes.victims(row)), Counter()
 
     def _outcomes(self, state: CycleState, info: PodInfo) -> Outcomes:
-        """What is known about trials for such a pod; nothing, if more than one node decides about it."""
+        """The known results for such a pod; none if more than one node decides."""
         runner = self._handle.runner_of(info)
         verdicts = runner.verdicts(info.shape)
         fingerprints = self._fingerprints_for(info, runner)
@@ -152,7 +154,7 @@ class DefaultPreemption(PostFilter, Listener):
         return outcomes
 
     def _fingerprints_for(self, info: PodInfo, runner: Runner) -> NodeFingerprints:
-        """NodeFingerprints hang on who would have to go: on the highest priority below the pod's that any pod has."""
+        """The fingerprints for the highest priority of a possible victim: it determines which pods may be victims."""
         highest = max(one for one, count in self._handle.cache.priorities.items() if count and one < info.priority)
         found = self._fingerprints.get(highest)
         if found is None:
@@ -164,7 +166,7 @@ class DefaultPreemption(PostFilter, Listener):
         return found
 
     def _nominated_pods(self, info: PodInfo) -> NominatedPods:
-        """Pods nominated to nodes that are there already as far as `info` is concerned (FWK-R16)."""
+        """Pods nominated to nodes that count for `info` (FWK-R16)."""
         nominated: dict[int, list[PodInfo]] = {}
         for name in self._handle.nominator.nodes():
             node = self._handle.cache.find(name)
@@ -181,17 +183,17 @@ class DefaultPreemption(PostFilter, Listener):
         return False
 
     def pod_placed(self, info: PodInfo) -> None:
-        """The columns' log says so."""
+        """The columns' log has it."""
 
     def pod_gone(self, info: PodInfo) -> None:
-        """Likewise."""
+        """The columns' log has it."""
 
     def pod_changed(self, info: PodInfo, before: Pod) -> None:
-        """Its labels decide which budgets cover it."""
+        """Labels determine which budgets cover the pod."""
         self._forget(info)
 
     def pod_started(self, info: PodInfo) -> None:
-        """Among pods of one priority the start decides who goes first."""
+        """Among pods of one priority the start time decides which is the victim."""
         self._forget(info)
 
     def _forget(self, info: PodInfo) -> None:
@@ -202,7 +204,7 @@ class DefaultPreemption(PostFilter, Listener):
 
 
 def _preempted(pod: Pod) -> bool:
-    """Whether it is going because some scheduler made it go."""
+    """Whether the pod is terminating because a scheduler preempted it."""
     return pod.deleting and any(
         condition.type == "DisruptionTarget" and condition.status == "True" and condition.reason == BY_SCHEDULER
         for condition in pod.status.conditions

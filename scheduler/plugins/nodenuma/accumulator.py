@@ -1,6 +1,6 @@
-"""Which CPUs a pod gets, out of those that are free (NUMA-R23 to NUMA-R32).
+"""Choice of a pod's CPUs among the free ones (NUMA-R23 to NUMA-R32).
 
-Upstream: nodenumaresource/cpu_accumulator.go. Exclusivity is a preference: every pass that looks at it is repeated
+Upstream: nodenumaresource/cpu_accumulator.go. Exclusivity is a preference: every pass that respects it is repeated
 without it.
 """
 
@@ -18,22 +18,22 @@ Cpus = frozenset[int]
 
 
 class Mark(NamedTuple):
-    """What is booked of one CPU."""
+    """The pods that hold one CPU."""
 
-    pods: int  # that hold it
-    exclusive: str  # policy of the one that came last
+    pods: int  # number of pods that hold it
+    exclusive: str  # exclusive policy of the last pod
 
 
 @dataclass(frozen=True, slots=True)
 class CpuPreference:
-    """How a pod wants its CPUs chosen, and how the node prefers to fill its NUMA nodes."""
+    """A pod's requirements on its CPUs, and the node's strategy for NUMA nodes."""
 
-    policy: str = ""  # FullPCPUs or anything else
+    policy: str = ""  # FullPCPUs, or another policy
     exclusive: str = ""
-    required: bool = False  # the policy holds for every CPU
+    required: bool = False  # the policy must hold for every CPU
     most: bool = False  # numa-allocate-strategy MostAllocated
-    max_count: int = 1  # how many pods may share a CPU
-    first: Cpus = frozenset()  # CPUs that somebody hands back for this pod: these before others (NUMA-R31)
+    max_count: int = 1  # maximum number of pods on one CPU
+    first: Cpus = frozenset()  # CPUs that a reservation returns for this pod: taken first (NUMA-R31)
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class _Taking:
         return mark.pods if mark is not None and self.preference.max_count > 1 else 0
 
     def barred(self, number: int, *, node_level: bool = True) -> bool:
-        """Whether another exclusive pod is too near (NUMA-R30)."""
+        """Whether exclusivity forbids the CPU because of another pod (NUMA-R30)."""
         cpu = self.topology.cpus[number]
         if self.preference.exclusive == PCPU_LEVEL:
             return cpu.core in self.exclusive_cores
@@ -82,7 +82,7 @@ class _Taking:
         return available if self.preference.most else -available
 
     def spread(self, cpus: list[int]) -> list[int]:
-        """In rounds, each with the next CPU of every core (NUMA-R29)."""
+        """CPUs in rounds, each with the next CPU of every core (NUMA-R29)."""
         if len(cpus) <= self.topology.per_core:
             return cpus
         by_core: dict[Core, list[int]] = {}
@@ -94,7 +94,7 @@ class _Taking:
     # -- whole cores --------------------------------------------------------------------------------------------------
 
     def free_cores(self, *, exclusive: bool) -> list[list[int]]:
-        """CPUs of cores of which all are free, the ones nobody shares first."""
+        """CPUs of cores that are completely free, unshared ones first."""
         cores = []
         for core, cpus in self.topology.cores.items():
             if all(number in self.free and not (exclusive and self.barred(number)) for number in cpus):
@@ -102,7 +102,7 @@ class _Taking:
         return [cpus for *_, cpus in sorted(cores)]
 
     def full_in_node(self, *, exclusive: bool) -> list[list[int]]:
-        """CPUs of free cores, by NUMA node in node order."""
+        """CPUs of free cores by NUMA node, in node order."""
         groups: dict[int, list[int]] = {}
         for cpus in self.free_cores(exclusive=exclusive):
             groups.setdefault(self.topology.cpus[cpus[0]].node, []).extend(cpus)
@@ -127,7 +127,7 @@ class _Taking:
         return [groups[node] for node in sorted(groups, key=order)]
 
     def take_full(self) -> bool:
-        """Whole cores, as near to each other as can be (NUMA-R24); whether nothing is left to take."""
+        """Take whole cores, close to each other (NUMA-R24). Returns whether the request is complete."""
         if self.needed <= self.topology.per_node:
             for exclusive in (True, False):
                 for cpus in self.full_in_node(exclusive=exclusive):
@@ -185,7 +185,7 @@ class _Taking:
         return [groups[socket] for socket in sorted(groups, key=lambda one: (self.strategy(len(groups[one])), one))]
 
     def take_spread(self) -> bool:
-        """CPUs of different cores, near to each other (NUMA-R27); whether nothing is left to take."""
+        """Take CPUs of different cores, close to each other (NUMA-R27). Returns whether the request is complete."""
         for limit, groups in (
             (self.topology.per_node, self.loose_in_node),
             (self.topology.per_socket, self.loose_in_socket),
@@ -198,7 +198,7 @@ class _Taking:
         return False
 
     def take_rest(self) -> bool:
-        """What is left to take from wherever it is (NUMA-R28)."""
+        """Take the remaining CPUs from any core (NUMA-R28)."""
         for exclusive in (True, False):
             self.take(self.spread(self._scattered(exclusive=exclusive))[: self.needed])
             if self.needed < 1:
@@ -240,7 +240,7 @@ class _Taking:
 def take(
     topology: Topology, free: Iterable[int], marks: Mapping[int, Mark], needed: int, preference: CpuPreference
 ) -> tuple[int, ...] | Status:
-    """`needed` of the free CPUs, ascending, or why not; `marks` are those of CPUs that pods hold."""
+    """Choose `needed` of the free CPUs, ascending, or give the reason; `marks` describe CPUs that pods hold."""
     left = set(free)
     if needed < 1:
         return ()
@@ -261,7 +261,7 @@ def take(
 
 
 def usable(topology: Topology, free: Cpus, preference: CpuPreference) -> Cpus:
-    """Those of the free CPUs that a required policy lets a pod have (NUMA-R32)."""
+    """The free CPUs that a required policy allows (NUMA-R32)."""
     if not preference.required:
         return free
     if preference.policy == FULL_PCPUS:
@@ -273,7 +273,7 @@ def usable(topology: Topology, free: Cpus, preference: CpuPreference) -> Cpus:
 
 
 def kept(topology: Topology, cpus: Iterable[int], preference: CpuPreference) -> Status | None:
-    """Why the CPUs chosen break a required policy (NUMA-R32); None if they do not."""
+    """Why the chosen CPUs violate a required policy (NUMA-R32); None if they do not."""
     if not preference.required:
         return None
     by_core: dict[Core, int] = {}

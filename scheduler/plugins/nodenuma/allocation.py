@@ -1,4 +1,4 @@
-"""A pod's CPUs and its shares of NUMA nodes, once it is known which NUMA nodes it is held to (NUMA-R33 to NUMA-R39)."""
+"""Allocation of CPUs and of NUMA nodes' amounts, given the NUMA nodes the pod is held to (NUMA-R33 to NUMA-R39)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ WHOLE = 1000  # milli-CPU
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a pod asks of a node; `preference` is None unless its CPUs are bound there."""
+    """A pod's request on a node; `preference` is None unless its CPUs are bound there."""
 
     requests: tuple[tuple[str, int], ...]
     preference: CpuPreference | None
@@ -28,7 +28,7 @@ class Need:
 
 
 def allocate(state: NumaState, need: Need, mask: Mask | None) -> Booking | Status:
-    """What the pod gets from these NUMA nodes (None: from wherever), or why it gets nothing."""
+    """The pod's part of these NUMA nodes (None: of any), or the reason for none."""
     zones: ZoneAmounts = ()
     if mask is not None:
         split = divide(state, need, mask)
@@ -44,7 +44,7 @@ def allocate(state: NumaState, need: Need, mask: Mask | None) -> Booking | Statu
 
 
 def divide(state: NumaState, need: Need, mask: Mask) -> dict[int, Amounts] | Status:
-    """The request over the NUMA nodes of the mask, as evenly as what is left there allows (NUMA-R34)."""
+    """Divide the request over the NUMA nodes of the mask, as evenly as their free amounts allow (NUMA-R34)."""
     if not state.totals:
         return NO_ZONES
     nodes = sorted(mask & state.totals.keys())
@@ -68,7 +68,7 @@ def divide(state: NumaState, need: Need, mask: Mask) -> dict[int, Amounts] | Sta
 
 
 def offers(state: NumaState, need: Need) -> Mapping[int, Amounts]:
-    """What each NUMA node has left for such a pod: bound CPUs are real ones that are free (NUMA-R38, NUMA-R48)."""
+    """Free amounts of each NUMA node for such a pod; bound CPUs count as real free CPUs (NUMA-R38, NUMA-R48)."""
     if need.preference is None:
         return state.available
     ratio = state.options.ratio(CPU)
@@ -98,7 +98,7 @@ def _unit(state: NumaState, need: Need, name: str) -> int:
 def choose(
     state: NumaState, need: Need, zones: Mapping[int, tuple[tuple[str, int], ...]] | None
 ) -> tuple[int, ...] | Status:
-    """The CPUs themselves: as many from each NUMA node as it gives, or from the whole machine (NUMA-R33)."""
+    """Choose the CPUs: each NUMA node's share from that node, or all from the whole machine (NUMA-R33)."""
     preference = need.preference
     assert preference is not None  # noqa: S101
     free = usable(state.topology, state.free, preference)

@@ -1,6 +1,7 @@
-"""What each node offers and what pods have of it, from nodes, NodeResourceTopologies, pods (NUMA-R20 to NUMA-R22).
+"""CPUs and NUMA nodes of each node and the pods' parts of them (NUMA-R20 to NUMA-R22).
 
-Bookings outlive the NodeResourceTopology, as devices' outlive the Device object.
+Fed by Node, NodeResourceTopology and Pod events. Allocations outlive the NodeResourceTopology, as those of devices
+outlive the Device object.
 """
 
 import sys
@@ -36,7 +37,7 @@ AFFECTS_PLAIN_PODS = "NodeNUMAResource/affects_plain_pods"  # column [node]: see
 
 
 class NodeNuma:
-    """One node: the state it is in, and who holds what."""
+    """One node: its state, and the holders."""
 
     __slots__ = ("held", "name", "nrt", "state")
 
@@ -47,14 +48,14 @@ class NodeNuma:
         self.held: dict[str, Booking] = {}  # by pod uid
 
     def copy(self) -> "NodeNuma":
-        """An independent copy for trying things out."""
+        """An independent copy for a dry run."""
         copy = NodeNuma(self.name, self.state)
         copy.nrt, copy.held = self.nrt, self.held.copy()
         return copy
 
 
 class NumaCache(Listener):
-    """The CPUs and NUMA nodes of all nodes that say something of them. All profiles share one."""
+    """CPUs and NUMA nodes of all nodes that have topology data, options or allocations. All profiles share one."""
 
     only_annotations = True
 
@@ -63,15 +64,15 @@ class NumaCache(Listener):
         self._cache: Cache = handle.cache
         self._states = StateCache()
         self._nodes: dict[str, NodeNuma] = {}
-        self._promised: dict[str, str] = {}  # pod uid → the annotation that was decided on and is being written
-        self.nodes_affecting_plain_pods = 0  # how many nodes treat pods that ask for nothing in some way of their own
+        self._promised: dict[str, str] = {}  # pod uid → the annotation that is decided and being written
+        self.nodes_affecting_plain_pods = 0  # number of nodes with `Options.affects_plain_pods`
         handle.columns.add_column(AFFECTS_PLAIN_PODS, np.zeros((), np.bool_))
-        # The node's, if it says anything or pods hold something of it. Asked often, so the dictionary's own method.
+        # The node, if it has options or allocations. Called often, so it is the dictionary's own method.
         self.find: Callable[[str], NodeNuma | None] = self._nodes.get
 
     @staticmethod
     def of(handle: Handle) -> "NumaCache":
-        """The one of this scheduler; made, and listening to its cache, when the first profile asks."""
+        """The cache of this scheduler; the first caller creates it and registers it as a listener."""
 
         def make() -> NumaCache:
             numa_cache = NumaCache(handle)
@@ -82,11 +83,11 @@ class NumaCache(Listener):
 
     @property
     def nothing(self) -> NumaState:
-        """The state of a node that says nothing."""
+        """The state of a node without topology data."""
         return self._states.nothing
 
     def set_topology(self, name: str, nrt: NodeResourceTopology | None) -> list[str]:
-        """A NodeResourceTopology came, changed or (None) went. Returns what in it cannot be understood."""
+        """Take in a NodeResourceTopology that was added, changed or (None) deleted. Returns what in it is invalid."""
         node = self._nodes.get(name)
         if node is None:
             if nrt is None:
@@ -121,7 +122,7 @@ class NumaCache(Listener):
     def pod_changed(self, info: PodInfo, before: Pod) -> None:
         old, new = (pod.metadata.annotations.get(RESOURCE_STATUS, "") for pod in (before, info.pod))
         if self._promised.pop(info.uid, None) == new and not old:
-            return  # our own words come back: they are booked
+            return  # the annotation that this scheduler wrote: assigned already
         if old != new:
             if old:
                 self.release(info.node_name, info.uid)
@@ -132,20 +133,20 @@ class NumaCache(Listener):
         self.release(info.node_name, info.uid)
 
     def promise(self, uid: str, annotation: str) -> None:
-        """What was settled for a pod is about to be written into its annotation."""
+        """Remember an annotation that is about to be written to the pod."""
         self._promised[uid] = annotation
 
     # -- bookings -----------------------------------------------------------------------------------------------------
 
     def assign(self, name: str, uid: str, booking: Booking) -> None:
-        """Book for a pod; one that holds something already keeps that."""
+        """Add a pod's allocation; a pod that has one keeps it."""
         node = self._nodes.get(name) or self._new(name)
         if uid in node.held:
             return
         node.held[uid] = booking
         before, node.state = node.state, self._states.state(node.state.options, node.held.values())
         if before.statuses != node.state.statuses and SINGLE in before.statuses.values():
-            # NUMA nodes that were one pod's own are shared now: pods that keep off the former may take the latter.
+            # A NUMA node that one pod had alone is shared now: pods that avoid single-pod nodes may use it.
             DeviceCache.of(self._handle).unsettled = True
             self._touch(name)
 
@@ -157,7 +158,7 @@ class NumaCache(Listener):
                 del self._nodes[name]
 
     def simulated(self, node: NodeNuma, uid: str, booking: Booking | None) -> None:
-        """On a copy: a pod's booking is gone (None) or there."""
+        """Change a copy: remove a pod's allocation (None) or add it."""
         if booking is None:
             node.held.pop(uid, None)
         else:
@@ -169,7 +170,7 @@ class NumaCache(Listener):
         return node
 
     def _offer(self, node: NodeNuma, known: Node | None) -> list[str]:
-        """Work out anew what the node offers. Returns what cannot be understood."""
+        """Recompute the node's options and state. Returns what is invalid."""
         labels = known.metadata.labels if known is not None else {}
         annotations = known.metadata.annotations if known is not None else {}
         options, wrong = options_of(labels, annotations, node.nrt)
@@ -179,11 +180,11 @@ class NumaCache(Listener):
         nodes_affecting_plain_pods = self.nodes_affecting_plain_pods
         self.nodes_affecting_plain_pods += options.affects_plain_pods - before.affects_plain_pods
         if bool(nodes_affecting_plain_pods) != bool(self.nodes_affecting_plain_pods):
-            self._handle.forget_verdicts()  # whether plain pods have anything to do with us has changed
+            self._handle.forget_verdicts()  # whether plain pods need this plugin has changed
         return wrong
 
     def _show(self, name: str) -> None:
-        """Write one node into the column; does nothing for a node that has no row yet."""
+        """Write one node into the column; does nothing for a node without a row."""
         row, node = self._cache.columns.rows.get(name), self._nodes.get(name)
         if row is not None:
             self._cache.columns.column(AFFECTS_PLAIN_PODS)[row] = (
@@ -197,7 +198,7 @@ class NumaCache(Listener):
 
 
 def booking_of(annotations: Mapping[str, str]) -> Booking | None:
-    """What annotations say a pod holds; None if that is nothing, or nothing that can be understood."""
+    """The allocation in a pod's annotations; None if there is none or it is invalid."""
     said = annotations.get(RESOURCE_STATUS)
     return _understood(said, annotations.get(RESOURCE_SPEC) or "{}") if said else None
 
@@ -213,12 +214,12 @@ def _understood(said: str, how: str) -> Booking | None:
             for one in sorted(status.numa_node_resources, key=lambda one: one.node)
         )
     except (msgspec.DecodeError, CpusetError, QuantityError):
-        return None  # somebody else's annotation
+        return None  # an annotation that this scheduler did not write
     return Booking(cpus, spec.preferred_cpu_exclusive_policy if cpus else "", zones) if cpus or zones else None
 
 
 def status_text(booking: Booking) -> str:
-    """The annotation that says what a pod holds."""
+    """The annotation `resource-status` for an allocation."""
     zones = tuple(
         NumaNodeResource(node, {name: text(name, value) for name, value in amounts}) for node, amounts in booking.zones
     )

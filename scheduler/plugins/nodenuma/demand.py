@@ -1,4 +1,4 @@
-"""What a pod asks of CPUs and NUMA nodes, before any node is looked at (NUMA-R1 to NUMA-R5, NUMA-R15)."""
+"""A pod's request for CPUs and NUMA nodes, independent of any node (NUMA-R1 to NUMA-R5, NUMA-R15)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """One pod's wishes; `bind` says whether it asks for CPUs of its own."""
+    """The request of a pod; `bind` says whether it asks for bound CPUs."""
 
     requests: tuple[tuple[str, int], ...]
     bind: bool = False
@@ -48,11 +48,11 @@ class Demand:
     exclusive: str = ""
     numa_policy: str = ""
     numa_exclusive: str = ""
-    spec: ResourceSpec = NO_SPEC  # as it was written, for what is written back
+    spec: ResourceSpec = NO_SPEC  # the annotation as given, the base of what is written back
 
     @property
     def plain(self) -> bool:
-        """Whether only the node's own policies can matter to it."""
+        """Whether only the node's policies can affect the pod."""
         return not self.bind and not self.numa_policy
 
     @property
@@ -66,7 +66,7 @@ class Demand:
         return self.numa_exclusive == REQUIRED or (not self.numa_exclusive and bool(self.numa_policy))
 
     def policy_on(self, policy: str) -> str | Status:
-        """The NUMA policy that holds where the node has this one (NUMA-R7)."""
+        """The effective NUMA policy on a node with this policy (NUMA-R7)."""
         if self.numa_policy and policy and self.numa_policy != policy:
             return OTHER_POLICY
         return self.numa_policy or policy
@@ -89,7 +89,7 @@ class Demand:
 
 
 def demand_of(pod: Pod, requests: Amounts, default_policy: str) -> Demand | Status | None:
-    """What a pod asks; None if it asks for nothing at all."""
+    """The request of a pod; None if it requests nothing, a status if it is invalid."""
     if not requests:
         return None
     annotations = pod.metadata.annotations
@@ -123,7 +123,7 @@ def demand_of(pod: Pod, requests: Amounts, default_policy: str) -> Demand | Stat
 
 
 def written_back(demand: Demand, preference: CpuPreference) -> str | None:
-    """The resource-spec that says what was in force (NUMA-R61); None if it says so already."""
+    """The resource-spec with the effective policy (NUMA-R61); None if the annotation has it already."""
     spec = demand.spec
     required, preferred = spec.required_cpu_bind_policy, spec.preferred_cpu_bind_policy
     if preference.required and required in {"", DEFAULT}:

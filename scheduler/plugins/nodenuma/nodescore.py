@@ -1,4 +1,4 @@
-"""A node's score: the whole of it, or the NUMA nodes that the pod would have parts of (NUMA-R57 to NUMA-R59)."""
+"""Node scores: of the whole node, or of the NUMA nodes that serve the pod (NUMA-R57 to NUMA-R59)."""
 
 from collections.abc import Mapping
 
@@ -24,7 +24,7 @@ class NodeScore:
         self._columns = {name: resources.column(name) for name in scorer.weights}
 
     def sums(self, node: NodeInfo) -> tuple[tuple[int, int], ...]:
-        """All that `plain` reads of a node."""
+        """The values of a node that `plain` reads."""
         allocatable, requested = node.allocatable, node.requested
         width = min(len(allocatable), len(requested))
         return tuple(
@@ -36,7 +36,7 @@ class NodeScore:
         return {name: pair[0] for name, pair in pairs.items()}, {name: pair[1] for name, pair in pairs.items()}
 
     def plain(self, demand: Demand, node: NodeInfo) -> int:
-        """The whole node, for a pod that is neither bound nor aligned there."""
+        """The score of the whole node, for a pod that is neither bound nor aligned there."""
         capacity, used = self._whole(node)
         return self._scorer.score(capacity, used, dict(demand.requests))
 
@@ -54,7 +54,7 @@ class NodeScore:
         )
 
     def of(self, state: NumaState, outcome: Outcome, node: NodeInfo) -> int:
-        """The NUMA nodes the pod gets parts of, or the whole node if it is held to none."""
+        """The score of the NUMA nodes that serve the pod, or of the whole node if it is held to none."""
         ratio = state.options.ratio(CPU)
         bound = state.bound * 1000
         zones = [one for one, _ in outcome.booking.zones]
@@ -66,7 +66,7 @@ class NodeScore:
             if ratio > 1 and CPU in used:
                 used[CPU] += amplify(bound, ratio) - bound
         if outcome.booking.cpus:
-            # As upstream: all CPUs bound anywhere on the node count, and those of other pods do not (NUMA-R59).
+            # As upstream: all CPUs bound anywhere on the node count, and CPUs of other pods do not (NUMA-R59).
             used[CPU] = amplify(bound, ratio)
         return self._scorer.score(capacity, used, counted(state, outcome.need))
 

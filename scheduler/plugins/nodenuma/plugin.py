@@ -1,8 +1,8 @@
-"""Bind CPUs to the pods that ask for it, and take a pod's CPUs, memory and devices from the same NUMA nodes.
+"""NodeNUMAResource: bind CPUs, and serve a pod's CPUs, memory and devices from the same NUMA nodes.
 
-A rejection is a `Status`, worded as Koordinator words it. Devices have their say through `numahints`; NodeNUMAResource
-comes before their plugin everywhere and leaves the NUMA nodes it settled on in the cycle's state.
-Follows Koordinator `pkg/scheduler/plugins/nodenumaresource`; deviations are in scheduler/DESIGN.md.
+A rejection is a `Status` with Koordinator's text. Devices take part through `numahints`. NodeNUMAResource comes before
+DeviceShare at every extension point and leaves the pod's NUMA nodes in the cycle state. Follows Koordinator
+`pkg/scheduler/plugins/nodenumaresource`; deviations are in scheduler/DESIGN.md.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -62,7 +62,7 @@ from scheduler.plugins.reservation.cache import ReservationCache
 BAD_RATIO = Status.unresolvable("node(s) invalid CPU amplification ratio")
 NO_AMPLIFIED = Status.unschedulable("Insufficient amplified cpu")
 PREFIX = "Reservation(s) "
-MAX_OUTCOMES = 4096  # kept for each state of a node
+MAX_OUTCOMES = 4096  # for each state of a node
 
 DEMAND: StateKey[Demand] = StateKey("NodeNUMAResource/demand")
 GIVEN: StateKey[Outcome] = StateKey("NodeNUMAResource/given")
@@ -70,14 +70,16 @@ TRIAL: StateKey[dict[str, NodeNuma]] = StateKey("NodeNUMAResource/trial")
 
 
 class _Stacked(NamedTuple):
-    """Some classes, and what they have in common."""
+    """Several equivalence classes, and what they have in common."""
 
     states: Sequence[CycleState]
-    demanding: list[int]  # those that ask for something themselves, by place in `states`
-    provided: bool  # whether devices have a say for some of them
+    demanding: list[int]  # indices in `states` of classes with CPU or NUMA requests of their own
+    provided: bool  # whether devices provide hints for some class
 
 
 class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, VictimAware, ReservationAware):
+    """The extension points of NodeNUMAResource."""
+
     name = "NodeNUMAResource"
     scope = Scope.NODE_PODS
     reads_labels = (QOS_LABEL, PRIORITY_CLASS_LABEL)
@@ -106,7 +108,9 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
             return demand
         if demand is None or (demand.plain and not self.numa_cache.nodes_affecting_plain_pods):
             return Status.skip()
-        state[DEMAND] = self._demands.setdefault(demand, demand)  # one object, by which outcomes are filed
+        state[DEMAND] = self._demands.setdefault(
+            demand, demand
+        )  # one object per distinct demand: outcomes are keyed by it
         state[ALIGNER] = self
         return SUCCESS
 
@@ -129,7 +133,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         return self._verdict(going(state, reserved), as_seen(state, node)[1])
 
     def worth_in(self, state: CycleState, pod: Pod, reserved: Reserved, node_name: str) -> int:
-        return 0  # it has no opinion of its own
+        return 0  # no score of its own
 
     def _verdict(self, state: CycleState, node: NodeInfo) -> Status:
         demand, numa = state[DEMAND], self._state(state, node.name)
@@ -147,7 +151,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         return outcome if isinstance(outcome, Status) else SUCCESS
 
     def _outcome(self, state: CycleState, demand: Demand, numa: NumaState, name: str) -> Outcome | Status:
-        """What `align` says, found once for each state and demand."""
+        """The result of `align`, computed once for each state and demand."""
         policy = demand.policy_on(numa.options.policy(label_first=self._rules.label_first))
         if isinstance(policy, Status):
             return policy
@@ -162,7 +166,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         return found
 
     def _outcome_on(self, state: CycleState, demand: Demand, numa: NumaState, name: str) -> Outcome | Status:
-        """What `align` says of the way that the pod goes, what is held for it first (NUMA-R62)."""
+        """The result of `align` for the target of the pod; what its reservation holds is used first (NUMA-R62)."""
         way = state.get(INTO)
         if way is None or way.reserved is None:
             return self._outcome(state, demand, numa, name)
@@ -189,13 +193,13 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         return None if isinstance(outcome, Status) else outcome.mask
 
     def _known(self, state: CycleState, name: str) -> NodeNuma | None:
-        """The node, as preemption imagines it if it does; what is held there for the pod is nobody's."""
+        """The node, in the dry run if there is one; what is held for the pod is free."""
         trials = state.get(TRIAL)
         found = trials.get(name) if trials is not None else None
         return found or self.numa_cache.find(name)
 
     def _state(self, state: CycleState, name: str) -> NumaState:
-        """The node's state for the way that the pod goes: all other reservations hold what they do."""
+        """The node's state for the pod's target: all other reservations hold what they have."""
         found, way = self._known(state, name), state.get(INTO)
         if found is None or way is None:
             return found.state if found is not None else self.numa_cache.nothing
@@ -221,7 +225,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         return ok
 
     def _special(self, stacked: _Stacked, batch: Batch) -> Iterator[tuple[int, int, NodeInfo]]:
-        """Classes and places in the batch that have to be looked at: most pods on most nodes do not."""
+        """Classes and batch indices that need a closer look: most pods on most nodes do not."""
         affects_plain_pods = batch.own(AFFECTS_PLAIN_PODS)
         nodes, names = self._handle.cache.nodes, batch.columns.names
         demanding = set(stacked.demanding)
@@ -351,7 +355,9 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
             return
         trials = state.get(TRIAL)
         state[TRIAL] = trials = {} if trials is None else dict(trials)
-        trials[name] = trial = (trials.get(name) or real).copy()  # states that were forked earlier keep theirs
+        trials[name] = trial = (
+            trials.get(name) or real
+        ).copy()  # copies of the cycle state made earlier keep their dictionary
         self.numa_cache.simulated(trial, victim.uid, booking if there else None)
         reserved = self._reservations.holding(victim.uid)
         overlooked = (state.get(MATCHED) or {}).get(name, ())
@@ -359,7 +365,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
             self.numa_cache.simulated(trial, reserved.uid, left(trial, reserved))  # back to the reservation (NUMA-R63)
 
 
-_NOBODY = Pod()  # what a demand says is all that is asked of a pod
+_NOBODY = Pod()  # the demand in the state has all that is needed of the pod
 
 
 def _asked(provider: HintProvider, state: CycleState, name: str) -> Devices:
@@ -367,7 +373,7 @@ def _asked(provider: HintProvider, state: CycleState, name: str) -> Devices:
 
 
 def _amplified(demand: Demand, numa: NumaState, node: NodeInfo, column: int) -> Status | None:
-    """Whether the node as a whole has the CPU, where it is amplified (NUMA-R49); bound CPUs are real ones."""
+    """Whether an amplified node has the CPU as a whole (NUMA-R49); bound CPUs count as real CPUs."""
     ratio = numa.options.cpu_ratio
     if ratio is None:
         return BAD_RATIO

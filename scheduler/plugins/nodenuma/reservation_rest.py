@@ -1,4 +1,4 @@
-"""What is left of a reservation's CPUs and NUMA nodes once pods have taken some of them (NUMA-R62)."""
+"""The free part of a reservation's CPUs and NUMA nodes once pods have taken some of them (NUMA-R62)."""
 
 from collections.abc import Iterable, Mapping
 
@@ -10,17 +10,17 @@ NOTHING = Booking()
 
 
 def has(reserved: Reserved) -> Booking:
-    """All that a reservation got, whoever uses it now."""
+    """Everything allocated to the reservation, whoever uses it now."""
     return booking_of(reserved.numa) or NOTHING
 
 
 def left(numa: NodeNuma, reserved: Reserved) -> Booking:
-    """What of it its pods on the node have not."""
+    """The part of the reservation that its pods on the node do not hold."""
     return left_of(has(reserved), (numa.held.get(uid) for uid in reserved.owners))
 
 
 def left_of(booking: Booking, taken: Iterable[Booking | None]) -> Booking:
-    """What remains when these took their parts of the same CPUs and NUMA nodes."""
+    """What remains of the allocation after these parts of the same CPUs and NUMA nodes."""
     cpus, used = set(booking.cpus), dict[tuple[int, str], int]()
     for one in taken:
         if one is not None:
@@ -36,7 +36,7 @@ def left_of(booking: Booking, taken: Iterable[Booking | None]) -> Booking:
 
 
 def still_held(annotations: Mapping[str, str], taken: Iterable[Booking | None]) -> str:
-    """`left_of` as an annotation; "" if nothing is left."""
+    """`left_of` as an annotation; "" if nothing remains."""
     booking = booking_of(annotations)
     rest = left_of(booking, taken) if booking is not None else NOTHING
     return status_text(rest) if rest != NOTHING else ""

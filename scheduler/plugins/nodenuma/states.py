@@ -1,7 +1,7 @@
-"""What is booked of a node's CPUs and NUMA nodes, as values that all nodes alike share.
+"""Allocated CPUs and NUMA amounts of nodes, as values that equal nodes share.
 
-As with devices (`deviceshare.states`): nodes with the same options and the same booked are in one state, and what is
-worked out about a state is worked out once.
+As for devices (`deviceshare.states`): nodes with equal options and equal allocations share one state, and results for
+a state are computed once.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,13 +14,13 @@ from scheduler.plugins.nodenuma.accumulator import Cpus, Mark
 from scheduler.plugins.nodenuma.options import NO_OPTIONS, Options, ZoneAmounts, amplify
 from scheduler.plugins.nodenuma.topology import Topology
 
-MAX_STATES = 50_000  # more than that, and they are forgotten and worked out anew
+MAX_STATES = 50_000  # then all are dropped and computed again
 SINGLE, SHARED = "single", "shared"
 
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """What one pod holds."""
+    """The allocation of one pod."""
 
     cpus: Cpus = frozenset()
     exclusive: str = ""
@@ -28,7 +28,7 @@ class Booking:
 
 
 class NumaState:
-    """Options, what is booked under them, and what follows from both."""
+    """Options, the allocations under them, and the values derived from both."""
 
     __slots__ = ("allocated", "available", "free", "marks", "options", "outcomes", "statuses", "topology", "totals")
 
@@ -49,14 +49,14 @@ class NumaState:
                 sums = self.allocated.setdefault(node, {})
                 for name, value in amounts:
                     sums[name] = sums.get(name, 0) + value
-        self.statuses: Mapping[int, str] = spans  # NUMA nodes without bound CPUs have none
+        self.statuses: Mapping[int, str] = spans  # NUMA nodes without bound CPUs have no entry
         self.free: Cpus = topology.ids - self.marks.keys() - options.reserved
         self.totals: dict[int, Amounts] = {node: dict(amounts) for node, amounts in options.zones}
         self.available: dict[int, Amounts] = {node: self._left(node) for node in self.totals}
-        self.outcomes: dict[object, Any] = {}  # by what a pod asks: filled and read by the plugin
+        self.outcomes: dict[object, Any] = {}  # by request; filled and read by the plugin
 
     def _left(self, node: int) -> Amounts:
-        """What is left of a NUMA node (NUMA-R21, NUMA-R48); bound CPUs count even where their pods say no amounts."""
+        """Free amounts of a NUMA node (NUMA-R21, NUMA-R48); bound CPUs count even where their pods give no amounts."""
         taken = self.allocated.get(node, {})
         bound = 1000 * sum(
             1 for cpu in self.marks if cpu in self.topology.cpus and self.topology.cpus[cpu].node == node
@@ -70,9 +70,9 @@ class NumaState:
         return left
 
     def within(self, cpus: Cpus | None, zones: ZoneAmounts | None) -> "NumaState":
-        """The same with no other CPUs free than `cpus`, and no more than `zones` left of the resources they name.
+        """The state with only `cpus` free, and at most `zones` left of the resources they name.
 
-        None: as it is. Such a state is for looking at alone; nobody is ever booked in it.
+        None: unchanged. Such a state is for reading only; no allocation is added to it.
         """
         found = copy(self)
         found.outcomes = {}
@@ -92,7 +92,7 @@ class NumaState:
 
     @property
     def bound(self) -> int:
-        """How many CPUs of the machine are bound to pods."""
+        """The number of CPUs bound to pods."""
         return len(self.marks)
 
 
@@ -105,7 +105,7 @@ class StateCache:
         self.nothing = self.state(self.options(NO_OPTIONS), ())
 
     def options(self, options: Options) -> Options:
-        """The one object for all options equal to these; only such may be given to `state`."""
+        """The one object for all options equal to these; only such options may be passed to `state`."""
         found = self._options.get(options)
         if found is None:
             found = self._options[options] = (options, Topology(options.topology))
@@ -117,6 +117,6 @@ class StateCache:
         found = self._states.get(key)
         if found is None:
             if len(self._states) >= MAX_STATES:
-                self._states.clear()  # nodes keep the states they are in
+                self._states.clear()  # nodes keep references to their states
             found = self._states[key] = NumaState(options, self._options[options][1], bookings)
         return found

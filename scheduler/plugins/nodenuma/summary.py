@@ -1,4 +1,4 @@
-"""What the scheduler holds of one node's CPUs and NUMA nodes, in the words of Koordinator's services API."""
+"""CPUs and NUMA nodes of one node, in the format of Koordinator's services API."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from scheduler.plugins.nodenuma.cache import NodeNuma
 from scheduler.plugins.nodenuma.options import ZoneAmounts
 from scheduler.plugins.nodenuma.topology import Cpu
 
-MAX_REF_COUNT = 1  # how many pods may share a bound CPU
+MAX_REF_COUNT = 1  # maximum number of pods on a bound CPU
 FREE = Mark(0, "")
 
 

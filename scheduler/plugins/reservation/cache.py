@@ -1,9 +1,9 @@
-"""Which reservations there are, which pods are in them, and what that leaves on nodes for everybody else.
+"""Reservations, the pods in them, and the reserve pods that hold the rest on nodes.
 
-A reservation is on its node as a pod (`reserve_pod`) that holds what its owners do not hold yet: when one comes that
-pod shrinks, when one goes it grows again. So sums, columns and devices are always what a stranger may go by, and
-nobody has to know of reservations to schedule around them. Upstream counts both in full and corrects copies of nodes
-in each cycle; the numbers are the same (RSV-R24) until an owner takes more than was reserved.
+A reservation is on its node as a reserve pod that holds what its owners do not hold yet: it shrinks when an owner
+comes and grows when one goes. So sums, columns and devices always show what other pods may use, and code that does not
+know reservations schedules around them. Upstream restores reserved amounts for matching pods in each cycle; the
+numbers are the same (RSV-R24) until an owner takes more than was reserved.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ from scheduler.plugins.reservation.reserve_pods import reserve_pod, template_req
 
 
 class ReservationCache(Listener):
-    """All reservations. All profiles share one."""
+    """All reservations. All profiles share one cache."""
 
     only_annotations = True
 
@@ -47,21 +47,23 @@ class ReservationCache(Listener):
         self._devices = devices
         self._numa = numa
         self.owners = OwnerIndex()
-        self.known: dict[str, Reservation] = {}  # by uid, in whatever phase
+        self.known: dict[str, Reservation] = {}  # by uid, in any phase
         self._available: dict[str, Reserved] = {}  # by uid
         self._by_group: dict[str, dict[str, Reserved]] = {}
         self._by_node: dict[str, dict[str, Reserved]] = {}
-        self._in: dict[str, dict[str, Amounts]] = {}  # by reservation's uid: what its pods request, by theirs
+        self._in: dict[str, dict[str, Amounts]] = {}  # reservation uid → pod uid → the pod's requests
         self._of: dict[str, str] = {}  # pod uid → the uid of its reservation
-        self.moved: set[str] = set()  # uids of reservations that gained or lost a pod; whoever writes status empties it
-        self.strays: set[str] = set()  # uids of pods whose reservation ended and was deleted; likewise
+        self.moved: set[str] = set()  # uids of reservations that gained or lost a pod; the status writer empties it
+        self.strays: set[str] = (
+            set()
+        )  # uids of pods whose reservation ended and was deleted; emptied by the same writer
 
     @staticmethod
     def of(handle: Handle) -> "ReservationCache":
-        """The one of this scheduler; made, and listening to its cache, when the first profile asks."""
+        """The cache of this scheduler; the first caller creates it and registers it as a listener."""
 
         def make() -> ReservationCache:
-            # The others listen first: when a pod comes, what it has of them must be known before what that leaves.
+            # The other caches listen first: when a pod comes, its part must be known before the rest is computed.
             reservation_cache = ReservationCache(handle.cache, DeviceCache.of(handle), NumaCache.of(handle))
             handle.cache.listen(reservation_cache)
             return reservation_cache
@@ -75,24 +77,24 @@ class ReservationCache(Listener):
         return self._available.get(uid)
 
     def holding(self, pod_uid: str) -> Reserved | None:
-        """The available reservation that a pod is in."""
+        """The available reservation that contains a pod."""
         return self._available.get(self._of.get(pod_uid, ""))
 
     def on(self, node: str) -> Mapping[str, Reserved]:
-        """Those on a node, by uid."""
+        """The available reservations on a node, by uid."""
         return self._by_node.get(node, {})
 
     def nodes(self) -> list[str]:
-        """The nodes that have any."""
+        """The nodes with available reservations."""
         return list(self._by_node)
 
     def of_groups(self, groups: Sequence[str]) -> Iterator[Reserved]:
-        """Those whose owners are of these groups, open to pods or not."""
+        """Available reservations with these owner groups, whether they admit pods or not."""
         for group in groups:
             yield from self._by_group[group].values()
 
     def __iter__(self) -> Iterator[Reserved]:
-        """Those that are available."""
+        """The available reservations."""
         return iter(self._available.values())
 
     def pods_in(self, uid: str) -> list[PodInfo]:
@@ -103,7 +105,7 @@ class ReservationCache(Listener):
     # -- reservations -------------------------------------------------------------------------------------------------
 
     def set(self, reservation: Reservation) -> Pod:
-        """A reservation came or changed. Returns its pod, as it now stands for it.
+        """Take in a reservation that was added or changed. Returns its reserve pod.
 
         Raises:
             ValueError: it cannot be understood; it counts for nothing then.
@@ -123,7 +125,7 @@ class ReservationCache(Listener):
         return self._pod(reserved)
 
     def remove(self, uid: str) -> None:
-        """A reservation is gone; its pods stay where they are."""
+        """Remove a reservation; its pods stay where they are."""
         self._withdraw(uid)
         gone = self.known.pop(uid, None)
         if gone is not None and gone.ended:
@@ -160,7 +162,7 @@ class ReservationCache(Listener):
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def assign(self, uid: str, pod: Pod, node: str) -> None:
-        """`pod` goes into the reservation `uid`, with whatever it has of devices by now."""
+        """Put `pod` into the reservation `uid`, with the devices that it holds by now."""
         pod_uid = pod.metadata.uid
         if self._of.get(pod_uid) == uid:
             return
@@ -170,14 +172,14 @@ class ReservationCache(Listener):
         self._changed(uid)
 
     def withdraw(self, pod_uid: str) -> None:
-        """The pod is in no reservation any more."""
+        """Take the pod out of its reservation."""
         uid = self._of.pop(pod_uid, None)
         if uid is not None:
             del self._in[uid][pod_uid]
             self._changed(uid)
 
     def _changed(self, uid: str) -> None:
-        """Let the reservation hold what its pods leave."""
+        """Let the reserve pod hold what the owners do not."""
         if not self._in[uid] and uid not in self._available:
             del self._in[uid]
         self.moved.add(uid)
@@ -188,15 +190,15 @@ class ReservationCache(Listener):
                 self._cache.set_pod(self._pod(reserved))
 
     def _pod(self, reserved: Reserved) -> Pod:
-        """The pod that holds what is left of a reservation."""
+        """The reserve pod that holds what is left of a reservation."""
         return self.pod_without(reserved, ())
 
     def pod_without(self, reserved: Reserved, gone: Sequence[str]) -> Pod:
-        """The pod that would hold what is left if the pods `gone` were not in the reservation."""
+        """The reserve pod as it would be without the pods `gone` in the reservation."""
         pod = reserve_pod(reserved.reservation, reserved.left(gone))
         pod = replace(pod, spec=replace(pod.spec, priority=HIGHEST_PRIORITY))  # never a victim (RSV-R44)
         others = [uid for uid in reserved.owners if uid not in gone]
-        left: dict[str, str] = {}  # annotations that say less now
+        left: dict[str, str] = {}  # annotations with the rest only
         devices = self._devices.find(reserved.node) if reserved.annotation else None
         if devices is not None:
             shares = [devices.held[uid] for uid in others if uid in devices.held]
@@ -228,11 +230,11 @@ class ReservationCache(Listener):
             self.withdraw(info.uid)
         self.pod_placed(info)
         if uid:
-            self.moved.add(uid)  # our own words have come back: status may name the pod now
+            self.moved.add(uid)  # the allocation that this scheduler wrote has arrived: the status may name the pod now
 
     def pod_gone(self, info: PodInfo) -> None:
         if info.uid in self._of:
             self.withdraw(info.uid)
 
 
-UNREADABLE = (ValueError, QuantityError, msgspec.DecodeError)  # what `ReservationCache.set` meets in what people write
+UNREADABLE = (ValueError, QuantityError, msgspec.DecodeError)  # errors of `ReservationCache.set` for invalid objects

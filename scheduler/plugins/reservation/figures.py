@@ -1,4 +1,4 @@
-"""What there is to measure about reservations (RSV-R52): their phases, and how much of them is used."""
+"""Metrics of reservations (RSV-R52): phases, and utilisation."""
 
 from collections.abc import Iterator
 
@@ -7,13 +7,13 @@ from scheduler.api.reservation import AVAILABLE, FAILED, PENDING, SUCCEEDED
 from scheduler.plugins.reservation.cache import ReservationCache
 
 PHASES = (PENDING, AVAILABLE, SUCCEEDED, FAILED)
-_UNITS = {CPU: ("core", 1000), MEMORY: ("Gi", 1 << 30)}  # by resource: what one of it is called, and how many make it
+_UNITS = {CPU: ("core", 1000), MEMORY: ("Gi", 1 << 30)}  # resource → name of the unit, and its size
 
 Sample = tuple[dict[str, str], float]  # labels and value
 
 
 def phases(reservation_cache: ReservationCache) -> Iterator[Sample]:
-    """1 for the phase that a reservation is in, 0 for the others."""
+    """1 for the current phase of a reservation, 0 for the others."""
     for reservation in sorted(reservation_cache.known.values(), key=lambda one: one.name):
         now = reservation.status.phase or PENDING
         for phase in PHASES:
@@ -21,7 +21,7 @@ def phases(reservation_cache: ReservationCache) -> Iterator[Sample]:
 
 
 def resources(reservation_cache: ReservationCache) -> Iterator[Sample]:
-    """Of each available reservation and resource: all of it, what its pods have of it, and the part that is."""
+    """For each available reservation and resource: the amount, the allocated amount, and their ratio."""
     for reserved in sorted(reservation_cache, key=lambda one: one.name):
         allocated = reserved.allocated
         for name, value in sorted(reserved.allocatable.items()):

@@ -1,4 +1,4 @@
-"""Whether a reservation is for a pod, and if not, why not (RSV-R17 to RSV-R21)."""
+"""Whether a reservation matches a pod, and the reason if not (RSV-R17 to RSV-R21)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from scheduler.plugins.selection import term_holds, tolerated
 
 
 class Match(Enum):
-    """What a reservation is to a pod that it is for by its owners."""
+    """The relation of a reservation to a pod that its owners match."""
 
     MATCHED = auto()
-    NAME = auto()  # the pod names another
+    NAME = auto()  # the pod names another reservation
     AFFINITY = auto()
     UNSCHEDULABLE = auto()
     INEXACT = auto()
@@ -25,10 +25,10 @@ class Match(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReservationRequest:
-    """What one pod says of reservations."""
+    """A pod's requirements on reservations."""
 
     affinity: ReservationAffinity | None
-    terms: tuple[NodeSelectorTerm, ...] | None  # required by the affinity; one must hold
+    terms: tuple[NodeSelectorTerm, ...] | None  # required by the affinity; one of them must hold
     exact: tuple[str, ...]
     ignored: bool
 
@@ -50,7 +50,7 @@ class ReservationRequest:
 
 
 def judge(request: ReservationRequest, requests: Amounts, reserved: Reserved, node: Node) -> tuple[Match, Taint | None]:
-    """RSV-R19 from step 3 on, for a pod that its owners speak of; with a taint that is not tolerated."""
+    """Steps 3 and later of RSV-R19, for a pod that the owners match; returns also an untolerated taint."""
     reservation, affinity = reserved.reservation, request.affinity
     if request.name:
         if request.name != reserved.name:
@@ -81,7 +81,7 @@ def _selected(request: ReservationRequest, affinity: ReservationAffinity, reserv
 
 
 def exactly(names: tuple[str, ...], requests: Mapping[str, int], allocatable: Mapping[str, int]) -> bool:
-    """RSV-R20: the amounts of these resources are the same, up to the first that neither has."""
+    """Whether the amounts of these resources are equal, up to the first resource that neither has (RSV-R20)."""
     for spelled in names:
         name = RENAMED.get(spelled, spelled)
         if name not in requests and name not in allocatable:

@@ -1,7 +1,7 @@
-"""Which reservations could be a pod's: found by what owners must say of it, without looking at all of them.
+"""Index of reservation owners: finds the reservations that may match a pod without testing all of them.
 
-Reservations with the same owners are one group. A group is filed under something that its pods must have (a uid, a
-name, a controller, a label), so that the many pods that no reservation is for are told after a few look-ups.
+Reservations with equal owners form one group. A group is filed under one property that its pods must have (a uid, a
+name, a controller, a label), so that pods without reservation are recognised after a few lookups.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,7 +16,7 @@ ANYBODY: Mark = ()
 
 
 class OwnerIndex:
-    """Groups of owners, each with how many reservations it has."""
+    """Groups of owners with the number of reservations of each."""
 
     def __init__(self) -> None:
         self._owners: dict[str, tuple[ReservationOwner, ...]] = {}
@@ -27,7 +27,7 @@ class OwnerIndex:
         return bool(self._owners)
 
     def add(self, owners: tuple[ReservationOwner, ...]) -> str:
-        """File a reservation's owners; returns the name of their group."""
+        """Add a reservation's owners; returns the key of their group."""
         group = to_json(owners).decode()
         self._counts[group] = self._counts.get(group, 0) + 1
         if group not in self._owners:
@@ -37,7 +37,7 @@ class OwnerIndex:
         return group
 
     def remove(self, group: str) -> None:
-        """One reservation of that group is gone."""
+        """Remove one reservation of the group."""
         self._counts[group] -= 1
         if self._counts[group]:
             return
@@ -48,7 +48,7 @@ class OwnerIndex:
                 del self._filed[mark]
 
     def groups(self, pod: Pod) -> list[str]:
-        """The groups that `pod` belongs to, sorted."""
+        """Keys of the groups that match `pod`, sorted."""
         if not self._filed:
             return []
         near = {group for mark in _marks(pod) for group in self._filed.get(mark, ())}
@@ -63,7 +63,7 @@ class OwnerIndex:
 
 
 def matches(owners: Iterable[ReservationOwner], pod: Pod) -> bool:
-    """RSV-R17: one of them must hold."""
+    """Whether one of the owners matches (RSV-R17)."""
     return any(_owner_matches(owner, pod) for owner in owners)
 
 
@@ -100,7 +100,7 @@ def _controls(wanted: ControllerReference, pod: Pod) -> bool:
 
 
 def _mark(owner: ReservationOwner) -> Mark:
-    """Something that every pod of this owner has."""
+    """One property that every pod of this owner has."""
     wanted, controller, selector = owner.object, owner.controller, owner.label_selector
     if wanted is not None and (wanted.uid or wanted.name):
         return ("uid", wanted.uid) if wanted.uid else ("name", wanted.name)

@@ -67,12 +67,12 @@ NO_TAKING_OVER = (
     f"the reservation's label {PRE_ALLOCATION_REQUIRED}: "
     'expected none, since this scheduler takes nothing from running pods, found "true"'
 )
-PREFERRED = 1000  # raw score of the node whose reservation comes first in order
+PREFERRED = 1000  # raw score of the node whose reservation has the smallest order
 
 
 @dataclass(slots=True)
 class Seen:
-    """What this cycle's pod has to do with reservations."""
+    """The result of matching this cycle's pod with reservations."""
 
     pod: Pod
     request: ReservationRequest
@@ -82,13 +82,15 @@ class Seen:
 
 
 SEEN: StateKey[Seen] = StateKey("Reservation/seen")
-OWN: StateKey[str] = StateKey("Reservation/own")  # the pod is a reservation's; the node that it names, or ""
+OWN: StateKey[str] = StateKey("Reservation/own")  # the pod is a reserve pod; the node that it names, or ""
 OWN_UID: StateKey[str] = StateKey("Reservation/own-uid")
-GONE: StateKey[tuple[str, ...]] = StateKey("Reservation/gone")  # pods that preemption imagines gone
+GONE: StateKey[tuple[str, ...]] = StateKey("Reservation/gone")  # uids of the pods that a dry run removes
 PREFERRED_NODE: StateKey[str] = StateKey("Reservation/preferred-node")
 
 
 class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumns, Reserve, PreBind, VictimAware):
+    """The extension points of Reservation."""
+
     name = "Reservation"
     scope = Scope.CLUSTER
     normalizer = ByMaximum()
@@ -99,7 +101,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         self._classes = handle.cache.classes
         self.reservation_cache = ReservationCache.of(handle)
         self._owners = self.reservation_cache.owners
-        self._aware_in: dict[str, list[ReservationAware]] = {}  # by profile
+        self._aware_in: dict[str, list[ReservationAware]] = {}  # profile → plugins that hold something for reservations
         enough = DefaultPreemptionArgs(
             min_candidate_nodes_percentage=self.args.min_candidate_nodes_percentage,
             min_candidate_nodes_absolute=self.args.min_candidate_nodes_absolute,
@@ -148,7 +150,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
                 seen.diagnosis.note(reserved.node, found, taint, named=bool(request.name))
                 if found is Match.MATCHED and (
                     request.affinity is not None or not requests.keys().isdisjoint(reserved.allocatable)
-                ):  # one that has nothing of what the pod asks is left alone (RSV-R32)
+                ):  # shares no resource with the pod (RSV-R32)
                     matched.setdefault(reserved.node, []).append(reserved)
         if matched:
             for found_there in matched.values():
@@ -204,7 +206,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         return self._filter_owner(state, pod, there, node)
 
     def _conflicts(self, uid: str, name: str) -> bool:
-        """RSV-R28: whether a reservation on the node leaves more open, or less, than this one does."""
+        """Whether a reservation on the node has an incompatible allocate policy (RSV-R28)."""
         there, reservation = self.reservation_cache.on(name), self.reservation_cache.known.get(uid)
         if not there or reservation is None:
             return False
@@ -212,7 +214,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         return any((not other.reservation.spec.allocate_policy) != loose for other in there.values())
 
     def _filter_owner(self, state: CycleState, pod: Pod, there: Sequence[Reserved], node: NodeInfo) -> Status:
-        """RSV-R29 to RSV-R33: one of the reservations will do, or the node beside them."""
+        """Whether a matching reservation fits, or the node beside them (RSV-R29 to RSV-R33)."""
         required = REQUIRED in state
         by_node: dict[str, None] = {}
         by_reservation: list[str] = []
@@ -229,7 +231,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         if required:
             reasons = [*(f"Insufficient {name} by node" for name in sorted(by_node)), *by_reservation]
             return Status.unschedulable(*reasons) if reasons else NONE_WILL_DO
-        if not by_node:  # else the node alone will not do either
+        if not by_node:  # otherwise the node alone fails too
             by_node.update(dict.fromkeys(self._short_alone(state, there, node)))
         if by_node:
             return Status.unschedulable(*(f"Insufficient {name} by node" for name in sorted(by_node)))
@@ -239,7 +241,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
     def _shortfalls(
         self, state: CycleState, reserved: Reserved, there: Sequence[Reserved], node: NodeInfo
     ) -> tuple[list[str], list[str]]:
-        """What the node and the reservation together lack, and what a Restricted reservation lacks by itself."""
+        """What the node and the reservation lack together, and what a Restricted reservation lacks by itself."""
         seen, gone = state[SEEN], _gone(state)
         taken = taken_beside(reserved, there, self._named(node.requested, seen.requests), gone)
         lacks: list[str] = []
@@ -255,12 +257,12 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         return self._short(requests, node, taken)
 
     def _short(self, requests: Amounts, node: NodeInfo, taken: Amounts) -> list[str]:
-        """Of what a node has too little, resources aside that configuration says not to look at."""
+        """The resources that the node lacks, without those that the configuration excludes from the check."""
         found = short(requests, self._named(node.allocatable, requests), taken)
         return [name for name in found if not self.args.ignores(name)]
 
     def _named(self, amounts: Sequence[int], requests: Amounts) -> Amounts:
-        """Of a node's amounts by column those that a pod asks for, and its places for pods."""
+        """The amounts of requested resources and the places for pods, from a node's amounts by column."""
         column = self._handle.columns.resources.column
         found = {PODS: amounts[PODS_COLUMN]}
         for name in requests:
@@ -269,7 +271,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         return found
 
     def _asked(self, state: CycleState, pod: Pod, reserved: Reserved, node_name: str) -> list[Status]:
-        """What the plugins say that hold something of their own for reservations."""
+        """Results of the plugins that hold something of their own for reservations."""
         return [plugin.fits_in(state, pod, reserved, node_name) for plugin in self._aware(pod)]
 
     def _aware(self, pod: Pod) -> list[ReservationAware]:
@@ -286,7 +288,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         return np.stack([self.rejections([state], batch)[0] == 0 for state in stacked])
 
     def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
-        """On nodes that are seen as they are, only a reservation's own pod is judged; the others are asked plainly."""
+        """Reasons in batches: on unchanged nodes only reserve pods are evaluated here."""
         own, columns = stacked[0].get(OWN), self._handle.columns
         codes = np.zeros(columns.capacity, np.int64)
         statuses = [SUCCESS, WRONG_NODE, POLICY_CONFLICT]
@@ -303,7 +305,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
     # -- which reservation --------------------------------------------------------------------------------------------
 
     def _nominate(self, state: CycleState, pod: Pod, node: NodeInfo) -> Reserved | None:
-        """RSV-R36: the reservation on a node that the pod would go into; None if it would take none."""
+        """The reservation on a node that the pod goes into (RSV-R36); None if it would take none."""
         seen, there = state[SEEN], (state.get(MATCHED) or {}).get(node.name, ())
         if node.name not in seen.nominated:
             seen.nominated[node.name] = self._best(state, pod, there, node)
@@ -331,7 +333,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         return left[int(scores.argmax())]
 
     def survey(self, state: CycleState, pod: Pod, nodes: Sequence[NodeInfo]) -> None:
-        """RSV-R38: a reservation on every node, and the node whose reservation comes first of all."""
+        """Nominate a reservation on each node; prefer the node whose reservation has the smallest order (RSV-R38)."""
         orders: list[tuple[int, str, str]] = []
         for name, there in (state.get(MATCHED) or {}).items():
             if any(reserved.reservation.order for reserved in there):
@@ -397,7 +399,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         self._imagine(state, victim, node)
 
     def _imagine(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        """A pod of a reservation comes or goes: what it had is its reservation's, and free only to those it is for."""
+        """Dry run: a pod of a reservation is added or removed; its part returns to the reservation."""
         reserved = self.reservation_cache.holding(victim.uid)
         if reserved is None:
             return

@@ -33,13 +33,13 @@ _ALLOCATED = frozenset({DEVICE_ALLOCATED, RESOURCE_STATUS, RESERVATION_ALLOCATED
 
 
 def reserve_pod(reservation: Reservation, holding: Amounts | None = None) -> Pod:
-    """The pod that stands for a reservation (RSV-R12 to RSV-R14); `holding` replaces what it requests.
+    """The reserve pod of a reservation (RSV-R12 to RSV-R14); `holding` replaces its requests.
 
-    It is one pod, however many the reservation has room for (`pods` among its amounts). A reservation without a
-    template is a pod that asks for nothing; the plugin refuses it.
+    It is one pod, however many places the reservation has (`pods` among its amounts). A reservation without a template
+    gives a pod without requests; the plugin refuses it.
 
     Raises:
-        ValueError: the template is no pod template.
+        ValueError: the template is not a pod template.
     """
     template = _template(reservation)
     metadata, own, spec = template.metadata, reservation.metadata, template.spec
@@ -75,10 +75,10 @@ def reserve_pod(reservation: Reservation, holding: Amounts | None = None) -> Pod
 
 
 def template_requests(reservation: Reservation) -> Amounts:
-    """What the template asks for, as for a pod, with what a resizing says laid over it.
+    """The requests of the template, as for a pod, with the amounts of a resize annotation on top.
 
     Raises:
-        ValueError: the template is no pod template, or a quantity is none.
+        ValueError: the template is not a pod template, or an amount is not a quantity.
     """
     return {**pod_requests(_template(reservation).spec), **resized(reservation)}
 
@@ -91,7 +91,7 @@ def _template(reservation: Reservation) -> PodTemplate:
 
 
 def _carrying(spec: PodSpec, holding: Amounts) -> PodSpec:
-    """The same pod asking for just so much, all of it in one container more."""
+    """The same pod requesting exactly these amounts, all in one additional container."""
     bare = tuple(replace(one, resources=ResourceRequirements()) for one in spec.containers)
     filler = Container(FILLER, resources=ResourceRequirements(requests=dict(quantities(holding))))
     inits = tuple(replace(one, resources=ResourceRequirements()) for one in spec.init_containers)
@@ -99,7 +99,7 @@ def _carrying(spec: PodSpec, holding: Amounts) -> PodSpec:
 
 
 def _priority(reservation: Reservation, template_labels: dict[str, str]) -> int:
-    """RSV-R13: a reservation that says nothing outranks everybody."""
+    """The priority of the reserve pod; without any, the highest (RSV-R13)."""
     given = ((reservation.spec.template or {}).get("spec") or {}).get("priority")
     if isinstance(given, int):
         return given

@@ -20,7 +20,7 @@ from scheduler.pods.host_ports import HostPort, host_ports
 
 
 def summary_of(reservation_cache: ReservationCache, cache: Cache, node: str) -> dict[str, Any]:
-    """Those that are available on a node, by name; {} if there are none or there is no such node."""
+    """The available reservations on a node, by name; {} if there are none or the node does not exist."""
     items = [_item(one, cache) for one in sorted(reservation_cache.on(node).values(), key=lambda one: one.name)]
     return _filled({"items": items})
 
@@ -67,6 +67,6 @@ def _ports(ports: Iterable[HostPort]) -> list[dict[str, Any]]:
 
 
 def _filled(fields: dict[str, Any]) -> dict[str, Any]:
-    """Without what is empty, at any depth."""
+    """Without empty values, at any depth."""
     found = {name: _filled(value) if isinstance(value, dict) else value for name, value in fields.items()}
     return {name: value for name, value in found.items() if value not in (None, "", False, [], {}, ())}
