@@ -1,4 +1,4 @@
-"""Pods, nodes and what else of Kubernetes' own groups scheduling looks at: the fields it reads, under their names."""
+"""Pods, nodes and other objects of Kubernetes' own groups: the fields that scheduling reads, under their names."""
 
 from msgspec import field
 
@@ -196,7 +196,7 @@ class Pod(Wire, frozen=True):
 
     @property
     def terminated(self) -> bool:
-        """Whether its containers have ended for good, so that it holds nothing any more."""
+        """Whether its containers have ended for good, so that it holds no resources."""
         return self.status.phase in {"Succeeded", "Failed"}
 
     @property

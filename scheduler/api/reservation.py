@@ -1,4 +1,4 @@
-"""The Reservation object, and what pods say about reservations (Koordinator apis/scheduling/v1alpha1, apis/extension).
+"""The Reservation object, and annotations of pods about reservations (Koordinator apis/scheduling, apis/extension).
 
 The scheduler places a pod for each reservation, the reserve pod; `is_reserve_pod` recognises it.
 """
@@ -37,7 +37,7 @@ PRE_ALLOCATION_REQUIRED = "scheduling.koordinator.sh/pre-allocation-required"
 
 PENDING, AVAILABLE, SUCCEEDED, FAILED = "Pending", "Available", "Succeeded", "Failed"
 SCHEDULED, READY = "Scheduled", "Ready"  # condition types
-EXPIRED, UNSCHEDULABLE = "Expired", "Unschedulable"  # reasons; the others are worded like phases and types
+EXPIRED, UNSCHEDULABLE = "Expired", "Unschedulable"  # reasons; the others equal phases and condition types
 ALIGNED, RESTRICTED = "Aligned", "Restricted"
 
 DEFAULT_TTL = 24 * 3600.0  # seconds
@@ -65,7 +65,7 @@ class ControllerReference(Wire, frozen=True):
 
 
 class ReservationOwner(Wire, frozen=True):
-    """Which pods may use a reservation: those for which all that is given here holds."""
+    """The pods that may use a reservation: those that all given fields match."""
 
     object: ObjectReference | None = None
     controller: ControllerReference | None = None
@@ -78,7 +78,7 @@ class PodTemplate(Wire, frozen=True):
 
 
 class ReservationSpec(Wire, frozen=True):
-    """`template` stays plain data: the API server takes whatever stands there, and it may make no sense."""
+    """`template` is plain data: the API server accepts any content, valid or not."""
 
     template: dict[str, Any] | None = None
     owners: tuple[ReservationOwner, ...] = ()
@@ -113,7 +113,7 @@ class ReservationStatus(Wire, frozen=True):
 
 
 class Reservation(Wire, frozen=True):
-    """Cluster-scoped."""
+    """A cluster-scoped reservation of resources."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ReservationSpec = ReservationSpec()
@@ -139,7 +139,7 @@ class Reservation(Wire, frozen=True):
 
     @property
     def order(self) -> int:
-        """Smaller goes first; 0 means none was given (or one that is no 64-bit number)."""
+        """Smaller is first; 0: none is given, or it is not a 64-bit number."""
         found = self.metadata.labels.get(RESERVATION_ORDER, "")
         if not re.fullmatch(r"[+-]?\d+", found, re.ASCII):
             return 0
@@ -148,7 +148,7 @@ class Reservation(Wire, frozen=True):
 
     @property
     def problem(self) -> str:
-        """Why it cannot be scheduled whatever the cluster is like (RSV-R10); "" if nothing is wrong."""
+        """Why it cannot be scheduled on any node (RSV-R10); "" if it is valid."""
         if self.spec.template is None:
             return "the reservation misses the template spec"
         if not self.spec.owners:
@@ -159,7 +159,7 @@ class Reservation(Wire, frozen=True):
 
 
 class ReservationAffinity(Wire, frozen=True):
-    """Which reservations a pod must be placed in."""
+    """The reservations that a pod requires."""
 
     name: str = ""
     required: "AffinityTerms | None" = field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
@@ -193,19 +193,19 @@ class _Allocated(Wire, frozen=True):
 
 
 class AnnotationError(ValueError):
-    """An annotation cannot be read; the text names it, and says what was expected and found."""
+    """An annotation is invalid; the text names it, and what was expected and found."""
 
 
 def is_reserve_pod(pod: Pod) -> bool:
-    """Whether the pod stands for a reservation."""
+    """Whether the pod is the reserve pod of a reservation."""
     return bool(pod.metadata.annotations) and pod.metadata.annotations.get(RESERVE_POD) == "true"
 
 
 def affinity_of(pod: Pod) -> ReservationAffinity | None:
-    """What the pod asks of reservations; an annotation that is there but empty asks for any at all.
+    """The reservation affinity of a pod; an empty annotation requires any reservation.
 
     Raises:
-        AnnotationError: it is not what it should be.
+        AnnotationError: the annotation is invalid.
     """
     found = pod.metadata.annotations.get(RESERVATION_AFFINITY)
     if found is None:
@@ -220,45 +220,45 @@ def affinity_of(pod: Pod) -> ReservationAffinity | None:
 
 
 def exact_names(pod: Pod) -> tuple[str, ...]:
-    """The resources of which pod and reservation must have the same amount.
+    """The resources whose amounts must be equal in pod and reservation.
 
     Raises:
-        AnnotationError: it is not what it should be.
+        AnnotationError: the annotation is invalid.
     """
     found = pod.metadata.annotations.get(EXACT_MATCH)
     return _read(EXACT_MATCH, found, _ResourceNames, '{"resourceNames": […]}').resource_names if found else ()
 
 
 def ignores_reservations(pod: Pod) -> bool:
-    """Whether what is reserved counts as free for the pod. Upstream reads the label, a release post the annotation."""
+    """Whether reserved amounts count as free for the pod, by label (upstream) or annotation (release post)."""
     metadata = pod.metadata
     return "true" in {metadata.labels.get(RESERVATION_IGNORED), metadata.annotations.get(RESERVATION_IGNORED)}
 
 
 def restricted_to(reservation: Reservation) -> tuple[str, ...]:
-    """The resources that a Restricted reservation is strict about; none named: all.
+    """The resources that a Restricted reservation limits; empty: all.
 
     Raises:
-        AnnotationError: it is not what it should be.
+        AnnotationError: the annotation is invalid.
     """
     found = reservation.metadata.annotations.get(RESTRICTED_OPTIONS)
     return _read(RESTRICTED_OPTIONS, found, _Options, '{"resources": […]}').resources if found else ()
 
 
 def withheld(reservation: Reservation) -> Amounts:
-    """What a reservation keeps from its owners.
+    """The amounts that a reservation withholds from its owners.
 
     Raises:
-        AnnotationError: it is not what it should be.
+        AnnotationError: the annotation is invalid.
     """
     return _amounts(INNER_RESERVATION, reservation)
 
 
 def resized(reservation: Reservation) -> Amounts:
-    """Amounts laid over what the template asks for.
+    """Amounts that replace those of the template.
 
     Raises:
-        AnnotationError: it is not what it should be.
+        AnnotationError: the annotation is invalid.
     """
     return _amounts(RESIZE_ALLOCATABLE, reservation)
 
@@ -274,7 +274,7 @@ def _amounts(key: str, reservation: Reservation) -> Amounts:
 
 
 def allocated_to(pod: Pod) -> str:
-    """The uid of the reservation that a pod was placed in; "" if it was in none."""
+    """The uid of the reservation that a pod was placed in; "" if none."""
     found = pod.metadata.annotations.get(RESERVATION_ALLOCATED) if pod.metadata.annotations else None
     if not found:
         return ""
@@ -285,7 +285,7 @@ def allocated_to(pod: Pod) -> str:
 
 
 def allocation(name: str, uid: str) -> str:
-    """What `reservation-allocated` says on a pod that is placed in a reservation."""
+    """The value of `reservation-allocated` on a pod that is placed in a reservation."""
     return to_json({"name": name, "uid": uid}).decode()
 
 
@@ -297,7 +297,7 @@ def _read(key: str, found: str, kind: "type[Any]", expected: str) -> Any:
 
 
 def seconds(duration: str) -> float | None:
-    """A Go duration such as `24h` or `1h30m` in seconds; None if it is none."""
+    """A Go duration such as `24h` or `1h30m` in seconds; None if the text is not a duration."""
     if duration in {"0", "+0", "-0"}:
         return 0.0
     sign, rest = (-1.0, duration[1:]) if duration.startswith("-") else (1.0, duration.removeprefix("+"))

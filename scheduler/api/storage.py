@@ -1,4 +1,4 @@
-"""Claims, volumes and what provides them: the fields of core/v1 and storage.k8s.io/v1 that scheduling reads."""
+"""Claims, volumes and storage classes: the fields of core/v1 and storage.k8s.io/v1 that scheduling reads."""
 
 from msgspec import field
 
@@ -85,7 +85,7 @@ class CsiNodeSpec(Wire, frozen=True):
 
 
 class CsiNode(Wire, frozen=True):
-    """Named after its node."""
+    """The CSI drivers of a node; named like the node."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: CsiNodeSpec = CsiNodeSpec()

@@ -1,4 +1,4 @@
-"""What all wire types share: camelCase on the wire, frozen structs in the program, unknown fields passed over.
+"""Base of all wire types: camelCase on the wire, frozen structs in Python, unknown fields ignored.
 
 Decoding is msgspec's: a client that needs five fields of a pod pays for five. Whoever writes an object back patches
 the fields it means; nobody round-trips an object through these types.
@@ -82,7 +82,7 @@ class StatusDetails(Wire, frozen=True):
 
 
 class ApiStatus(Wire, frozen=True):
-    """The `Status` object that an API server answers with when it refuses."""
+    """The `Status` object of an API server's refusal."""
 
     status: str = ""
     code: int = 0
@@ -97,7 +97,7 @@ class ListMeta(Wire, frozen=True):
 
 
 class RawList(Wire, frozen=True):
-    """A list whose items stay encoded until somebody needs them."""
+    """A list whose items are decoded when they are used."""
 
     metadata: ListMeta = ListMeta()
     items: tuple[msgspec.Raw, ...] | None = ()

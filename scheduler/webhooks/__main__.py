@@ -63,7 +63,9 @@ def run(
         yaml.safe_dump_all(manifests, sys.stdout, sort_keys=False)
         sys.stdout.flush()
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())  # whoever reads us to the end goes on; closing alone would keep it open
+        os.dup2(
+            nowhere, sys.stdout.fileno()
+        )  # a reader that waits for the end of our output continues; closing alone would keep it open
         os.close(nowhere)
         stopped = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -31,7 +31,7 @@ MAX_HARD_WEIGHT = 100
 
 
 class _Part(IntEnum):
-    """The three counts that a verdict needs; the numbers stand for the statuses, too."""
+    """The three counts of a result; the numbers also index the statuses."""
 
     NEAR = 1
     FAR = 2
@@ -44,6 +44,8 @@ Place = tuple[_Part, str, str]  # with the label's key and value
 
 
 class InterPodAffinityArgs(Args, frozen=True):
+    """Upstream's arguments."""
+
     hard_pod_affinity_weight: int = 1
     ignore_preferred_terms_of_existing_pods: bool = False
 
@@ -56,19 +58,19 @@ class InterPodAffinityArgs(Args, frozen=True):
 
 @dataclass(slots=True)
 class _PodTerms:
-    """What decides about one pod within a cycle; `counts` is made when a node is judged the plain way."""
+    """The terms that decide about one pod in a cycle; `counts` is computed when a node is evaluated by itself."""
 
     pod: Pod
     near: tuple[Term, ...]
     far: tuple[Term, ...]
     held: tuple[Term, ...]  # of placed pods, against this one
-    first_of_kind: bool  # it means itself, so it may go anywhere while there is no other
+    first_of_kind: bool  # the pod matches its own terms, so without any other match it may go anywhere
     counts: dict[Place, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Weighed:
-    """Terms with the weight at which a pod that they mean, or that holds them, counts."""
+    """Terms, and the weight of each pod that they match or that holds them."""
 
     own: tuple[tuple[Term, int], ...]
     held: tuple[tuple[Term, int], ...]
@@ -81,6 +83,8 @@ SURVEY: StateKey[dict[tuple[str, str], int]] = StateKey("InterPodAffinity/survey
 
 
 class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
+    """The extension points of InterPodAffinity."""
+
     name = "InterPodAffinity"
     scope = Scope.CLUSTER
 
@@ -131,7 +135,7 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
         return SUCCESS
 
     def _counted(self, asked: _PodTerms) -> dict[Place, int]:
-        """Pods by domain, counted node by node: the definition that the arrays must agree with."""
+        """Pods by domain, counted node by node: the reference for the arrays."""
         if asked.counts is None:
             counts = asked.counts = {}
             for node in self._cache:
@@ -143,9 +147,10 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
         return asked.counts
 
     def _parts(self, asked: _PodTerms) -> Iterator[tuple[_Part, Term, Ints]]:
-        """Each term with, for each row, how many pods there count for it.
+        """For each term, the number of matching pods on each row.
 
-        For affinity those that all its terms mean; one domain may be near one of them and another near another.
+        For affinity, pods that match all terms: a domain must not satisfy one term by one pod and another term by
+        another.
         """
         count = self._cache.columns.count
         if asked.near:
@@ -158,7 +163,7 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
             yield _Part.HELD, term, self._held.rows(term)
 
     def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
-        """The number of the part that rejects, of the first if several do."""
+        """The number of the rejecting part; the first if several reject."""
         (state,) = stacked
         asked = state[ASKED]
         count = self._cache.columns.count
@@ -197,7 +202,7 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
         self._imagine(state, victim, node, 1)
 
     def _imagine(self, state: CycleState, victim: PodInfo, node: NodeInfo, change: int) -> None:
-        """Count the victim, or stop counting it, where `_parts` would; terms against the pod may be its own alone."""
+        """Dry run: add or remove the victim in all counts of `_parts`; it alone may hold terms against the pod."""
         asked = state.get(ASKED)
         if asked is None:
             return
@@ -238,7 +243,7 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
         return bool(state[WEIGHED].own or state[WEIGHED].held)
 
     def _weights(self, weighed: _Weighed) -> Iterator[tuple[Term, int, Ints]]:
-        """Each term with its weight and, for each row, how many pods there count for it."""
+        """For each term, its weight and the number of matching pods on each row."""
         for term, weight in weighed.own:
             yield term, weight, self._tallies.of(term.matcher).rows[: self._cache.columns.count]
         for term, weight in weighed.held:
@@ -267,7 +272,7 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
         return batch.pick(total)[None]
 
     def normalize(self, state: CycleState, raw: Ints) -> Ints:
-        """The lowest becomes 0 and the highest 100, through a fraction, whose rounding is upstream's."""
+        """Map the lowest score to 0 and the highest to 100, with upstream's floating-point rounding."""
         least, most = int(raw.min()), int(raw.max())
         if least == most:
             return np.zeros_like(raw)
@@ -275,7 +280,7 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
 
 
 class _Counts:
-    """Counts by domain with what a trial imagines added."""
+    """Counts by domain, plus the changes of a dry run."""
 
     def __init__(self, real: Mapping[Place, int], simulated: Mapping[Place, int] | None) -> None:
         self._real = real

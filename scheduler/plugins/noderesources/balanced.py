@@ -1,4 +1,4 @@
-"""Prefer nodes whose resources would be used evenly (kubernetes noderesources/balanced_allocation.go, 1.35)."""
+"""NodeResourcesBalancedAllocation: prefer nodes with even utilisation (kubernetes balanced_allocation.go, 1.35)."""
 
 from collections.abc import Hashable, Sequence
 from math import sqrt
@@ -20,6 +20,8 @@ BALANCED: StateKey[tuple[tuple[int, int], ...]] = StateKey("NodeResourcesBalance
 
 
 class NodeResourcesBalancedAllocationArgs(Args, frozen=True):
+    """Upstream's arguments."""
+
     resources: tuple[WeightedResource, ...] = (WeightedResource(CPU), WeightedResource(MEMORY))
 
     def check(self) -> None:
@@ -29,6 +31,8 @@ class NodeResourcesBalancedAllocationArgs(Args, frozen=True):
 
 
 class NodeResourcesBalancedAllocation(ScoreColumns):
+    """The extension points of NodeResourcesBalancedAllocation."""
+
     name = "NodeResourcesBalancedAllocation"
     scope = Scope.NODE_PODS
     faceted = True
@@ -64,7 +68,7 @@ class NodeResourcesBalancedAllocation(ScoreColumns):
         return self._native_only
 
     def stack_scores(self, states: Sequence[CycleState]) -> Ints:
-        """What is asked, [resource, class, 1]."""
+        """The requests, [resource, class, 1]."""
         return np.array([[amount for _, amount in state[BALANCED]] for state in states], np.int64).T[..., None]
 
     def scores(self, stacked: Ints, batch: Batch) -> Ints | None:
@@ -73,7 +77,7 @@ class NodeResourcesBalancedAllocation(ScoreColumns):
         fractions = (used[:, None] + stacked) / batch.divisor[:, None]
         np.minimum(fractions, 1.0, out=fractions)
         scores = _level(fractions[0] - fractions[1])
-        if batch.columns.lacking:  # a resource that a node has nothing of is left out: one fraction alone is level
+        if batch.columns.lacking:  # a resource that a node lacks is left out: one fraction alone is balanced
             scores[:, ~batch.allocatable[pair].all(axis=0)] = MAX_NODE_SCORE
         return scores
 
@@ -92,7 +96,7 @@ class NodeResourcesBalancedAllocation(ScoreColumns):
 
 
 def _level(apart: NDArray[np.float64]) -> Ints:
-    """The score for two fractions that are so far apart; overwrites its argument."""
+    """The score for two fractions with this difference; overwrites its argument."""
     np.abs(apart, out=apart)
     apart /= 2
     np.subtract(1.0, apart, out=apart)

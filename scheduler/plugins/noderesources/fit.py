@@ -1,7 +1,7 @@
-"""Keep pods off nodes without room for their requests, and prefer nodes by how full they would be.
+"""NodeResourcesFit: reject nodes without room for the requests, and score nodes by utilisation.
 
-Follows kubernetes pkg/scheduler/framework/plugins/noderesources/fit.go. What a device can still give is DeviceShare's
-affair; here device resources count as plain sums over the node.
+Follows kubernetes pkg/scheduler/framework/plugins/noderesources/fit.go. Device resources count as plain sums over the
+node here; DeviceShare checks the single devices.
 """
 
 from bisect import bisect_right
@@ -29,26 +29,36 @@ _NATIVE = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE, PODS})
 
 
 class WeightedResource(Wire, frozen=True, forbid_unknown_fields=True):
+    """A resource and its weight."""
+
     name: str
     weight: int = 1
 
 
 class ShapePoint(Wire, frozen=True, forbid_unknown_fields=True):
+    """One point of a RequestedToCapacityRatio shape: utilisation in percent, score 0 to 10."""
+
     utilization: int
     score: int
 
 
 class CapacityRatio(Wire, frozen=True, forbid_unknown_fields=True):
+    """The shape of RequestedToCapacityRatio."""
+
     shape: tuple[ShapePoint, ...] = ()
 
 
 class ScoringStrategy(Wire, frozen=True, forbid_unknown_fields=True):
+    """Upstream's scoring strategy."""
+
     type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"] = "LeastAllocated"
     resources: tuple[WeightedResource, ...] = (WeightedResource(CPU), WeightedResource(MEMORY))
     requested_to_capacity_ratio: CapacityRatio | None = None
 
 
 class NodeResourcesFitArgs(Args, frozen=True):
+    """Upstream's arguments."""
+
     scoring_strategy: ScoringStrategy = ScoringStrategy()
     ignored_resources: tuple[str, ...] = ()
     ignored_resource_groups: tuple[str, ...] = ()
@@ -78,7 +88,7 @@ class NodeResourcesFitArgs(Args, frozen=True):
                 )
 
     def strategy(self) -> Strategy:
-        """The arithmetic that `scoringStrategy` names."""
+        """The strategy that `scoringStrategy` names."""
         match self.scoring_strategy.type:
             case "LeastAllocated":
                 return LeastAllocated()
@@ -92,8 +102,8 @@ class NodeResourcesFitArgs(Args, frozen=True):
 @dataclass(frozen=True, slots=True)
 class _Request:
     checked: tuple[tuple[int, int, str], ...]  # column, amount, name
-    scored: tuple[tuple[int, int, int], ...]  # column, amount as scores count it, weight
-    native: tuple[int, int]  # cpu and memory as scores count them
+    scored: tuple[tuple[int, int, int], ...]  # column, amount for scores, weight
+    native: tuple[int, int]  # cpu and memory for scores
 
 
 REQUEST: StateKey[_Request] = StateKey("NodeResourcesFit/request")
@@ -102,12 +112,14 @@ REQUEST: StateKey[_Request] = StateKey("NodeResourcesFit/request")
 class _Stacked(NamedTuple):
     """The requests of several classes, stacked."""
 
-    columns: list[int]  # those that some class asks for
-    needs: Ints  # how much, [column, class, 1]; no amount is always there
-    steps: list[tuple[int, list[int]]]  # by column, all amounts that are asked for, ascending
+    columns: list[int]  # columns that some class requests
+    needs: Ints  # requested amounts, [column, class, 1]; an amount of 0 always fits
+    steps: list[tuple[int, list[int]]]  # for each column, all distinct requested amounts, ascending
 
 
 class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
+    """The extension points of NodeResourcesFit."""
+
     name = "NodeResourcesFit"
     scope = Scope.NODE_PODS
     faceted = True
@@ -120,8 +132,8 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
         self._weights = {resource.name: resource.weight or 1 for resource in args.scoring_strategy.resources}
         self._native_only = list(self._weights) == [CPU, MEMORY]
         self._native_weights = np.array(list(self._weights.values()), np.int64).reshape(-1, 1, 1)
-        self._largest: dict[int, int] = {}  # by column: the most that any pod so far counts as asking
-        self._rises: dict[tuple[int, int, Hashable], tuple[list[int], int]] = {}  # the list keeps its id its own
+        self._largest: dict[int, int] = {}  # column → the largest amount that any pod so far has for scores
+        self._rises: dict[tuple[int, int, Hashable], tuple[list[int], int]] = {}  # holding the list keeps its id unique
         self._ignored_names = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
 
@@ -198,7 +210,7 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
         return ok
 
     def filter_facet(self, stacked: _Stacked, node: NodeInfo) -> Hashable:
-        """For each resource, how many of the amounts that are asked for would fit."""
+        """For each resource, the number of requested amounts that would fit."""
         have, taken = node.allocatable, node.requested
         if len(taken) <= stacked.columns[-1] or len(have) < len(taken):
             node.widen(stacked.columns[-1] + 1)
@@ -211,7 +223,7 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
         return ok
 
     def rejections(self, stacked: _Stacked, batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
-        """A bit for each resource that is short, and one above them if it is beyond hope."""
+        """One bit for each missing resource, and the highest bit if no preemption can help."""
         columns, needs, _ = stacked
         short = batch.free[columns] < needs[:, 0]
         bits = np.left_shift(1, np.arange(len(columns)))
@@ -248,7 +260,7 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
         return self._strategy.bounded
 
     def rise(self, node: NodeInfo, placed: PodInfo, kind: Hashable) -> int:
-        """The weighted mean of what each resource's score rises by."""
+        """Weighted mean of the bounds of the resources' score changes."""
         for column, _ in kind:  # type: ignore[attr-defined]
             capacity = node.allocatable[column] if column < len(node.allocatable) else 0
             if capacity and capacity - _used(node, column) < self._largest.get(column, 0):
@@ -260,7 +272,7 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
         return found[1]
 
     def _rise(self, allocatable: list[int], shape: PodClass, kind: Hashable, drawn: NodeInfo | None) -> int:
-        """`drawn`: a node so full that some pod may overdraw it; where that can happen a score counts as level."""
+        """`drawn`: the node is so full that some pod may overdraw it; there a score bound is 0."""
         total = weights = 0
         for column, weight in kind:  # type: ignore[attr-defined]
             capacity = allocatable[column] if column < len(allocatable) else 0
@@ -279,7 +291,7 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
     def scores(self, stacked: tuple[Ints, list[_Request]], batch: Batch) -> Ints | None:
         native, asks = stacked
         strategy = self._strategy
-        if self._native_only and not batch.columns.lacking:  # cpu and memory of nodes that have both: the usual case
+        if self._native_only and not batch.columns.lacking:  # cpu and memory on nodes that have both: the usual case
             left = batch.room[:, None] - native
             return strategy.mean_many(strategy.many(batch.divisor[:, None], left), self._native_weights)
         batch.columns.ensure_width()
@@ -327,7 +339,7 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
         return scored
 
     def _asked(self, shape: PodClass, column: int) -> int:
-        """How much of a resource a pod asks for, as scores count it."""
+        """The requested amount of a resource for scores."""
         if column in {CPU_COLUMN, MEMORY_COLUMN}:
             return shape.nonzero[column - CPU_COLUMN]
         return shape.requests.get(self._resources.names[column], 0)

@@ -14,14 +14,18 @@ from scheduler.framework.state import CycleState, StateKey
 
 
 class ScarceResourceAvoidanceArgs(Args, frozen=True):
+    """Koordinator's arguments."""
+
     resources: tuple[str, ...] = ()
 
 
-ASKED: StateKey[frozenset[int]] = StateKey("ScarceResourceAvoidance/asked")  # columns that the pod asks of
+ASKED: StateKey[frozenset[int]] = StateKey(
+    "ScarceResourceAvoidance/asked"
+)  # columns of the resources that the pod requests
 
 
 class ScarceResourceAvoidance(ScoreColumns):
-    """Of the kinds of resource that a node has and the pod does not ask for, the percentage that is not scarce."""
+    """Scores the percentage of non-scarce resources among those that the node has and the pod does not request."""
 
     name = "ScarceResourceAvoidance"
     scope = Scope.NODE
@@ -33,7 +37,7 @@ class ScarceResourceAvoidance(ScoreColumns):
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
         shape = self._handle.cache.classes.of(pod)
-        state[ASKED] = frozenset(column for column, _ in shape.vector)  # the pod itself counts as one of "pods"
+        state[ASKED] = frozenset(column for column, _ in shape.vector)  # the pod itself uses one of "pods"
         return bool(self._scarce)
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:

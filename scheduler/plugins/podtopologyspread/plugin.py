@@ -31,10 +31,12 @@ SYSTEM_DEFAULTS = (
     TopologySpreadConstraint(max_skew=3, topology_key=HOSTNAME_LABEL, when_unsatisfiable=SOFT),
     TopologySpreadConstraint(max_skew=5, topology_key=ZONE_LABEL, when_unsatisfiable=SOFT),
 )
-LEFT_OUT = -1  # raw score of a node that lacks a label: none of the scores that count is negative
+LEFT_OUT = -1  # raw score of a node that lacks a label; other scores are not negative
 
 
 class PodTopologySpreadArgs(Args, frozen=True):
+    """Upstream's arguments."""
+
     default_constraints: tuple[TopologySpreadConstraint, ...] = ()
     defaulting_type: Literal["System", "List"] = "System"
 
@@ -59,7 +61,7 @@ class PodTopologySpreadArgs(Args, frozen=True):
 
 @dataclass(slots=True)
 class _Hard:
-    """One pod's hard constraints within a cycle; `counts` is made when a node is judged the plain way."""
+    """The hard constraints of a pod in a cycle; `counts` is computed when a node is evaluated by itself."""
 
     pod: Pod
     constraints: tuple[Constraint, ...]
@@ -70,12 +72,12 @@ class _Hard:
 class _Soft:
     pod: Pod
     constraints: tuple[Constraint, ...]
-    strict: bool  # nodes that lack one of the labels are left out
+    strict: bool  # nodes without one of the labels are left out
 
 
 @dataclass(frozen=True, slots=True)
 class _Survey:
-    """What the plain scores need of the feasible nodes: each constraint's weight and its pods by domain."""
+    """Values of feasible nodes for single-node scores: each constraint's weight and its pods by domain."""
 
     weights: tuple[float, ...]
     counts: tuple[dict[str | None, int], ...]
@@ -88,6 +90,8 @@ SURVEY: StateKey[_Survey] = StateKey("PodTopologySpread/survey")
 
 
 class PodTopologySpread(PreFilter, FilterColumns, ScoreColumns, VictimAware):
+    """The extension points of PodTopologySpread."""
+
     name = "PodTopologySpread"
     scope = Scope.CLUSTER
 
@@ -145,7 +149,7 @@ class PodTopologySpread(PreFilter, FilterColumns, ScoreColumns, VictimAware):
         return hard.counts
 
     def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
-        """1: a label is missing; 2: too many are there already."""
+        """1: a label is missing; 2: the skew would be too large."""
         (state,) = stacked
         hard = state[HARDS]
         rows = self._cache.columns.count
@@ -173,7 +177,7 @@ class PodTopologySpread(PreFilter, FilterColumns, ScoreColumns, VictimAware):
         return found
 
     def _rows(self, constraint: Constraint) -> Ints:
-        """How many pods count on each row."""
+        """The number of matching pods on each row."""
         count = self._cache.columns.count
         if constraint.matcher is None:
             return np.zeros(count, np.int64)
@@ -276,7 +280,7 @@ class PodTopologySpread(PreFilter, FilterColumns, ScoreColumns, VictimAware):
         return self._cache.columns.known[: self._cache.columns.count]
 
     def normalize(self, state: CycleState, raw: Ints) -> Ints:
-        """The fewer there are the better; what was left out gets nothing."""
+        """Fewer matching pods give a higher score; nodes that were left out score 0."""
         counted = raw != LEFT_OUT
         kept = raw[counted]
         if not len(kept):

@@ -1,6 +1,6 @@
-"""What else keeps a pod with claims off nodes: a claim for one pod alone, the volume's zone, the node's limit.
+"""VolumeRestrictions, VolumeZone and NodeVolumeLimits: claims of one pod only, zones of volumes, limits of nodes.
 
-VolumeRestrictions, VolumeZone and NodeVolumeLimits (kubernetes pkg/scheduler/framework/plugins/<name>).
+Follows kubernetes pkg/scheduler/framework/plugins/<name>.
 """
 
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ ZONE_LABELS = (
     "failure-domain.beta.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region",
 )
-_NOW_CALLED = dict(zip(ZONE_LABELS[2:], ZONE_LABELS[:2], strict=True))  # old labels by their present names
-_BETWEEN_ZONES = "__"  # a volume in several zones names them all in one label
+_NOW_CALLED = dict(zip(ZONE_LABELS[2:], ZONE_LABELS[:2], strict=True))  # deprecated labels → current names
+_BETWEEN_ZONES = "__"  # separates several zones in one label value
 
 
 def _has_claims(pod: Pod) -> bool:
@@ -37,14 +37,14 @@ def _has_claims(pod: Pod) -> bool:
 @dataclass(frozen=True, slots=True)
 class _Exclusive:
     claims: frozenset[ClaimKey]
-    users: int  # pods on nodes that use one of them
+    users: int  # number of pods on nodes that use one of them
 
 
 EXCLUSIVE: StateKey[_Exclusive] = StateKey("VolumeRestrictions/exclusive")
 
 
 class VolumeRestrictions(PreFilter, Filter, VictimAware):
-    """A claim that is for one pod alone is taken wherever the other pod is."""
+    """A ReadWriteOncePod claim in use by another pod rejects every node."""
 
     name = "VolumeRestrictions"
     scope = Scope.CLUSTER
@@ -90,7 +90,7 @@ ZONES: StateKey[tuple[tuple[str, frozenset[str]], ...]] = StateKey("VolumeZone/z
 
 
 class VolumeZone(PreFilter, Filter):
-    """A volume that says in labels where it is can be used there alone; nodes that say nothing are let pass."""
+    """A volume with zone labels can be used in these zones only; nodes without zone labels pass."""
 
     name = "VolumeZone"
     scope = Scope.CLUSTER
@@ -129,7 +129,7 @@ ATTACHED: StateKey[frozenset[tuple[str, str]]] = StateKey("NodeVolumeLimits/atta
 
 
 class NodeVolumeLimits(PreFilter, Filter):
-    """A node takes so many volumes of a CSI driver; one that several of its pods use counts once."""
+    """Limits the volumes of a CSI driver on a node; a volume that several pods of the node use counts once."""
 
     name = "NodeVolumeLimits"
     scope = Scope.CLUSTER
@@ -163,7 +163,7 @@ class NodeVolumeLimits(PreFilter, Filter):
 
 
 def attached(volumes: Volumes, pod: Pod) -> frozenset[tuple[str, str]]:
-    """The volumes of CSI drivers that a pod has, or will have, attached: those of its bound claims."""
+    """The CSI volumes that a pod has attached or will have: those of its bound claims."""
     found = set()
     for key in claim_keys(pod):
         claim = volumes.claims.get(key)
