@@ -355,7 +355,7 @@ def gang(name: str, min_member: int) -> GangBuilder:
 
 def members(group: GangBuilder, count: int) -> list[PodBuilder]:
     """Pods that carry the label of `group`."""
-    return [one.label(extension.POD_GROUP_LABEL, group.name) for one in pods(group.name, count)]
+    return [pod.label(extension.POD_GROUP_LABEL, group.name) for pod in pods(group.name, count)]
 
 
 def priority_class(name: str, value: int, *, preempts: bool = True) -> Manifest:

@@ -109,7 +109,7 @@ class ReservationStatus(Wire, frozen=True):
     allocated: ResourceList = {}
 
     def condition(self, type_: str) -> ReservationCondition | None:
-        return next((one for one in self.conditions if one.type == type_), None)
+        return next((condition for condition in self.conditions if condition.type == type_), None)
 
 
 class Reservation(Wire, frozen=True):

@@ -102,7 +102,8 @@ class DeviceFragmentation(ScoreColumns):
         self._handle = handle
         self._devices = DeviceCache.of(handle)
         self._pods = tuple(
-            Typical(milli(one.cpu), min(one.gpu, CARD), -(-one.gpu // CARD), one.weight) for one in args.typical_pods
+            Typical(milli(typical.cpu), min(typical.gpu, CARD), -(-typical.gpu // CARD), typical.weight)
+            for typical in args.typical_pods
         )
         self._weights = sum(pod.weight for pod in self._pods)
         cpu = sum(pod.weight * pod.cpu for pod in self._pods)

@@ -40,8 +40,8 @@ class ImageLocality(ScoreColumns):
         return self._book.version
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
-        state[IMAGES] = tuple(normalized(one) for one in (*pod.spec.init_containers, *pod.spec.containers))
-        return any(one.image for one in (*pod.spec.init_containers, *pod.spec.containers))
+        state[IMAGES] = tuple(normalized(container) for container in (*pod.spec.init_containers, *pod.spec.containers))
+        return any(container.image for container in (*pod.spec.init_containers, *pod.spec.containers))
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         here = _images(node)

@@ -92,7 +92,7 @@ class NodePorts(PreFilter, FilterColumns):
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         wanted = state[PORTS]
         there = (port for info in node.pods.values() for port in ports_of(info.shape))
-        return TAKEN if any(port.conflicts(one) for port in there for one in wanted) else SUCCESS
+        return TAKEN if any(port.conflicts(asked) for port in there for asked in wanted) else SUCCESS
 
     def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
         taken = [self._use.rows_where_taken(state[PORTS]) for state in stacked]

@@ -113,9 +113,9 @@ class Ledger:
                 ok &= passes(state, free[:, part])
             return ok
 
-        held = self._rows[np.concatenate([one.held for one in nodes])]
-        lengths = np.array([len(one.held) for one in nodes])
-        free = np.array([one.free for one in nodes])
+        held = self._rows[np.concatenate([account.held for account in nodes])]
+        lengths = np.array([len(account.held) for account in nodes])
+        free = np.array([account.free for account in nodes])
         free += np.add.reduceat(held, np.cumsum(lengths) - lengths)
         fits = passing(free)
         keep = np.flatnonzero(fits)
@@ -124,7 +124,7 @@ class Ledger:
         if not len(keep):
             return DryRunResult(fits, np.zeros((4, 0), np.int64), np.zeros(0), [])
         nodes = [nodes[place] for place in keep.tolist()]
-        held = self._rows[np.concatenate([one.held for one in nodes])]
+        held = self._rows[np.concatenate([account.held for account in nodes])]
         lengths, free = lengths[keep], free[keep]
         begins = np.cumsum(lengths) - lengths
         victim = np.zeros(len(held), np.bool_)
@@ -142,11 +142,11 @@ class Ledger:
 
 def _ranked(fits: Bools, keep: Ints, nodes: Sequence[NodeAccounts], victim: Bools) -> DryRunResult:
     """Victims and ranks of the nodes that passed, in the original order of the nodes."""
-    lengths = np.array([len(one.held) for one in nodes])
+    lengths = np.array([len(account.held) for account in nodes])
     begins = np.cumsum(lengths) - lengths
-    breaks = np.concatenate([one.breaks for one in nodes])
-    priorities = np.concatenate([one.priorities for one in nodes])
-    starts = np.concatenate([one.starts for one in nodes])
+    breaks = np.concatenate([account.breaks for account in nodes])
+    priorities = np.concatenate([account.priorities for account in nodes])
+    starts = np.concatenate([account.starts for account in nodes])
     highest = np.maximum.reduceat(np.where(victim, priorities, -PRIORITY_OFFSET), begins)
     counts = np.add.reduceat(victim, begins, dtype=np.int64)
     leading = victim & (priorities == np.repeat(highest, lengths))

@@ -155,7 +155,9 @@ class DefaultPreemption(PostFilter, Listener):
 
     def _fingerprints_for(self, info: PodInfo, runner: Runner) -> NodeFingerprints:
         """The fingerprints for the highest priority of a possible victim: it determines which pods may be victims."""
-        highest = max(one for one, count in self._handle.cache.priorities.items() if count and one < info.priority)
+        highest = max(
+            value for value, count in self._handle.cache.priorities.items() if count and value < info.priority
+        )
         found = self._fingerprints.get(highest)
         if found is None:
             filters = [plugin for plugin in runner.filters if isinstance(plugin, TrialColumns)]

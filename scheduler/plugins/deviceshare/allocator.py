@@ -79,7 +79,7 @@ def weighed(template: Template, request: DeviceRequest) -> tuple[TypeRequest, ..
     if template.traits.planned and request.joint:
         gpu = request.get("gpu")
         if gpu is not None and not gpu.shared:
-            return tuple(one for one in request.types if one.type == request.joint[0])
+            return tuple(part for part in request.types if part.type == request.joint[0])
     return request.types
 
 
@@ -113,18 +113,18 @@ def _enough(state: DeviceState, request: TypeRequest) -> Status:
 def _allocate(
     state: DeviceState, request: DeviceRequest, types: tuple[TypeRequest, ...], policy: Policy
 ) -> Choice | Status:
-    for one in types:
-        wrong = missing(state.template, one)
+    for part in types:
+        wrong = missing(state.template, part)
         if wrong is not None:
             return wrong
     together, order = list[TypeRequest](), types
     if request.joint:
-        together = [one for kind in request.joint for one in types if one.type == kind]
-        order = (*together, *(one for one in types if one not in together))
+        together = [part for kind in request.joint for part in types if part.type == kind]
+        order = (*together, *(part for part in types if part not in together))
     picks: dict[str, list[Pick]] = {}
-    for one in order:
-        leading = picks[together[0].type] if one in together[1:] else None
-        found = _of_type(state, request, one, leading, policy)
+    for part in order:
+        leading = picks[together[0].type] if part in together[1:] else None
+        found = _of_type(state, request, part, leading, policy)
         if leading is not None and request.hints.same_pcie:
             if not isinstance(found, Status) and switches(state, found) != switches(state, leading):
                 found = NOT_TOGETHER
@@ -132,8 +132,8 @@ def _allocate(
                 state.unsteady = True  # the primary devices decide; after more allocations others may be primary
         if isinstance(found, Status):
             return found
-        picks[one.type] = found
-    shares = tuple(_share(state, one, picked) for one in types for picked in picks[one.type])
+        picks[part.type] = found
+    shares = tuple(_share(state, part, picked) for part in types for picked in picks[part.type])
     return Choice(shares, state.moved(shares, 1))
 
 

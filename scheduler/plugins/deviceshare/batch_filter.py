@@ -122,7 +122,7 @@ class BatchFilter(FilterColumns, TrialColumns, VictimAware):
         if trials is None or devices.name not in trials:
             return devices
         there, gone = trials[devices.name]
-        return devices.simulated(there, {uid: one for uid, one in devices.held.items() if uid not in gone})
+        return devices.simulated(there, {uid: entry for uid, entry in devices.held.items() if uid not in gone})
 
     def _imagined(self, state: CycleState, devices: NodeDevices) -> DeviceState:
         """The state of the node's devices, in the dry run if there is one."""

@@ -356,7 +356,13 @@ class DeviceCache(Listener):
 
     def _vector(self, listed: int, flags: int, total: Amounts, free: Amounts, cards: list[Amounts]) -> Ints:
         totals = [total.get(name, 0) for name in SHARES]
-        numbers = [listed, flags, *(free.get(name, 0) for name in SHARES), *totals, *(max(one, 1) for one in totals)]
+        numbers = [
+            listed,
+            flags,
+            *(free.get(name, 0) for name in SHARES),
+            *totals,
+            *(max(entry, 1) for entry in totals),
+        ]
         numbers += [scorer.weight_of(totals) for scorer in self._scorers.values()]
         rest = [0] * (self._cards - len(cards))
         for name in SHARES:

@@ -95,11 +95,11 @@ def free_function(state: DeviceState, number: int, request: TypeRequest) -> Func
     taken = {bus for where, bus in state.functions if where == number}
     return min(
         (
-            one
+            function
             for group in slot.groups
             if selector_matches(selector, dict(group.labels))
-            for one in group.functions
-            if one.bus not in taken
+            for function in group.functions
+            if function.bus not in taken
         ),
         default=None,
     )

@@ -124,13 +124,13 @@ def _hint(kind: str, hint: DeviceHint) -> TypeHint:
 
 def _wrong(selector: LabelSelector) -> str:
     """The API machinery's objection to a selector; "" if it is valid."""
-    for one in selector.match_expressions:
-        if one.operator not in _SET_OPERATORS | _BARE_OPERATORS:
-            return f'"{one.operator}" is not a valid label selector operator'
-        if one.operator in _SET_OPERATORS and not one.values:
-            return f"key {one.key}: for 'in', 'notin' operators, values set can't be empty"
-        if one.operator in _BARE_OPERATORS and one.values:
-            return f"key {one.key}: values set must be empty for exists and does not exist"
+    for expression in selector.match_expressions:
+        if expression.operator not in _SET_OPERATORS | _BARE_OPERATORS:
+            return f'"{expression.operator}" is not a valid label selector operator'
+        if expression.operator in _SET_OPERATORS and not expression.values:
+            return f"key {expression.key}: for 'in', 'notin' operators, values set can't be empty"
+        if expression.operator in _BARE_OPERATORS and expression.values:
+            return f"key {expression.key}: values set must be empty for exists and does not exist"
     return ""
 
 

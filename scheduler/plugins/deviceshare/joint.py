@@ -13,7 +13,7 @@ NOT_TOGETHER = Status.unschedulable("node(s) Device Joint-Allocate rules violati
 
 def switches(state: DeviceState, picks: Iterable[Pick]) -> frozenset[str]:
     """PCIe ids of the devices, where known."""
-    places = (state.template.slots[one.number].place for one in picks)
+    places = (state.template.slots[pick.number].place for pick in picks)
     return frozenset(place.pcie for place in places if place is not None)
 
 

@@ -44,7 +44,7 @@ def hints_by(
                 feasible.append((frozenset(chosen), SAME_CARDS_SCORE * (_cards(found.holding.shares) == best)))
     least = len(feasible[0][0])
     listed = [Hint(mask, len(mask) == least, score) for mask, score in feasible]
-    return {one.type: listed for one in weighed(template, request)}
+    return {part.type: listed for part in weighed(template, request)}
 
 
 def numa_nodes(template: Template) -> Mask:
@@ -60,13 +60,13 @@ def held_to(template: Template, mask: Mask | None) -> Mask | None:
 def _try(
     template: Template, request: DeviceRequest, mask: Mask, choose: Callable[[Mask], Choice | Status]
 ) -> Choice | Status:
-    for one in weighed(template, request):
+    for part in weighed(template, request):
         there = [
             number
-            for number in selected(template, one)
+            for number in selected(template, part)
             if (place := template.slots[number].place) is not None and place.numa in mask
         ]
-        if there and len(there) < count(template, one):
+        if there and len(there) < count(template, part):
             return TOO_FEW_THERE
     return choose(mask)
 

@@ -50,7 +50,9 @@ def parse_table(text: str) -> Table:
     """
     try:
         listed = msgspec.json.decode(text, type=dict[str, list[Partition]])
-        return {int(count): _groups(_cards(one) for one in partitions) for count, partitions in listed.items()}
+        return {
+            int(count): _groups(_cards(partition) for partition in partitions) for count, partitions in listed.items()
+        }
     except (msgspec.DecodeError, QuantityError, ValueError) as error:
         raise TableError(f"gpu-partitions is no partition table: {error}") from error
 
@@ -62,8 +64,8 @@ def _cards(one: Partition) -> Cards:
 
 def _groups(partitions: Iterable[Cards]) -> Sequence[Group]:
     by_score: dict[int, list[Cards]] = {}
-    for one in partitions:
-        by_score.setdefault(one.score, []).append(one)
+    for partition in partitions:
+        by_score.setdefault(partition.score, []).append(partition)
     return [tuple(by_score[score]) for score in sorted(by_score, reverse=True)]
 
 
@@ -103,15 +105,15 @@ def choose(
     preference = preference or PartitionPreference()
     for group in reversed(groups) if lowest_score_first else groups:
         feasible = [
-            one
-            for one in group
-            if not used & one.minors
-            and (not preference.bandwidth or one.bandwidth >= preference.bandwidth)
-            and all(usable(minor) for minor in one.minors)
+            partition
+            for partition in group
+            if not used & partition.minors
+            and (not preference.bandwidth or partition.bandwidth >= preference.bandwidth)
+            and all(usable(minor) for minor in partition.minors)
         ]
         if feasible:
             return max(
-                feasible, key=lambda one: _left_whole(table, count, used | one.minors, lowest=lowest_score_first)
+                feasible, key=lambda entry: _left_whole(table, count, used | entry.minors, lowest=lowest_score_first)
             ).order
         if preference.restricted:
             break
@@ -125,5 +127,5 @@ def _left_whole(table: Table, count: int, taken: frozenset[int], *, lowest: bool
         groups = table.get(size)
         if size >= count and groups:
             first = groups[-1] if lowest else groups[0]
-            worth += sum(weight * one.score for one in first if not one.minors & taken)
+            worth += sum(weight * partition.score for partition in first if not partition.minors & taken)
     return worth

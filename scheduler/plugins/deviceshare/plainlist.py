@@ -65,11 +65,11 @@ def by_turns(ranked: Iterable[Ranked], near: frozenset[str], switch: Callable[[i
     turns: dict[str, int] = dict.fromkeys(near, 0)
     keyed: list[tuple[int, Ranked]] = []
     rest: list[int] = []
-    for one in ranked:
-        where = switch(one[1])
+    for slot in ranked:
+        where = switch(slot[1])
         if where in turns:
-            keyed.append((turns[where], one))
+            keyed.append((turns[where], slot))
             turns[where] += 1
         else:
-            rest.append(one[1])
+            rest.append(slot[1])
     return [number for _, (_, number) in sorted(keyed)] + rest

@@ -122,7 +122,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
     def __init__(self, handle: Handle, args: DeviceShareArgs | None = None) -> None:
         args = args or DeviceShareArgs()
         self._policy = args.policy()
-        self._unshareable = {(one.vendor, one.model) for one in args.gpu_share_unsupported_models}
+        self._unshareable = {(model.vendor, model.model) for model in args.gpu_share_unsupported_models}
         self._handle = handle
         self._aligned = not args.disable_numa_alignment
         self._resizes = args.resize_pod
@@ -169,7 +169,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
 
     def _same(self, request: DeviceRequest, pod: Pod) -> DeviceRequest:
         """One object for all equal requests, so that results of one serve the others."""
-        amounts = tuple((one.type, one.count, one.each, one.shared, one.everyone) for one in request.types)
+        amounts = tuple((part.type, part.count, part.each, part.shared, part.everyone) for part in request.types)
         hints = tuple(pod.metadata.annotations.get(name) for name in ANNOTATIONS)
         return self._requests.setdefault((amounts, hints, request.templates), request)
 
@@ -218,9 +218,9 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
 
     def stack(self, states: Sequence[CycleState]) -> _Stacked:
         wanted = [state[WANTED] for state in states]
-        shares = np.array([one.gpu_shares for one in wanted], np.int64).T
-        requests = [one.request for one in wanted]
-        counts = np.array([[one.types[0].count] for one in requests], np.int64)
+        shares = np.array([asked.gpu_shares for asked in wanted], np.int64).T
+        requests = [asked.request for asked in wanted]
+        counts = np.array([[request.types[0].count] for request in requests], np.int64)
         return _Stacked(shares[:, None, :, None], counts, requests, {})
 
     def passing(self, stacked: _Stacked, batch: Batch) -> Bools | None:
@@ -263,7 +263,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
 
     def _by_table(self, stacked: _Stacked, batch: Batch) -> Iterator[tuple[int, int, Status]]:
         """Results for nodes where counting cards does not decide: class, index in the batch, status."""
-        whole = [(index, one) for index, one in enumerate(stacked.requests) if not one.types[0].shared]
+        whole = [(index, request) for index, request in enumerate(stacked.requests) if not request.types[0].shared]
         for place in np.flatnonzero(batch.own(SHOWN)[FLAGS] & HONOURS) if whole else ():
             devices = self.devices.find(batch.columns.names[batch.rows[place]])
             if devices is not None:
@@ -308,9 +308,9 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
         if known is not None:
             return known
         score = 0
-        for one in weighed(devices.template, request):
-            total, free = sums(devices, one)
-            score += self._policy.scorer.score(total, free, one.amounts)
+        for part in weighed(devices.template, request):
+            total, free = sums(devices, part)
+            score += self._policy.scorer.score(total, free, part.amounts)
         devices.scores[request] = score
         return score
 
@@ -351,7 +351,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
     def kind(self, state: CycleState) -> Hashable:
         """Device types for most requests; a request that selects devices is a kind of its own."""
         request = state[WANTED].request
-        return tuple(one.type for one in request.types) if request.plain else request
+        return tuple(part.type for part in request.types) if request.plain else request
 
     @property
     def bounded(self) -> bool:
@@ -435,7 +435,12 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
             return self._imagined(state, devices), state[WANTED].request
         seen = self._view(state, devices)
         own = way.reserved and (way.reserved.uid, way.reserved.restricted)
-        return seen.state, state[WANTED].request, own, tuple([reservation_view.left(seen, one) for one in there])
+        return (
+            seen.state,
+            state[WANTED].request,
+            own,
+            tuple([reservation_view.left(seen, reservation) for reservation in there]),
+        )
 
     def numa_hints(self, state: CycleState, node: str) -> Hints | Status:
         devices = self.devices.find(node)
@@ -466,11 +471,11 @@ def _moved(state: DeviceState, holding: Holding, kind: Hashable) -> Iterator[tup
             if device_type in holding.amounts:
                 yield state.sums(device_type)[0], holding.amounts[device_type]
         return
-    for one in weighed(state.template, kind):
-        minors = {state.template.slots[number].minor for number in selected(state.template, one)}
+    for part in weighed(state.template, kind):
+        minors = {state.template.slots[number].minor for number in selected(state.template, part)}
         taken: Amounts = {}
         for share in holding.shares:
-            if share.type == one.type and share.minor in minors:
+            if share.type == part.type and share.minor in minors:
                 for name, value in share.amounts:
                     taken[name] = taken.get(name, 0) + value
-        yield sums(state, one)[0], taken
+        yield sums(state, part)[0], taken

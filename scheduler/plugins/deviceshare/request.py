@@ -99,13 +99,13 @@ class DeviceRequest:
 
     def within(self, numa: frozenset[int]) -> "DeviceRequest":
         """The same request restricted to devices on these NUMA nodes."""
-        return replace(self, types=tuple(replace(one, numa=numa) for one in self.types))
+        return replace(self, types=tuple(replace(part, numa=numa) for part in self.types))
 
     def preferring(self, devices: frozenset[tuple[str, int]]) -> "DeviceRequest":
         """The same request with a preference for these devices, given by type and minor."""
         types = (
-            replace(one, preferred=frozenset(minor for kind, minor in devices if kind == one.type))
-            for one in self.types
+            replace(part, preferred=frozenset(minor for kind, minor in devices if kind == part.type))
+            for part in self.types
         )
         return replace(self, types=tuple(types))
 
@@ -116,7 +116,7 @@ class DeviceRequest:
             not self.joint
             and not self.templates
             and self.hints.partition is None
-            and all(one.hint is NO_HINT for one in self.types)
+            and all(part.hint is NO_HINT for part in self.types)
         )
 
     def get(self, wanted: DeviceType) -> TypeRequest | None:

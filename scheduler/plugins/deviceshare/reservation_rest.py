@@ -28,14 +28,14 @@ def left_of(shares: Shares, taken: Iterable[Holding | None]) -> Shares:
             sums = used.setdefault(where, {})
             for name, value in share.amounts:
                 sums[name] = sums.get(name, 0) + value
-            functions.setdefault(where, set()).update(one.bus for one in share.functions)
+            functions.setdefault(where, set()).update(function.bus for function in share.functions)
     left = []
     for share in shares:
         where = share.type, share.minor
         gone, busy = used.get(where, {}), functions.get(where, set())
         rest = tuple((name, max(0, value - gone.get(name, 0))) for name, value in share.amounts)
         if any(value for _, value in rest):
-            free = tuple(one for one in share.functions if one.bus not in busy)
+            free = tuple(function for function in share.functions if function.bus not in busy)
             left.append(Share(share.type, share.minor, rest, free, share.template))
     return tuple(left)
 

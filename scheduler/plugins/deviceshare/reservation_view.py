@@ -64,14 +64,14 @@ def within(devices: NodeDevices, state: DeviceState, reserved: Reserved, *, at_m
 
 def _not_its_own(template: Template, shares: Shares, rest: Shares) -> list[tuple[int, str]]:
     """On NICs of which the reservation has virtual functions, all functions that it does not hold any more."""
-    has = {(share.type, share.minor, one.bus) for share in rest for one in share.functions}
+    has = {(share.type, share.minor, function.bus) for share in rest for function in share.functions}
     return [
-        (template.index[where], one.bus)
+        (template.index[where], function.bus)
         for share in shares
         if share.functions and (where := (share.type, share.minor)) in template.index
         for group in template.slots[template.index[where]].groups
-        for one in group.functions
-        if (*where, one.bus) not in has
+        for function in group.functions
+        if (*where, function.bus) not in has
     ]
 
 

@@ -73,7 +73,7 @@ class ColumnScorer:
 
     def weight_of(self, total: Sequence[int]) -> int:
         """Sum of the weights of the resources that exist, at least 1; the argument `weights` of `scores`."""
-        return max(sum(weight for one, weight in zip(total, self._all_weights, strict=True) if one > 0), 1)
+        return max(sum(weight for item, weight in zip(total, self._all_weights, strict=True) if item > 0), 1)
 
     def scores(self, total: Ints, divisor: Ints, free: Ints, weights: Ints, wanted: Ints) -> Ints:
         """Scores of every class on every node, [class, node].

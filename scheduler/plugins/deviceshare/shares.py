@@ -40,15 +40,15 @@ def shares_of(allocations: Allocations) -> Shares:
     return tuple(
         Share(
             device_type,
-            one.minor,
+            entry.minor,
             tuple(
-                sorted((RENAMED.get(name, name), amount(name, quantity)) for name, quantity in one.resources.items())
+                sorted((RENAMED.get(name, name), amount(name, quantity)) for name, quantity in entry.resources.items())
             ),
-            tuple(Function(vf.bus_id, vf.minor) for vf in one.extension.vfs) if one.extension is not None else (),
-            one.extension.gpu_shared_resource_template if one.extension is not None else "",
+            tuple(Function(vf.bus_id, vf.minor) for vf in entry.extension.vfs) if entry.extension is not None else (),
+            entry.extension.gpu_shared_resource_template if entry.extension is not None else "",
         )
         for device_type, entries in allocations.items()
-        for one in entries
+        for entry in entries
     )
 
 
@@ -107,9 +107,10 @@ def _extension(share: Share) -> str:
     parts = []
     if share.functions:
         listed = (
-            (f'"minor":{one.minor},' if one.minor else "") + f'"busID":{quoted(one.bus)}' for one in share.functions
+            (f'"minor":{function.minor},' if function.minor else "") + f'"busID":{quoted(function.bus)}'
+            for function in share.functions
         )
-        parts.append('"vfs":[' + ",".join(f"{{{one}}}" for one in listed) + "]")
+        parts.append('"vfs":[' + ",".join(f"{{{item}}}" for item in listed) + "]")
     if share.template:
         parts.append(f'"gpuSharedResourceTemplate":{quoted(share.template)}')
     return f',"extension":{{{",".join(parts)}}}' if parts else ""

@@ -180,7 +180,7 @@ class DeviceState:
                 used[number] = tuple([taken + sign * change.get(name, 0) for name, taken in before])
                 changed.append(number)
                 if share.functions:
-                    functions = _counted(functions, [(number, one.bus) for one in share.functions], sign)
+                    functions = _counted(functions, [(number, function.bus) for function in share.functions], sign)
         return self._states.state(self.template, tuple(used), functions, self, changed)
 
     def narrowed(
@@ -301,9 +301,9 @@ def _counted(functions: Functions, moved: Iterable[tuple[int, str]], sign: int) 
     if sign > 0:
         return tuple(sorted((*functions, *moved)))
     left = list(functions)
-    for one in moved:
-        if one in left:
-            left.remove(one)
+    for item in moved:
+        if item in left:
+            left.remove(item)
     return tuple(left)
 
 

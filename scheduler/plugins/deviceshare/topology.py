@@ -43,7 +43,7 @@ def build(places: Mapping[int, Place | None]) -> Scope | None:
             Scope(PCIE_LEVEL, [card for _, card in group])
             for _, group in groupby(by_pcie, key=lambda item: item[0].pcie)
         ]
-        numa_nodes.append(Scope(NUMA_LEVEL, sorted(card for one in switches for card in one.cards), switches))
+        numa_nodes.append(Scope(NUMA_LEVEL, sorted(card for switch in switches for card in switch.cards), switches))
     return Scope(NODE_LEVEL, list(places), numa_nodes)
 
 

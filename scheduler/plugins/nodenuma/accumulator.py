@@ -112,7 +112,9 @@ class _Taking:
         groups: dict[int, list[int]] = {}
         for cpus in self.free_cores(exclusive=False):
             groups.setdefault(self.topology.cpus[cpus[0]].socket, []).extend(cpus)
-        return [groups[socket] for socket in sorted(groups, key=lambda one: (self.strategy(len(groups[one])), one))]
+        return [
+            groups[socket] for socket in sorted(groups, key=lambda entry: (self.strategy(len(groups[entry])), entry))
+        ]
 
     def _in_node_order(self, groups: dict[int, list[int]], available: Mapping[int, int]) -> list[list[int]]:
         free_on: dict[int, int] = {}
@@ -182,7 +184,9 @@ class _Taking:
                 groups.setdefault(self.topology.cpus[number].socket, []).append(number)
         if exclusive:
             groups = {socket: self.thinned(cpus) for socket, cpus in groups.items()}
-        return [groups[socket] for socket in sorted(groups, key=lambda one: (self.strategy(len(groups[one])), one))]
+        return [
+            groups[socket] for socket in sorted(groups, key=lambda entry: (self.strategy(len(groups[entry])), entry))
+        ]
 
     def take_spread(self) -> bool:
         """Take CPUs of different cores, close to each other (NUMA-R27). Returns whether the request is complete."""

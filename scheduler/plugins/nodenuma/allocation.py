@@ -57,7 +57,7 @@ def divide(state: NumaState, need: Need, mask: Mask) -> dict[int, Amounts] | Sta
             continue
         unit = _unit(state, need, name)
         left = wanted
-        for turn, node in enumerate(sorted(nodes, key=lambda one: (offered[one].get(name, 0), one))):
+        for turn, node in enumerate(sorted(nodes, key=lambda entry: (offered[entry].get(name, 0), entry))):
             given = min(offered[node].get(name, 0), left // (len(nodes) - turn)) // unit * unit
             if given:
                 split[node][name] = given

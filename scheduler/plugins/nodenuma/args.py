@@ -24,7 +24,7 @@ class ScoringStrategy(Wire, frozen=True, forbid_unknown_fields=True):
     resources: tuple[ResourceWeight, ...] = (ResourceWeight("cpu"), ResourceWeight("memory"))
 
     def scorer(self) -> Scorer:
-        return Scorer(self.type, {one.name: one.weight or 1 for one in self.resources})
+        return Scorer(self.type, {resource.name: resource.weight or 1 for resource in self.resources})
 
 
 class NodeNUMAResourceArgs(Args, frozen=True):

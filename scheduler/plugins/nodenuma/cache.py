@@ -210,8 +210,8 @@ def _understood(said: str, how: str) -> Booking | None:
         spec = msgspec.json.decode(how, type=ResourceSpec)
         cpus = parse_cpuset(status.cpuset)
         zones = tuple(
-            (one.node, tuple(sorted((name, amount(name, value)) for name, value in one.resources.items())))
-            for one in sorted(status.numa_node_resources, key=lambda one: one.node)
+            (zone.node, tuple(sorted((name, amount(name, value)) for name, value in zone.resources.items())))
+            for zone in sorted(status.numa_node_resources, key=lambda zone: zone.node)
         )
     except (msgspec.DecodeError, CpusetError, QuantityError):
         return None  # an annotation that this scheduler did not write

@@ -100,7 +100,7 @@ def _masks(masks: Iterable[Mask]) -> str:
 
 def binary(mask: Mask) -> str:
     """NUMA nodes in upstream's format: two binary digits at least; powers of four keep their own width (NUMA-R45)."""
-    number = sum(1 << one for one in mask)
+    number = sum(1 << node for node in mask)
     digits = 2
     while number > 1 << digits:
         digits += 2
@@ -120,7 +120,7 @@ def widened(hints: Hints, ids: Sequence[int]) -> Hints:
     Where all cards are on one NUMA node, a pod may still have CPUs of both.
     """
     named = frozenset[int]().union(*(hint.mask for listed in hints.values() for hint in listed))
-    empty = [one for one in ids if one not in named]
+    empty = [number for number in ids if number not in named]
     if not empty or not named:
         return hints
     more = [frozenset(chosen) for size in range(1, len(empty) + 1) for chosen in combinations(empty, size)]

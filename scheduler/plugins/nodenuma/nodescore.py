@@ -57,7 +57,7 @@ class NodeScore:
         """The score of the NUMA nodes that serve the pod, or of the whole node if it is held to none."""
         ratio = state.options.ratio(CPU)
         bound = state.bound * 1000
-        zones = [one for one, _ in outcome.booking.zones]
+        zones = [zone for zone, _ in outcome.booking.zones]
         if zones:
             capacity, used = _sums(state, zones)
         else:
@@ -74,9 +74,9 @@ class NodeScore:
 def _sums(state: NumaState, zones: list[int]) -> tuple[dict[str, int], dict[str, int]]:
     capacity: dict[str, int] = {}
     used: dict[str, int] = {}
-    for one in zones:
-        left: Mapping[str, int] = state.available[one]
-        for name, total in state.totals[one].items():
+    for zone in zones:
+        left: Mapping[str, int] = state.available[zone]
+        for name, total in state.totals[zone].items():
             capacity[name] = capacity.get(name, 0) + total
             used[name] = used.get(name, 0) + total - left[name]
     return capacity, used

@@ -95,7 +95,7 @@ def amplify(value: int, ratio: float) -> int:
 def _topology(written: str) -> Topology:
     """The CPUs in an annotation; cached, as the text is long and equal for all nodes of a model."""
     detail = msgspec.json.decode(written, type=CpuTopology).detail
-    return Topology(Cpu(one.id, (one.socket, one.core), one.socket, one.node) for one in detail)
+    return Topology(Cpu(cpu.id, (cpu.socket, cpu.core), cpu.socket, cpu.node) for cpu in detail)
 
 
 class _Reader:
@@ -217,6 +217,6 @@ def _less(found: dict[int, Amounts], topology: Topology, reserved: frozenset[int
     """The amounts without reserved CPUs."""
     for node, amounts in found.items():
         if CPU in amounts:
-            gone = sum(1 for one in reserved if topology.cpus[one].node == node)
+            gone = sum(1 for cpu in reserved if topology.cpus[cpu].node == node)
             amounts[CPU] = max(amounts[CPU] - amplify(gone * 1000, ratio), 0)
     return tuple((node, tuple(sorted(amounts.items()))) for node, amounts in sorted(found.items()))

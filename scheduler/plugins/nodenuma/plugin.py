@@ -203,8 +203,8 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         found, way = self._known(state, name), state.get(INTO)
         if found is None or way is None:
             return found.state if found is not None else self.numa_cache.nothing
-        others = [one for one in matched_on(state, name) if one is not way.reserved]
-        held = [(one.uid, rest) for one in others if (rest := left(found, one)) != NOTHING]
+        others = [other for other in matched_on(state, name) if other is not way.reserved]
+        held = [(other.uid, rest) for other in others if (rest := left(found, other)) != NOTHING]
         if not held:
             return found.state
         found = found.copy()

@@ -22,10 +22,10 @@ def left(numa: NodeNuma, reserved: Reserved) -> Booking:
 def left_of(booking: Booking, taken: Iterable[Booking | None]) -> Booking:
     """What remains of the allocation after these parts of the same CPUs and NUMA nodes."""
     cpus, used = set(booking.cpus), dict[tuple[int, str], int]()
-    for one in taken:
-        if one is not None:
-            cpus -= one.cpus
-            for node, amounts in one.zones:
+    for allocation in taken:
+        if allocation is not None:
+            cpus -= allocation.cpus
+            for node, amounts in allocation.zones:
                 for name, value in amounts:
                     used[node, name] = used.get((node, name), 0) + value
     zones = (

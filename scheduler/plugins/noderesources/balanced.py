@@ -39,7 +39,7 @@ class NodeResourcesBalancedAllocation(ScoreColumns):
 
     def __init__(self, handle: Handle, args: NodeResourcesBalancedAllocationArgs | None = None) -> None:
         self._handle = handle
-        self._resources = tuple(one.name for one in (args or NodeResourcesBalancedAllocationArgs()).resources)
+        self._resources = tuple(resource.name for resource in (args or NodeResourcesBalancedAllocationArgs()).resources)
         self._native_only = self._resources == (CPU, MEMORY)
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:

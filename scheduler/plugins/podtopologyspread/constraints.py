@@ -51,9 +51,9 @@ def own(pod: Pod, when: str) -> tuple[Constraint, ...]:
 
 def _read(pod: Pod) -> dict[str, tuple[Constraint, ...]]:
     found: dict[str, tuple[Constraint, ...]] = {}
-    for one in pod.spec.topology_spread_constraints:
-        when = one.when_unsatisfiable
-        found[when] = (*found.get(when, ()), Constraint.read(one, pod, one.label_selector))
+    for constraint in pod.spec.topology_spread_constraints:
+        when = constraint.when_unsatisfiable
+        found[when] = (*found.get(when, ()), Constraint.read(constraint, pod, constraint.label_selector))
     return found
 
 

@@ -99,7 +99,7 @@ class ReservationCache(Listener):
 
     def pods_in(self, uid: str) -> list[PodInfo]:
         """The pods that the API server shows in a reservation, by uid (RSV-R7)."""
-        found = (self._cache.placed(one) for one in sorted(self._in.get(uid, ())) if not self._cache.is_assumed(one))
+        found = (self._cache.placed(item) for item in sorted(self._in.get(uid, ())) if not self._cache.is_assumed(item))
         return [info for info in found if info is not None and allocated_to(info.pod) == uid]
 
     # -- reservations -------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ Sample = tuple[dict[str, str], float]  # labels and value
 
 def phases(reservation_cache: ReservationCache) -> Iterator[Sample]:
     """1 for the current phase of a reservation, 0 for the others."""
-    for reservation in sorted(reservation_cache.known.values(), key=lambda one: one.name):
+    for reservation in sorted(reservation_cache.known.values(), key=lambda entry: entry.name):
         now = reservation.status.phase or PENDING
         for phase in PHASES:
             yield {"name": reservation.name, "phase": phase}, float(phase == now)
@@ -22,7 +22,7 @@ def phases(reservation_cache: ReservationCache) -> Iterator[Sample]:
 
 def resources(reservation_cache: ReservationCache) -> Iterator[Sample]:
     """For each available reservation and resource: the amount, the allocated amount, and their ratio."""
-    for reserved in sorted(reservation_cache, key=lambda one: one.name):
+    for reserved in sorted(reservation_cache, key=lambda entry: entry.name):
         allocated = reserved.allocated
         for name, value in sorted(reserved.allocatable.items()):
             unit, size = _UNITS.get(name, ("raw", 1))

@@ -91,7 +91,9 @@ def used(reservation: Reservation, owners: Sequence[Pod], allocated: Amounts, no
         for pod in owners
     ]
     amounts_now = quantities(allocated)
-    if [one.uid for one in status.current_owners] == [one["uid"] for one in found] and amounts_now == status.allocated:
+    if [owner.uid for owner in status.current_owners] == [
+        entry["uid"] for entry in found
+    ] and amounts_now == status.allocated:
         return None
     gone = dict.fromkeys(status.allocated.keys() - amounts_now.keys())  # null removes a field in a merge patch
     fields: Status = {"currentOwners": found, "allocated": {**amounts_now, **gone}}
@@ -125,7 +127,7 @@ def end_of(reservation: Reservation) -> float | None:
 
 def next_look(reservations: Iterable[Reservation], now: float) -> float:
     """Seconds until the next check of these reservations (RSV-R5)."""
-    ends = [end for one in reservations if not one.ended and (end := end_of(one)) is not None]
+    ends = [end for reservation in reservations if not reservation.ended and (end := end_of(reservation)) is not None]
     return min(max(min(ends, default=now + LATEST) - now, SOONEST), LATEST)
 
 
@@ -144,10 +146,12 @@ def is_waste(reservation: Reservation, now: float, keep: float, *, node_there: b
 
 def _with(reservation: Reservation, changed: ReservationCondition) -> list[Any]:
     """All conditions with one of them replaced or added."""
-    others = [one for one in reservation.status.conditions if one.type != changed.type]
+    others = [condition for condition in reservation.status.conditions if condition.type != changed.type]
     if len(others) == len(reservation.status.conditions):
         return _plain([*others, changed])
-    return _plain([changed if one.type == changed.type else one for one in reservation.status.conditions])
+    return _plain(
+        [changed if condition.type == changed.type else condition for condition in reservation.status.conditions]
+    )
 
 
 def _plain(conditions: Iterable[ReservationCondition]) -> list[Any]:

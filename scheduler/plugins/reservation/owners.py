@@ -118,6 +118,6 @@ def _marks(pod: Pod) -> Iterator[Mark]:
     yield "name", metadata.name
     for key, value in metadata.labels.items():
         yield "label", key, value
-    for one in metadata.owner_references:
-        yield "by-uid", one.uid
-        yield "by-name", one.name
+    for reference in metadata.owner_references:
+        yield "by-uid", reference.uid
+        yield "by-name", reference.name

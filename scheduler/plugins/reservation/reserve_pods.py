@@ -92,9 +92,9 @@ def _template(reservation: Reservation) -> PodTemplate:
 
 def _carrying(spec: PodSpec, holding: Amounts) -> PodSpec:
     """The same pod requesting exactly these amounts, all in one additional container."""
-    bare = tuple(replace(one, resources=ResourceRequirements()) for one in spec.containers)
+    bare = tuple(replace(container, resources=ResourceRequirements()) for container in spec.containers)
     filler = Container(FILLER, resources=ResourceRequirements(requests=dict(quantities(holding))))
-    inits = tuple(replace(one, resources=ResourceRequirements()) for one in spec.init_containers)
+    inits = tuple(replace(container, resources=ResourceRequirements()) for container in spec.init_containers)
     return replace(spec, containers=(*bare, filler), init_containers=inits, overhead={}, resources=None)
 
 

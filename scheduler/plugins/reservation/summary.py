@@ -21,7 +21,10 @@ from scheduler.pods.host_ports import HostPort, host_ports
 
 def summary_of(reservation_cache: ReservationCache, cache: Cache, node: str) -> dict[str, Any]:
     """The available reservations on a node, by name; {} if there are none or the node does not exist."""
-    items = [_item(one, cache) for one in sorted(reservation_cache.on(node).values(), key=lambda one: one.name)]
+    items = [
+        _item(reservation, cache)
+        for reservation in sorted(reservation_cache.on(node).values(), key=lambda reservation: reservation.name)
+    ]
     return _filled({"items": items})
 
 
@@ -40,12 +43,12 @@ def _item(reserved: Reserved, cache: Cache) -> dict[str, Any]:
         "reserved": dict(quantities(reserved.withheld)),
         "allocated": dict(quantities(allocated)),
         "allocatablePorts": _ports(own),
-        "allocatedPorts": _ports(port for port in used if any(port.conflicts(one) for one in own)),
+        "allocatedPorts": _ports(port for port in used if any(port.conflicts(reserved_port) for reserved_port in own)),
         "availableResource": {
             name: max(0, value - reserved.withheld.get(name, 0)) for name, value in sorted(left.items())
         },
         "allocatedResource": dict(sorted(allocated.items())),
-        "owners": [_filled(to_plain(one)) for one in reservation.spec.owners],
+        "owners": [_filled(to_plain(owner)) for owner in reservation.spec.owners],
         "allocatePolicy": reservation.spec.allocate_policy,
         "assignedPods": [_assigned(pod, reserved) for pod in owners],
     })  # fmt: skip
@@ -62,7 +65,7 @@ def _assigned(pod: Pod, reserved: Reserved) -> dict[str, Any]:
 
 
 def _ports(ports: Iterable[HostPort]) -> list[dict[str, Any]]:
-    found = sorted((one.address, one.protocol, one.number) for one in ports)
+    found = sorted((port.address, port.protocol, port.number) for port in ports)
     return [{"ip": address, "protocol": protocol, "port": number} for address, protocol, number in found]
 
 

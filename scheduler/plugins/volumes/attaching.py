@@ -64,7 +64,7 @@ class VolumeRestrictions(PreFilter, Filter, VictimAware):
         if not exclusive:
             return Status.skip()
         placed = (info.pod for node in self._cache for info in node.pods.values() if info.pod.spec.volumes)
-        state[EXCLUSIVE] = _Exclusive(exclusive, sum(_uses(one, exclusive) for one in placed))
+        state[EXCLUSIVE] = _Exclusive(exclusive, sum(_uses(placed_pod, exclusive) for placed_pod in placed))
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
@@ -157,7 +157,7 @@ class NodeVolumeLimits(PreFilter, Filter):
         )
         new = state[ATTACHED] - there
         for driver in {driver for driver, _ in new} & limits.keys():
-            if sum(one == driver for one, _ in there | new) > limits[driver]:
+            if sum(name == driver for name, _ in there | new) > limits[driver]:
                 return TOO_MANY
         return SUCCESS
 

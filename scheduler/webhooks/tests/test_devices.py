@@ -111,7 +111,7 @@ def test_a_patch_is_for_the_containers_that_ask_for_gpus_alone() -> None:
 def test_refusals(requests: dict[str, Any], expected: list[str]) -> None:
     pod = {"spec": {"containers": [{"name": "a", "resources": {"requests": requests}}]}}
 
-    assert problems(pod) == [f"{FIELD}: {one}" for one in expected]
+    assert problems(pod) == [f"{FIELD}: {item}" for item in expected]
 
 
 def test_what_is_no_quantity_is_refused_by_name() -> None:

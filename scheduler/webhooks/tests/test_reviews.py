@@ -82,9 +82,9 @@ def test_what_is_no_review(body: Any, said: str) -> None:
 def test_registration_for_one_namespace() -> None:
     found = configurations("https://h:1", b"pem", namespace="team")
 
-    assert [one["kind"] for one in found] == ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"]
-    for one in found:
-        webhook = one["webhooks"][0]
+    assert [entry["kind"] for entry in found] == ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"]
+    for entry in found:
+        webhook = entry["webhooks"][0]
         assert webhook["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": "team"}}
         assert base64.b64decode(webhook["clientConfig"]["caBundle"]) == b"pem"
 
@@ -92,7 +92,7 @@ def test_registration_for_one_namespace() -> None:
 def test_who_wants_requests_left_alone_registers_for_validation_only() -> None:
     found = configurations("https://h:1", b"pem", mutating=False)
 
-    assert [one["kind"] for one in found] == ["ValidatingWebhookConfiguration"]
+    assert [entry["kind"] for entry in found] == ["ValidatingWebhookConfiguration"]
 
 
 def test_half_a_certificate(tmp_path: Path) -> None:

@@ -149,4 +149,4 @@ def functions_chosen(have: DeviceState, request: DeviceRequest) -> list[str]:
     """Bus addresses of the virtual functions, a device after the other."""
     found = allocate(have, request, Policy())
     assert isinstance(found, Choice), found
-    return [one.bus for share in found.holding.shares for one in share.functions]
+    return [function.bus for share in found.holding.shares for function in share.functions]

@@ -148,7 +148,7 @@ def test_two_cards_stand_in_one_list() -> None:
     rig.submit(pod("p").gpus(2))
     rig.run()
     found = parse_allocations(rig.binding("p").annotations)
-    assert [(one.minor, one.id) for one in found["gpu"]] == [(0, "GPU-n-0"), (1, "GPU-n-1")]
+    assert [(item.minor, item.id) for item in found["gpu"]] == [(0, "GPU-n-0"), (1, "GPU-n-1")]
 
 
 def test_two_shares_pack_on_one_card_when_the_profile_packs() -> None:

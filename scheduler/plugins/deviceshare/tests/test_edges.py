@@ -72,10 +72,10 @@ def test_what_a_pod_says_it_has_before_it_is_placed_is_overwritten(said: str) ->
     rig.submit(pod("a").gpu_share(50).annotation(DEVICE_ALLOCATED, said))
     rig.run()
     text = rig.binding("a").annotations[DEVICE_ALLOCATED]
-    assert [one.minor for one in parse_allocations({DEVICE_ALLOCATED: text})["gpu"]] == [0]
+    assert [card.minor for card in parse_allocations({DEVICE_ALLOCATED: text})["gpu"]] == [0]
     rig.running(pod("a").gpu_share(50).annotation(DEVICE_ALLOCATED, text), "n")
     used = [dict(free) for free in devices_of(rig).state.frees]
-    assert [one["koordinator.sh/gpu-core"] for one in used] == [50, 100, 100]
+    assert [item["koordinator.sh/gpu-core"] for item in used] == [50, 100, 100]
 
 
 def test_what_a_refused_pod_says_it_has_is_free() -> None:
@@ -85,4 +85,4 @@ def test_what_a_refused_pod_says_it_has_is_free() -> None:
     rig.run(bind=False)
     rig.core.bind_failed("uid-a", "the network is down", retry=False)
     rig.submit(pod("b").gpus(1))
-    assert [one.info.pod.metadata.name for one in rig.run() if isinstance(one, Bind)] == ["b"]
+    assert [item.info.pod.metadata.name for item in rig.run() if isinstance(item, Bind)] == ["b"]

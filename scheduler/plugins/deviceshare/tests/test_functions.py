@@ -39,7 +39,7 @@ def wants(name: str) -> PodBuilder:
 def got(rig: Rig, name: str) -> tuple[int, list[str]]:
     (found,) = parse_allocations(rig.binding(name).annotations)["rdma"]
     assert found.extension is not None
-    return found.minor, [one.bus_id for one in found.extension.vfs]
+    return found.minor, [item.bus_id for item in found.extension.vfs]
 
 
 @pytest.mark.parametrize("policy", ["", "Aligned", "Restricted"])

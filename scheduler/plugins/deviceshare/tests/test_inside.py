@@ -49,7 +49,7 @@ def owner(name: str, percent: int) -> PodBuilder:
 def taken(rig: Rig, name: str) -> Cards:
     """What of which cards a pod got."""
     found = parse_allocations(rig.binding(name).annotations)["gpu"]
-    return {one.minor: int(str(one.resources[GPU_CORE])) for one in found}
+    return {entry.minor: int(str(entry.resources[GPU_CORE])) for entry in found}
 
 
 def confirmed(rig: Rig) -> None:
@@ -171,7 +171,7 @@ def test_a_card_that_is_held_for_the_pod_is_worth_what_a_free_one_is() -> None:
         plugin.pre_filter(state, info.pod)
     restore(rig.core.handle, state, info, runner.profile.all)
     inner, seen = as_seen(state, rig.core.cache.nodes["n"])
-    devices = next(one for one in runner.profile.all if isinstance(one, DeviceShare))
+    devices = next(entry for entry in runner.profile.all if isinstance(entry, DeviceShare))
     assert devices.score(inner, info.pod, seen) == 75
 
 

@@ -41,7 +41,7 @@ def wishing(builder: PodBuilder, **hints: Any) -> PodBuilder:
 
 def minors(rig: Rig, name: str) -> dict[str, list[int]]:
     found = parse_allocations(rig.binding(name).annotations)
-    return {kind: [one.minor for one in entries] for kind, entries in found.items()}
+    return {kind: [entry.minor for entry in entries] for kind, entries in found.items()}
 
 
 def test_a_pod_that_fits_only_now_that_another_came() -> None:
@@ -148,7 +148,7 @@ def test_virtual_functions_come_back_with_a_failed_binding() -> None:
         rig.run(bind=False)
         found = parse_allocations(rig.binding("a").annotations)["rdma"][0]
         assert found.extension is not None
-        assert [one.bus_id for one in found.extension.vfs] == ["0000:1f:00.2"]
+        assert [item.bus_id for item in found.extension.vfs] == ["0000:1f:00.2"]
         rig.core.bind_failed("uid-a", "the network is down", retry=False)
 
 

@@ -129,7 +129,7 @@ def test_split_over_cards(request_: Amounts, cards: int, each: Amounts, shared: 
 def test_types_are_asked_side_by_side() -> None:
     request = DeviceRequest.of({GPU: 100, RDMA: 200, "cpu": 4000})
     assert request is not None
-    assert [(one.type, one.count, one.amounts) for one in request.types] == [
+    assert [(part.type, part.count, part.amounts) for part in request.types] == [
         ("gpu", 1, {GPU_CORE: 100, GPU_MEMORY_RATIO: 100}),
         ("rdma", 2, {RDMA: 100}),
     ]

@@ -125,7 +125,10 @@ def test_whole_cards_and_slices_of_other_things_have_no_sizes() -> None:
     rig.submit(pod("memory").resources({GPU_MEMORY: "5Gi"}))
     rig.run()
     found = parse_allocations(rig.binding("whole").annotations)["gpu"]
-    assert [(one.minor, one.resources[NPU_CORE], one.extension) for one in found] == [(0, "8", None), (1, "8", None)]
+    assert [(entry.minor, entry.resources[NPU_CORE], entry.extension) for entry in found] == [
+        (0, "8", None),
+        (1, "8", None),
+    ]
     assert got(rig, "memory")[1] == ""
 
 

@@ -26,8 +26,8 @@ def told(rig: Rig, name: str = "n") -> dict[str, Any]:
 
 
 def placed(rig: Rig, *asked: PodBuilder) -> None:
-    for one in asked:
-        rig.submit(one)
+    for item in asked:
+        rig.submit(item)
         rig.run()
 
 

@@ -15,7 +15,7 @@ def card(minor: int, core: int = 100, mib: int = 24 << 10, template: str = "") -
 
 
 def grant(*cards: Share, model: str = "", shared: bool = True) -> Grant:
-    return Grant(cards, [f"GPU-{one.minor}" for one in cards], model, shared, 12345)
+    return Grant(cards, [f"GPU-{card.minor}" for card in cards], model, shared, 12345)
 
 
 def test_minors_in_the_order_of_choice() -> None:

@@ -21,12 +21,12 @@ def test_thirty_three_cpus_of_two_times_thirty_two() -> None:
     rig.machine("n", (2, 1, 16, 2), labels={POLICY: "Restricted"})
     rig.submit(share("shared", "33"))
     rig.run()
-    shares = [(one.node, one.resources["cpu"]) for one in rig.given("shared").numa_node_resources]
+    shares = [(item.node, item.resources["cpu"]) for item in rig.given("shared").numa_node_resources]
     assert shares == [(0, "16500m"), (1, "16500m")]
     assert not rig.given("shared").cpuset
     rig.submit(share("more", "31"))
     rig.run()
-    assert [one.resources["cpu"] for one in rig.given("more").numa_node_resources] == ["15500m", "15500m"]
+    assert [item.resources["cpu"] for item in rig.given("more").numa_node_resources] == ["15500m", "15500m"]
 
 
 def test_bound_pods_get_whole_cpus_of_each() -> None:
@@ -35,7 +35,7 @@ def test_bound_pods_get_whole_cpus_of_each() -> None:
     rig.submit(lsr("bound", "33"))
     rig.run()
     given = rig.given("bound")
-    assert [(one.node, one.resources["cpu"]) for one in given.numa_node_resources] == [(0, "16"), (1, "17")]
+    assert [(zone.node, zone.resources["cpu"]) for zone in given.numa_node_resources] == [(0, "16"), (1, "17")]
     assert given.cpuset == "0-15,32-48"
 
 
@@ -57,7 +57,7 @@ def test_which_numa_node(policy: str, shape: Shape, used: tuple[int, ...], strat
         rig.holds(share(f"there-{node}", str(cpus), "8Gi"), "n", status)
     rig.submit(share("p", "4", "40Gi"))
     rig.run()
-    assert [one.node for one in rig.given("p").numa_node_resources] == [want]
+    assert [item.node for item in rig.given("p").numa_node_resources] == [want]
 
 
 def test_a_machine_of_one_numa_node_gives_no_amounts() -> None:
@@ -124,7 +124,7 @@ def test_best_effort_spreads_what_does_not_align() -> None:
     rig.holds(share("b", "1", "120Gi"), "n", '{"numaNodeResources":[{"node":1,"resources":{"memory":"120Gi"}}]}')
     rig.submit(share("p", "6", "40Gi"))
     rig.run()
-    amounts = [(one.node, one.resources) for one in rig.given("p").numa_node_resources]
+    amounts = [(item.node, item.resources) for item in rig.given("p").numa_node_resources]
     assert amounts == [(0, {"cpu": "3", "memory": "32Gi"}), (1, {"cpu": "3", "memory": "8Gi"})]
 
 

@@ -257,7 +257,7 @@ def test_a_pod_without_a_report_is_refused_only_if_it_needs_one() -> None:
 
 
 def test_core_ids_repeat_across_sockets() -> None:
-    detail = [{"id": one, "core": one // 2 % 2, "socket": one // 4, "node": one // 4} for one in range(8)]
+    detail = [{"id": item, "core": item // 2 % 2, "socket": item // 4, "node": item // 4} for item in range(8)]
     rig = Machines()
     rig.machine("n", (2, 1, 2, 2), annotations={CPU_TOPOLOGY: {"detail": detail}})
     rig.submit(lsr("p", "6").bind_cpus(required=FULL_PCPUS))

@@ -22,7 +22,7 @@ def hints(text: str) -> list[Hint]:
 
 
 def merged(policy: str, lists: Lists, *, ids: str = ALL, barred: str = "") -> str:
-    found = merge(policy, [int(one) for one in ids], lists, lambda mask: mask == frozenset(map(int, barred)))
+    found = merge(policy, [int(number) for number in ids], lists, lambda mask: mask == frozenset(map(int, barred)))
     if isinstance(found, Status):
         return found.message
     text = "".join(map(str, sorted(found.mask))) if found.mask is not None else "none"
@@ -95,7 +95,7 @@ def test_exclusivity_takes_preferences_away() -> None:
 
 
 def test_eight_numa_nodes_and_four_resources() -> None:
-    everywhere = [Hint(frozenset(one for one in range(8) if mask >> one & 1), False, 0) for mask in range(1, 256)]
+    everywhere = [Hint(frozenset(item for item in range(8) if mask >> item & 1), False, 0) for mask in range(1, 256)]
     lists = dict.fromkeys(("cpu", "gpu", "memory", "rdma"), everywhere)
     assert merged(BEST_EFFORT, lists, ids="01234567") == "0"
 

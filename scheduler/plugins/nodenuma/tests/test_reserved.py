@@ -67,7 +67,7 @@ def owned(builder: PodBuilder, *, into: bool = True) -> PodBuilder:
 
 
 def numa_of(rig: Machines, name: str) -> list[int]:
-    return [one.node for one in rig.given(name).numa_node_resources]
+    return [item.node for item in rig.given(name).numa_node_resources]
 
 
 def booked(rig: Machines) -> NumaState:
@@ -176,7 +176,7 @@ def test_an_aligned_owner_gets_the_card_that_is_held_for_it(policy: str, minor: 
     rig.submit(owned(share("a", "4", "8Gi").resources(shares(100))))
     confirmed(rig)
     found = parse_allocations(rig.binding("a").annotations)["gpu"]
-    assert [one.minor for one in found] == [minor]
+    assert [entry.minor for entry in found] == [minor]
     assert numa_of(rig, "a") == [minor // 2]
     assert cpus_left(rig) == ([4, 8] if minor == 0 else [8, 4])
 
@@ -189,7 +189,7 @@ def test_a_card_on_one_numa_node_and_cpus_on_the_other_are_no_place_for_an_align
     assert "Reservation(s) " in rig.told("a")
     rig.submit(owned(share("b", "4", "8Gi").resources(shares(100)), into=False))
     rig.run()
-    assert [one.minor for one in parse_allocations(rig.binding("b").annotations)["gpu"]] == [2]
+    assert [card.minor for card in parse_allocations(rig.binding("b").annotations)["gpu"]] == [2]
     assert RESERVATION_ALLOCATED not in rig.binding("b").annotations
 
 
@@ -201,7 +201,7 @@ def test_a_reservation_is_aligned_and_tells_where_it_is() -> None:
     rig.run()
     binding = rig.binding("r")
     found = parse_allocations(binding.annotations)["gpu"]
-    assert [one.minor for one in found] == [0, 1]
+    assert [entry.minor for entry in found] == [0, 1]
     assert '"node":0' in binding.annotations[RESOURCE_STATUS]
 
 
@@ -264,4 +264,4 @@ def test_an_important_owner_takes_the_place_of_an_owner(policy: str) -> None:
     rig.clock.advance(2.0)
     confirmed(rig)
     assert numa_of(rig, "b") == [1]
-    assert [one.minor for one in parse_allocations(rig.binding("b").annotations)["gpu"]] == [3]
+    assert [card.minor for card in parse_allocations(rig.binding("b").annotations)["gpu"]] == [3]

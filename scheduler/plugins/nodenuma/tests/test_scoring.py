@@ -23,7 +23,7 @@ def scores(rig: Machines, asked: PodBuilder) -> dict[str, int]:
     pod = rig.pod(asked)
     info = PodInfo(pod, rig.core.cache.classes.of(pod))
     found = explain(rig.core.runner_of(info), info).feasible
-    return {one.node: one.by_plugin["NodeNUMAResource"] for one in sorted(found, key=lambda one: one.node)}
+    return {entry.node: entry.by_plugin["NodeNUMAResource"] for entry in sorted(found, key=lambda entry: entry.node)}
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def refusal(rig: Rig, one: PodBuilder, node: str, *, gone: Sequence[str] = ()) -
     """What the plugin alone says of a node to a pod, with some pods simulated gone; nothing if it passes."""
     info = PodInfo(made := rig.pod(one), rig.core.cache.classes.of(made))
     runner, state = rig.core.runner_of(info), CycleState()
-    plugin = next(one for one in runner.profile.filter if isinstance(one, Plugin))
+    plugin = next(entry for entry in runner.profile.filter if isinstance(entry, Plugin))
     verdict = plugin.pre_filter(state, info.pod)
     if not verdict.ok:
         return verdict.reasons

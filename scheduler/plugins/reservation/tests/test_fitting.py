@@ -195,7 +195,7 @@ def test_what_a_stranger_and_an_owner_see_of_a_node() -> None:
         plugin.pre_filter(state, info.pod)
     restore(rig.core.handle, state, info, runner.profile.all)
     assert as_seen(state, node)[1].requested[1:3] == [24000, 48 * GIB]
-    assert [one.node for one in explain(runner, info).feasible] == ["n"]
+    assert [item.node for item in explain(runner, info).feasible] == ["n"]
 
 
 def test_the_node_with_the_least_order_is_preferred_and_others_are_put_in_proportion() -> None:
@@ -206,5 +206,5 @@ def test_the_node_with_the_least_order_is_preferred_and_others_are_put_in_propor
         hold(rig, f"r{name}", name, {"cpu": 2000}, labels=labels)
     made = rig.pod(owner("wants", cpu=2))
     info = PodInfo(made, rig.core.cache.classes.of(made))
-    scores = {one.node: one.by_plugin["Reservation"] for one in explain(rig.core.runner_of(info), info).feasible}
+    scores = {item.node: item.by_plugin["Reservation"] for item in explain(rig.core.runner_of(info), info).feasible}
     assert scores == {"a": 50_000, "b": 50_000, "c": 50_000, "d": 500_000}

@@ -125,7 +125,7 @@ def test_owners_come_and_go_where_many_may() -> None:
     ],
 )
 def test_when_to_look_again(ends: list[str], expected: float) -> None:
-    assert lifecycle.next_look([placed(ttl=one) for one in ends], NOW) == expected
+    assert lifecycle.next_look([placed(ttl=end) for end in ends], NOW) == expected
 
 
 DAY = 24 * HOUR
