@@ -225,7 +225,7 @@ class DeviceCache(Listener):
         self._promised.pop(info.uid, None)
         self.release(info.node_name, info.uid)
 
-    # -- bookings -----------------------------------------------------------------------------------------------------
+    # -- allocations -----------------------------------------------------------------------------------------------------
 
     def assign(self, name: str, uid: str, shares: Shares) -> None:
         """Add the allocation in a pod's annotation; without a Device object it is kept until one comes."""

@@ -14,7 +14,7 @@ from scheduler.plugins.nodenuma.demand import Demand
 from scheduler.plugins.nodenuma.hints import hints
 from scheduler.plugins.nodenuma.merging import Lists, merge, widened, with_preferences
 from scheduler.plugins.nodenuma.scoring import Scorer
-from scheduler.plugins.nodenuma.states import SHARED, SINGLE, Booking, NumaState
+from scheduler.plugins.nodenuma.states import SHARED, SINGLE, NumaAllocation, NumaState
 from scheduler.plugins.numahints import Hints, Mask
 
 MISSING = Status.unresolvable("node(s) missing NUMA resources")
@@ -36,11 +36,11 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A pod's part of a node; `booking` is empty for pods that are neither bound nor aligned."""
+    """A pod's part of a node; `allocation` is empty for pods that are neither bound nor aligned."""
 
     need: Need
     mask: Mask | None
-    booking: Booking
+    allocation: NumaAllocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +66,14 @@ def align(state: NumaState, demand: Demand, rules: Rules, devices: Devices | Non
         if isinstance(found, Status):
             return found
         mask = found[0]
-    booking = allocate(state, need, mask)
-    if isinstance(booking, Status):
-        return booking
+    allocation = allocate(state, need, mask)
+    if isinstance(allocation, Status):
+        return allocation
     if mask is not None and devices is not None:
         status = devices.fits(mask)
         if not status.ok:
             return status
-    return Outcome(need, mask, booking)
+    return Outcome(need, mask, allocation)
 
 
 def _mask(  # noqa: PLR0917 all of them make the answer

@@ -8,7 +8,7 @@ from scheduler.api.quantity import CPU, Amounts
 from scheduler.framework.status import Status
 from scheduler.plugins.nodenuma.accumulator import NOT_ENOUGH, CpuPreference, Cpus, kept, take, usable
 from scheduler.plugins.nodenuma.options import ZoneAmounts
-from scheduler.plugins.nodenuma.states import Booking, NumaState
+from scheduler.plugins.nodenuma.states import NumaAllocation, NumaState
 from scheduler.plugins.numahints import Mask
 
 NO_ZONES = Status.unresolvable("insufficient resources on NUMA Node")
@@ -27,7 +27,7 @@ class Need:
         return dict(self.requests).get(CPU, 0) // WHOLE
 
 
-def allocate(state: NumaState, need: Need, mask: Mask | None) -> Booking | Status:
+def allocate(state: NumaState, need: Need, mask: Mask | None) -> NumaAllocation | Status:
     """The pod's part of these NUMA nodes (None: of any), or the reason for none."""
     zones: ZoneAmounts = ()
     if mask is not None:
@@ -36,11 +36,11 @@ def allocate(state: NumaState, need: Need, mask: Mask | None) -> Booking | Statu
             return split
         zones = tuple((node, tuple(sorted(amounts.items()))) for node, amounts in sorted(split.items()) if amounts)
     if need.preference is None:
-        return Booking(zones=zones)
+        return NumaAllocation(zones=zones)
     cpus = choose(state, need, dict(zones) if mask is not None else None)
     if isinstance(cpus, Status):
         return cpus
-    return Booking(frozenset(cpus), need.preference.exclusive, zones)
+    return NumaAllocation(frozenset(cpus), need.preference.exclusive, zones)
 
 
 def divide(state: NumaState, need: Need, mask: Mask) -> dict[int, Amounts] | Status:

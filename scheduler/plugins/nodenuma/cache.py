@@ -31,7 +31,7 @@ from scheduler.framework.nodeinfo import PodInfo
 from scheduler.framework.points import Listener
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.nodenuma.options import NO_OPTIONS, options_of
-from scheduler.plugins.nodenuma.states import SINGLE, Booking, NumaState, StateCache
+from scheduler.plugins.nodenuma.states import SINGLE, NumaAllocation, NumaState, StateCache
 
 AFFECTS_PLAIN_PODS = "NodeNUMAResource/affects_plain_pods"  # column [node]: see `Options`
 
@@ -45,7 +45,7 @@ class NodeNuma:
         self.name = name
         self.state = state
         self.nrt: NodeResourceTopology | None = None
-        self.held: dict[str, Booking] = {}  # by pod uid
+        self.held: dict[str, NumaAllocation] = {}  # by pod uid
 
     def copy(self) -> "NodeNuma":
         """An independent copy for a dry run."""
@@ -115,9 +115,9 @@ class NumaCache(Listener):
 
     def pod_placed(self, info: PodInfo) -> None:
         if RESOURCE_STATUS in info.pod.metadata.annotations:
-            booking = booking_of(info.pod.metadata.annotations)
-            if booking is not None:
-                self.assign(info.node_name, info.uid, booking)
+            allocation = allocation_of(info.pod.metadata.annotations)
+            if allocation is not None:
+                self.assign(info.node_name, info.uid, allocation)
 
     def pod_changed(self, info: PodInfo, before: Pod) -> None:
         old, new = (pod.metadata.annotations.get(RESOURCE_STATUS, "") for pod in (before, info.pod))
@@ -136,14 +136,14 @@ class NumaCache(Listener):
         """Remember an annotation that is about to be written to the pod."""
         self._promised[uid] = annotation
 
-    # -- bookings -----------------------------------------------------------------------------------------------------
+    # -- allocations -----------------------------------------------------------------------------------------------------
 
-    def assign(self, name: str, uid: str, booking: Booking) -> None:
+    def assign(self, name: str, uid: str, allocation: NumaAllocation) -> None:
         """Add a pod's allocation; a pod that has one keeps it."""
         node = self._nodes.get(name) or self._new(name)
         if uid in node.held:
             return
-        node.held[uid] = booking
+        node.held[uid] = allocation
         before, node.state = node.state, self._states.state(node.state.options, node.held.values())
         if before.statuses != node.state.statuses and SINGLE in before.statuses.values():
             # A NUMA node that one pod had alone is shared now: pods that avoid single-pod nodes may use it.
@@ -157,12 +157,12 @@ class NumaCache(Listener):
             if not node.held and node.nrt is None and node.state.options == NO_OPTIONS:
                 del self._nodes[name]
 
-    def simulated(self, node: NodeNuma, uid: str, booking: Booking | None) -> None:
+    def simulated(self, node: NodeNuma, uid: str, allocation: NumaAllocation | None) -> None:
         """Change a copy: remove a pod's allocation (None) or add it."""
-        if booking is None:
+        if allocation is None:
             node.held.pop(uid, None)
         else:
-            node.held[uid] = booking
+            node.held[uid] = allocation
         node.state = self._states.state(node.state.options, node.held.values())
 
     def _new(self, name: str) -> NodeNuma:
@@ -197,14 +197,14 @@ class NumaCache(Listener):
             self._cache.columns.touch(row)
 
 
-def booking_of(annotations: Mapping[str, str]) -> Booking | None:
+def allocation_of(annotations: Mapping[str, str]) -> NumaAllocation | None:
     """The allocation in a pod's annotations; None if there is none or it is invalid."""
     said = annotations.get(RESOURCE_STATUS)
     return _understood(said, annotations.get(RESOURCE_SPEC) or "{}") if said else None
 
 
 @lru_cache(maxsize=4096)
-def _understood(said: str, how: str) -> Booking | None:
+def _understood(said: str, how: str) -> NumaAllocation | None:
     try:
         status = decode_status(said)
         spec = msgspec.json.decode(how, type=ResourceSpec)
@@ -215,12 +215,13 @@ def _understood(said: str, how: str) -> Booking | None:
         )
     except (msgspec.DecodeError, CpusetError, QuantityError):
         return None  # an annotation that this scheduler did not write
-    return Booking(cpus, spec.preferred_cpu_exclusive_policy if cpus else "", zones) if cpus or zones else None
+    return NumaAllocation(cpus, spec.preferred_cpu_exclusive_policy if cpus else "", zones) if cpus or zones else None
 
 
-def status_text(booking: Booking) -> str:
+def status_text(allocation: NumaAllocation) -> str:
     """The annotation `resource-status` for an allocation."""
     zones = tuple(
-        NumaNodeResource(node, {name: text(name, value) for name, value in amounts}) for node, amounts in booking.zones
+        NumaNodeResource(node, {name: text(name, value) for name, value in amounts})
+        for node, amounts in allocation.zones
     )
-    return msgspec.json.encode(ResourceStatus(cpuset_text(booking.cpus), zones)).decode()
+    return msgspec.json.encode(ResourceStatus(cpuset_text(allocation.cpus), zones)).decode()

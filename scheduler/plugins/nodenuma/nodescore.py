@@ -57,7 +57,7 @@ class NodeScore:
         """The score of the NUMA nodes that serve the pod, or of the whole node if it is held to none."""
         ratio = state.options.ratio(CPU)
         bound = state.bound * 1000
-        zones = [zone for zone, _ in outcome.booking.zones]
+        zones = [zone for zone, _ in outcome.allocation.zones]
         if zones:
             capacity, used = _sums(state, zones)
         else:
@@ -65,7 +65,7 @@ class NodeScore:
             ratio = state.options.cpu_ratio or 1.0
             if ratio > 1 and CPU in used:
                 used[CPU] += amplify(bound, ratio) - bound
-        if outcome.booking.cpus:
+        if outcome.allocation.cpus:
             # As upstream: all CPUs bound anywhere on the node count, and CPUs of other pods do not (NUMA-R59).
             used[CPU] = amplify(bound, ratio)
         return self._scorer.score(capacity, used, counted(state, outcome.need))

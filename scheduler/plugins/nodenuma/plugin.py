@@ -318,8 +318,8 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         state[GIVEN] = outcome
         if outcome.mask is not None:
             state[AFFINITY] = outcome.mask
-        if outcome.booking != NOTHING:
-            self.numa_cache.assign(node_name, pod.metadata.uid, outcome.booking)
+        if outcome.allocation != NOTHING:
+            self.numa_cache.assign(node_name, pod.metadata.uid, outcome.allocation)
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
@@ -330,9 +330,9 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
 
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Marks:
         given = state.get(GIVEN)
-        if given is None or given.booking == NOTHING:
+        if given is None or given.allocation == NOTHING:
             return NO_MARKS
-        annotations = {RESOURCE_STATUS: status_text(given.booking)}
+        annotations = {RESOURCE_STATUS: status_text(given.allocation)}
         self.numa_cache.promise(pod.metadata.uid, annotations[RESOURCE_STATUS])
         if given.need.preference is not None:
             spec = written_back(state[DEMAND], given.need.preference)
@@ -350,15 +350,15 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
 
     def _imagine(self, state: CycleState, victim: PodInfo, name: str, *, there: bool) -> None:
         real = self.numa_cache.find(name) if DEMAND in state else None
-        booking = real.held.get(victim.uid) if real is not None else None
-        if real is None or booking is None:
+        allocation = real.held.get(victim.uid) if real is not None else None
+        if real is None or allocation is None:
             return
         trials = state.get(TRIAL)
         state[TRIAL] = trials = {} if trials is None else dict(trials)
         trials[name] = trial = (
             trials.get(name) or real
         ).copy()  # copies of the cycle state made earlier keep their dictionary
-        self.numa_cache.simulated(trial, victim.uid, booking if there else None)
+        self.numa_cache.simulated(trial, victim.uid, allocation if there else None)
         reserved = self._reservations.holding(victim.uid)
         overlooked = (state.get(MATCHED) or {}).get(name, ())
         if reserved is not None and reserved.node == name and reserved not in overlooked and has(reserved) != NOTHING:

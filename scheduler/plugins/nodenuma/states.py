@@ -19,7 +19,7 @@ SINGLE, SHARED = "single", "shared"
 
 
 @dataclass(frozen=True, slots=True)
-class Booking:
+class NumaAllocation:
     """The allocation of one pod."""
 
     cpus: Cpus = frozenset()
@@ -32,20 +32,20 @@ class NumaState:
 
     __slots__ = ("allocated", "available", "free", "marks", "options", "outcomes", "statuses", "topology", "totals")
 
-    def __init__(self, options: Options, topology: Topology, held: Iterable[Booking]) -> None:
+    def __init__(self, options: Options, topology: Topology, held: Iterable[NumaAllocation]) -> None:
         self.options = options
         self.topology = topology
         self.marks: dict[int, Mark] = {}
         self.allocated: dict[int, Amounts] = {}
         spans: dict[int, str] = {}
-        for booking in held:
-            for cpu in booking.cpus:
+        for allocation in held:
+            for cpu in allocation.cpus:
                 before = self.marks.get(cpu)
-                self.marks[cpu] = Mark(before.pods + 1 if before is not None else 1, booking.exclusive)
-            on = {topology.cpus[cpu].node for cpu in booking.cpus if cpu in topology.cpus}
+                self.marks[cpu] = Mark(before.pods + 1 if before is not None else 1, allocation.exclusive)
+            on = {topology.cpus[cpu].node for cpu in allocation.cpus if cpu in topology.cpus}
             for node in on:
                 spans[node] = SHARED if len(on) > 1 or spans.get(node) == SHARED else SINGLE
-            for node, amounts in booking.zones:
+            for node, amounts in allocation.zones:
                 sums = self.allocated.setdefault(node, {})
                 for name, value in amounts:
                     sums[name] = sums.get(name, 0) + value
@@ -101,7 +101,7 @@ class StateCache:
 
     def __init__(self) -> None:
         self._options: dict[Options, tuple[Options, Topology]] = {}
-        self._states: dict[tuple[int, tuple[Booking, ...]], NumaState] = {}
+        self._states: dict[tuple[int, tuple[NumaAllocation, ...]], NumaState] = {}
         self.nothing = self.state(self.options(NO_OPTIONS), ())
 
     def options(self, options: Options) -> Options:
@@ -111,12 +111,12 @@ class StateCache:
             found = self._options[options] = (options, Topology(options.topology))
         return found[0]
 
-    def state(self, options: Options, held: Iterable[Booking]) -> NumaState:
-        bookings = tuple(held)
-        key = (id(options), bookings)
+    def state(self, options: Options, held: Iterable[NumaAllocation]) -> NumaState:
+        allocations = tuple(held)
+        key = (id(options), allocations)
         found = self._states.get(key)
         if found is None:
             if len(self._states) >= MAX_STATES:
                 self._states.clear()  # nodes keep references to their states
-            found = self._states[key] = NumaState(options, self._options[options][1], bookings)
+            found = self._states[key] = NumaState(options, self._options[options][1], allocations)
         return found

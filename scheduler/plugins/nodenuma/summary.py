@@ -46,11 +46,11 @@ def summary_of(numa: NodeNuma, cache: Cache) -> dict[str, Any]:
                 "uid": uid,
                 "namespace": pods[uid].pod.metadata.namespace if uid in pods else "",
                 "name": pods[uid].pod.metadata.name if uid in pods else "",
-                "cpuset": cpuset_text(booking.cpus),
-                "cpuExclusivePolicy": booking.exclusive,
-                "numaNodeResources": _listed(booking.zones),
+                "cpuset": cpuset_text(allocation.cpus),
+                "cpuExclusivePolicy": allocation.exclusive,
+                "numaNodeResources": _listed(allocation.zones),
             }
-            for uid, booking in sorted(numa.held.items())
+            for uid, allocation in sorted(numa.held.items())
         ],
     }
 

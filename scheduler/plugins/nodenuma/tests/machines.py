@@ -15,7 +15,7 @@ from scheduler.api.wire import ObjectMeta, to_json
 from scheduler.plugins.nodenuma.accumulator import CpuPreference
 from scheduler.plugins.nodenuma.allocation import Need
 from scheduler.plugins.nodenuma.options import ZoneAmounts, options_of
-from scheduler.plugins.nodenuma.states import Booking, NumaState, StateCache
+from scheduler.plugins.nodenuma.states import NumaAllocation, NumaState, StateCache
 from scheduler.plugins.nodenuma.topology import uniform
 
 GIB = 1 << 30
@@ -63,9 +63,9 @@ def state(
     marks = {AMPLIFICATION_RATIO: to_json({"cpu": ratio}).decode()} if ratio != 1.0 else {}
     options, wrong = options_of({}, marks, topology_of("m", shape, more=more))
     assert not wrong
-    numa_cache = StateCache()
+    states = StateCache()
     cpus = parse_cpuset(booked)
-    return numa_cache.state(numa_cache.options(options), [Booking(cpus, exclusive, amounts)] if cpus or amounts else [])
+    return states.state(states.options(options), [NumaAllocation(cpus, exclusive, amounts)] if cpus or amounts else [])
 
 
 def need(policy: str = "", more: Mapping[str, int] | None = None, **requests: int) -> Need:

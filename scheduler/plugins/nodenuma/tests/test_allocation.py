@@ -11,7 +11,7 @@ from scheduler.plugins.nodenuma.hints import hints
 from scheduler.plugins.nodenuma.merging import binary
 from scheduler.plugins.nodenuma.options import ZoneAmounts
 from scheduler.plugins.nodenuma.scoring import Scorer
-from scheduler.plugins.nodenuma.states import Booking, NumaState
+from scheduler.plugins.nodenuma.states import NumaAllocation, NumaState
 from scheduler.plugins.nodenuma.tests.machines import GIB, SMALL, need, state
 
 FULL, SPREAD = FULL_PCPUS, SPREAD_BY_PCPUS
@@ -75,7 +75,7 @@ def test_split(have: NumaState, want: Need, mask: str, said: str) -> None:
 
 def test_without_a_mask_the_machine_is_one() -> None:
     found = allocate(state(), need(FULL, cpu=4000), None)
-    assert found == Booking(frozenset(range(4)))
+    assert found == NumaAllocation(frozenset(range(4)))
 
 
 HUGE: dict[str, Any] = {"more": {"hugepages-1Gi": 4 * GIB}}

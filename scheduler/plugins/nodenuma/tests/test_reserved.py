@@ -17,7 +17,7 @@ from scheduler.plugins.deviceshare.tests.machines import card
 from scheduler.plugins.deviceshare.tests.test_inside import allocated, confirmed, shares
 from scheduler.plugins.nodenuma.cache import NumaCache
 from scheduler.plugins.nodenuma.reservation_rest import left_of
-from scheduler.plugins.nodenuma.states import Booking, NumaState
+from scheduler.plugins.nodenuma.states import NumaAllocation, NumaState
 from scheduler.plugins.nodenuma.tests.machines import topology_of
 from scheduler.plugins.nodenuma.tests.numarig import Machines, lsr, share
 
@@ -220,20 +220,20 @@ def test_a_stranger_gains_nothing_from_the_going_of_an_owner() -> None:
 @pytest.mark.parametrize(
     ("taken", "want"),
     [
-        pytest.param([], Booking(frozenset({1, 2}), "PCPULevel", ((0, (("cpu", 2000),)),)), id="nobody"),
+        pytest.param([], NumaAllocation(frozenset({1, 2}), "PCPULevel", ((0, (("cpu", 2000),)),)), id="nobody"),
         pytest.param(
-            [Booking(frozenset({1}), "", ((0, (("cpu", 500),)),)), None],
-            Booking(frozenset({2}), "PCPULevel", ((0, (("cpu", 1500),)),)), id="a-part",
+            [NumaAllocation(frozenset({1}), "", ((0, (("cpu", 500),)),)), None],
+            NumaAllocation(frozenset({2}), "PCPULevel", ((0, (("cpu", 1500),)),)), id="a-part",
         ),
-        pytest.param([Booking(frozenset({1, 2, 3}), "", ((0, (("cpu", 9000),)),))], Booking(), id="more-than-there-is"),
+        pytest.param([NumaAllocation(frozenset({1, 2, 3}), "", ((0, (("cpu", 9000),)),))], NumaAllocation(), id="more-than-there-is"),
         pytest.param(
-            [Booking(zones=((1, (("cpu", 500),)),))],
-            Booking(frozenset({1, 2}), "PCPULevel", ((0, (("cpu", 2000),)),)), id="something-else",
+            [NumaAllocation(zones=((1, (("cpu", 500),)),))],
+            NumaAllocation(frozenset({1, 2}), "PCPULevel", ((0, (("cpu", 2000),)),)), id="something-else",
         ),
     ],
 )  # fmt: skip
-def test_what_is_left(taken: list[Booking | None], want: Booking) -> None:
-    assert left_of(Booking(frozenset({1, 2}), "PCPULevel", ((0, (("cpu", 2000),)),)), taken) == want
+def test_what_is_left(taken: list[NumaAllocation | None], want: NumaAllocation) -> None:
+    assert left_of(NumaAllocation(frozenset({1, 2}), "PCPULevel", ((0, (("cpu", 2000),)),)), taken) == want
 
 
 def test_what_was_settled_for_the_pod_that_a_template_was_copied_from_counts_for_nothing() -> None:
