@@ -121,7 +121,7 @@ class DeviceCache(Listener):
         # The node's devices, if a Device object lists them or pods still hold some. Called several times a decision,
         # so it is the dictionary's own method.
         self.find: Callable[[str], NodeDevices | None] = self._nodes.get
-        self._promised: dict[str, str] = {}  # pod uid → the allocation that is decided and being written
+        self._pending: dict[str, str] = {}  # pod uid → the allocation that is decided and being written
         self._cards = _FIRST_CARDS
         self._blank = self._vector(NO_ENTRY, 0, {}, {}, [])
         self._trial_places: dict[Template, dict[int, tuple[int, int, int]]] = {}
@@ -210,19 +210,19 @@ class DeviceCache(Listener):
 
     def pod_changed(self, info: PodInfo, before: Pod) -> None:
         old, new = (pod.metadata.annotations.get(DEVICE_ALLOCATED, "") for pod in (before, info.pod))
-        if self._promised.pop(info.uid, None) == new and not old:
+        if self._pending.pop(info.uid, None) == new and not old:
             return  # the annotation that this scheduler wrote: assigned already
         if old and old != new:
             self.release(info.node_name, info.uid)
         if old != new:
             self.pod_placed(info)
 
-    def promise(self, uid: str, annotation: str) -> None:
+    def record_pending(self, uid: str, annotation: str) -> None:
         """Remember an allocation that is about to be written into the pod's annotation."""
-        self._promised[uid] = annotation
+        self._pending[uid] = annotation
 
     def pod_gone(self, info: PodInfo) -> None:
-        self._promised.pop(info.uid, None)
+        self._pending.pop(info.uid, None)
         self.release(info.node_name, info.uid)
 
     # -- allocations -----------------------------------------------------------------------------------------------------

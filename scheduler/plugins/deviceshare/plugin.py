@@ -412,7 +412,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
         if granted is None or devices is None:
             return NO_MARKS
         annotations = {DEVICE_ALLOCATED: granted.annotation(devices.ids)}
-        self.devices.promise(pod.metadata.uid, annotations[DEVICE_ALLOCATED])
+        self.devices.record_pending(pod.metadata.uid, annotations[DEVICE_ALLOCATED])
         if self._resizes and is_reserve_pod(pod):
             annotations[RESIZE_ALLOCATABLE] = size_of(granted)
         adapted = state.get(ADAPTED)

@@ -64,7 +64,7 @@ class NumaCache(Listener):
         self._cache: Cache = handle.cache
         self._states = StateCache()
         self._nodes: dict[str, NodeNuma] = {}
-        self._promised: dict[str, str] = {}  # pod uid → the annotation that is decided and being written
+        self._pending: dict[str, str] = {}  # pod uid → the annotation that is decided and being written
         self.nodes_affecting_plain_pods = 0  # number of nodes with `Options.affects_plain_pods`
         handle.columns.add_column(AFFECTS_PLAIN_PODS, np.zeros((), np.bool_))
         # The node, if it has options or allocations. Called often, so it is the dictionary's own method.
@@ -121,7 +121,7 @@ class NumaCache(Listener):
 
     def pod_changed(self, info: PodInfo, before: Pod) -> None:
         old, new = (pod.metadata.annotations.get(RESOURCE_STATUS, "") for pod in (before, info.pod))
-        if self._promised.pop(info.uid, None) == new and not old:
+        if self._pending.pop(info.uid, None) == new and not old:
             return  # the annotation that this scheduler wrote: assigned already
         if old != new:
             if old:
@@ -129,12 +129,12 @@ class NumaCache(Listener):
             self.pod_placed(info)
 
     def pod_gone(self, info: PodInfo) -> None:
-        self._promised.pop(info.uid, None)
+        self._pending.pop(info.uid, None)
         self.release(info.node_name, info.uid)
 
-    def promise(self, uid: str, annotation: str) -> None:
+    def record_pending(self, uid: str, annotation: str) -> None:
         """Remember an annotation that is about to be written to the pod."""
-        self._promised[uid] = annotation
+        self._pending[uid] = annotation
 
     # -- allocations -----------------------------------------------------------------------------------------------------
 

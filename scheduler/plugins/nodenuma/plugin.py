@@ -333,7 +333,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         if given is None or given.allocation == NOTHING:
             return NO_MARKS
         annotations = {RESOURCE_STATUS: status_text(given.allocation)}
-        self.numa_cache.promise(pod.metadata.uid, annotations[RESOURCE_STATUS])
+        self.numa_cache.record_pending(pod.metadata.uid, annotations[RESOURCE_STATUS])
         if given.need.preference is not None:
             spec = written_back(state[DEMAND], given.need.preference)
             if spec is not None:
