@@ -43,11 +43,11 @@ def attempt(
     if not lesser:
         return NO_VICTIMS
     state, node = as_seen(state, node)
-    trial, emptied = state.fork(), node.copy()
+    simulated, emptied = state.fork(), node.copy()
     for pod in lesser:
         emptied.remove(pod)
-        runner.removed(trial, pod, emptied)
-    status = runner.check_with_nominated(trial, info, emptied)
+        runner.removed(simulated, pod, emptied)
+    status = runner.check_with_nominated(simulated, info, emptied)
     if not status.ok:
         return Outcome(status)
     victims: list[int] = []
@@ -55,10 +55,10 @@ def attempt(
     for place in sorted(range(len(lesser)), key=lambda place: not breaks[place]):
         pod = lesser[place]
         emptied.add(pod)
-        runner.returned(trial, pod, emptied)
-        if not runner.check_with_nominated(trial, info, emptied).ok:
+        runner.returned(simulated, pod, emptied)
+        if not runner.check_with_nominated(simulated, info, emptied).ok:
             emptied.remove(pod)
-            runner.removed(trial, pod, emptied)
+            runner.removed(simulated, pod, emptied)
             victims.append(place)
             violations += breaks[place]
     return Outcome(SUCCESS, tuple(victims), violations)

@@ -50,7 +50,7 @@ def allocate_preferring(
     return found
 
 
-def trial(
+def allocate_deciding(
     state: DeviceState, request: DeviceRequest, policy: Policy, numa: frozenset[int] | None = None
 ) -> Choice | Status:
     """`allocate` for those types that decide about a node."""
@@ -68,7 +68,7 @@ def verdict(state: DeviceState, request: DeviceRequest, policy: Policy) -> Statu
         if counting_suffices(state.template, request):
             found = _enough(state, request.types[0])
         else:
-            choice = trial(state, request, policy)
+            choice = allocate_deciding(state, request, policy)
             found = choice if isinstance(choice, Status) else SUCCESS
         state.fits[request] = found
     return found

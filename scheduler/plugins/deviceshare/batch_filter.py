@@ -32,7 +32,7 @@ WANTED: StateKey[Wanted] = StateKey("DeviceShare/wanted")
 
 
 # By node, in a dry run: the devices' state, and the uids of the removed pods.
-TRIAL: StateKey[dict[str, tuple[DeviceState, frozenset[str]]]] = StateKey("DeviceShare/trial")
+DRY_RUN: StateKey[dict[str, tuple[DeviceState, frozenset[str]]]] = StateKey("DeviceShare/dry-run")
 
 
 class BatchFilter(FilterColumns, TrialColumns, VictimAware):
@@ -95,8 +95,8 @@ class BatchFilter(FilterColumns, TrialColumns, VictimAware):
         holding = devices.held.get(victim.uid) if devices is not None else None
         if devices is None or holding is None:
             return
-        trials = state.get(TRIAL) or {}
-        there, gone = trials.get(node.name, (devices.state, frozenset()))
+        dry_run = state.get(DRY_RUN) or {}
+        there, gone = dry_run.get(node.name, (devices.state, frozenset()))
         if (victim.uid in gone) is (sign > 0):
             after, left_out = there.moved(holding.shares, sign), gone ^ {victim.uid}
             reserved = self._reservation_cache.holding(victim.uid)
@@ -111,20 +111,20 @@ class BatchFilter(FilterColumns, TrialColumns, VictimAware):
                     reservation_view.left(devices, reserved, gone), -1
                 )  # back to the reservation (DEV-R63)
                 after = after.moved(reservation_view.left(devices, reserved, left_out), 1)
-            state[TRIAL] = {
-                **trials,
+            state[DRY_RUN] = {
+                **dry_run,
                 node.name: (after, left_out),
             }  # copies of the cycle state made earlier keep their dictionary
 
     def _view(self, state: CycleState, devices: NodeDevices) -> NodeDevices:
         """The node's devices and their holders, in the dry run if there is one."""
-        trials = state.get(TRIAL)
-        if trials is None or devices.name not in trials:
+        dry_run = state.get(DRY_RUN)
+        if dry_run is None or devices.name not in dry_run:
             return devices
-        there, gone = trials[devices.name]
+        there, gone = dry_run[devices.name]
         return devices.simulated(there, {uid: entry for uid, entry in devices.held.items() if uid not in gone})
 
     def _imagined(self, state: CycleState, devices: NodeDevices) -> DeviceState:
         """The state of the node's devices, in the dry run if there is one."""
-        trials = state.get(TRIAL)
-        return trials[devices.name][0] if trials is not None and devices.name in trials else devices.state
+        dry_run = state.get(DRY_RUN)
+        return dry_run[devices.name][0] if dry_run is not None and devices.name in dry_run else devices.state

@@ -272,7 +272,7 @@ class DeviceCache(Listener):
         if len(self._unwritten) >= MAX_UNWRITTEN:
             self._columns.column(SHOWN)
 
-    # -- amounts for trials of preemption: whether nothing is listed, then [share, card] -------------------------------
+    # -- amounts for dry_run of preemption: whether nothing is listed, then [share, card] -------------------------------
 
     @property
     def trial_width(self) -> int:

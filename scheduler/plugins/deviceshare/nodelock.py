@@ -40,7 +40,7 @@ class NodeLocks(Listener):
         """The value to write into the annotation `name`; `now` is in seconds since 1970.
 
         Raises:
-            LockedError: somebody else has it, or the annotation is not one of ours.
+            LockedError: another pod holds the lock, or the annotation is not in our format.
         """
         held = self._decided.get(node.name, {}).get(name) or node.known.metadata.annotations.get(name, "")
         if held:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 
 from scheduler.framework.status import Status
-from scheduler.plugins.deviceshare.allocator import trial, weighed
+from scheduler.plugins.deviceshare.allocator import allocate_deciding, weighed
 from scheduler.plugins.deviceshare.candidates import count, selected
 from scheduler.plugins.deviceshare.gpus import Policy
 from scheduler.plugins.deviceshare.request import DeviceRequest
@@ -22,7 +22,7 @@ def hints(state: DeviceState, request: DeviceRequest, policy: Policy) -> Mapping
 
     Or the status, if no set does.
     """
-    return hints_by(state.template, request, lambda mask: trial(state, request, policy, mask))
+    return hints_by(state.template, request, lambda mask: allocate_deciding(state, request, policy, mask))
 
 
 def hints_by(

@@ -45,7 +45,7 @@ from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.deviceshare import reservation_view
 from scheduler.plugins.deviceshare.adaption import Adaption
-from scheduler.plugins.deviceshare.allocator import allocate, trial, verdict, weighed
+from scheduler.plugins.deviceshare.allocator import allocate, allocate_deciding, verdict, weighed
 from scheduler.plugins.deviceshare.args import DeviceShareArgs
 from scheduler.plugins.deviceshare.batch_filter import WANTED, BatchFilter, Wanted
 from scheduler.plugins.deviceshare.cache import (
@@ -459,7 +459,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
         """The devices that the pod gets on these NUMA nodes, in its target reservation or none."""
         there, way, request = matched_on(state, devices.name), state.get(INTO), state[WANTED].request
         if not there or way is None:
-            return trial(self._imagined(state, devices), request, self._policy, mask)
+            return allocate_deciding(self._imagined(state, devices), request, self._policy, mask)
         seen = self._view(state, devices)
         return reservation_view.choose(seen, there, way.reserved, request, self._policy, mask, trying=True)
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from scheduler.api.quantity import Amounts
 from scheduler.framework.reserved import Reserved
 from scheduler.framework.status import SUCCESS, Status
-from scheduler.plugins.deviceshare.allocator import allocate, allocate_preferring, trial, verdict
+from scheduler.plugins.deviceshare.allocator import allocate, allocate_deciding, allocate_preferring, verdict
 from scheduler.plugins.deviceshare.cache import NodeDevices
 from scheduler.plugins.deviceshare.gpus import Policy
 from scheduler.plugins.deviceshare.request import DeviceRequest
@@ -115,7 +115,7 @@ def choose(  # noqa: PLR0917 all of them make the choice
 
     With `numa`, all of them on these NUMA nodes; with `trying`, only the types that decide whether the node passes.
     """
-    find = trial if trying else allocate
+    find = allocate_deciding if trying else allocate
     state = room(devices, there, reserved)
     if reserved is None or not holds_devices(reserved):
         return find(state, request, policy, numa)
@@ -123,6 +123,6 @@ def choose(  # noqa: PLR0917 all of them make the choice
     if isinstance(own, Choice) or reserved.restricted:
         return own
     if trying:
-        return trial(state, request, policy, numa)
+        return allocate_deciding(state, request, policy, numa)
     preferred = frozenset((share.type, share.minor) for share in reserved_shares(reserved.annotation))
     return allocate_preferring(state, request, policy, preferred, numa)

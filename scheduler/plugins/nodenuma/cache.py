@@ -157,7 +157,7 @@ class NumaCache(Listener):
             if not node.held and node.nrt is None and node.state.options == NO_OPTIONS:
                 del self._nodes[name]
 
-    def simulated(self, node: NodeNuma, uid: str, allocation: NumaAllocation | None) -> None:
+    def simulate(self, node: NodeNuma, uid: str, allocation: NumaAllocation | None) -> None:
         """Change a copy: remove a pod's allocation (None) or add it."""
         if allocation is None:
             node.held.pop(uid, None)

@@ -66,7 +66,7 @@ MAX_OUTCOMES = 4096  # for each state of a node
 
 DEMAND: StateKey[Demand] = StateKey("NodeNUMAResource/demand")
 GIVEN: StateKey[Outcome] = StateKey("NodeNUMAResource/given")
-TRIAL: StateKey[dict[str, NodeNuma]] = StateKey("NodeNUMAResource/trial")
+DRY_RUN: StateKey[dict[str, NodeNuma]] = StateKey("NodeNUMAResource/dry-run")
 
 
 class _Stacked(NamedTuple):
@@ -108,9 +108,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
             return demand
         if demand is None or (demand.plain and not self.numa_cache.nodes_affecting_plain_pods):
             return Status.skip()
-        state[DEMAND] = self._demands.setdefault(
-            demand, demand
-        )  # one object per distinct demand: outcomes are keyed by it
+        state[DEMAND] = self._demands.setdefault(demand, demand)
         state[ALIGNER] = self
         return SUCCESS
 
@@ -194,8 +192,8 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
 
     def _known(self, state: CycleState, name: str) -> NodeNuma | None:
         """The node, in the dry run if there is one; what is held for the pod is free."""
-        trials = state.get(TRIAL)
-        found = trials.get(name) if trials is not None else None
+        dry_run = state.get(DRY_RUN)
+        found = dry_run.get(name) if dry_run is not None else None
         return found or self.numa_cache.find(name)
 
     def _state(self, state: CycleState, name: str) -> NumaState:
@@ -209,7 +207,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
             return found.state
         found = found.copy()
         for uid, rest in held:
-            self.numa_cache.simulated(found, uid, rest)
+            self.numa_cache.simulate(found, uid, rest)
         return found.state
 
     # -- many at once -------------------------------------------------------------------------------------------------
@@ -353,16 +351,18 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         allocation = real.held.get(victim.uid) if real is not None else None
         if real is None or allocation is None:
             return
-        trials = state.get(TRIAL)
-        state[TRIAL] = trials = {} if trials is None else dict(trials)
-        trials[name] = trial = (
-            trials.get(name) or real
+        dry_run = state.get(DRY_RUN)
+        state[DRY_RUN] = dry_run = {} if dry_run is None else dict(dry_run)
+        dry_run[name] = simulated = (
+            dry_run.get(name) or real
         ).copy()  # copies of the cycle state made earlier keep their dictionary
-        self.numa_cache.simulated(trial, victim.uid, allocation if there else None)
+        self.numa_cache.simulate(simulated, victim.uid, allocation if there else None)
         reserved = self._reservations.holding(victim.uid)
         overlooked = (state.get(MATCHED) or {}).get(name, ())
         if reserved is not None and reserved.node == name and reserved not in overlooked and has(reserved) != NOTHING:
-            self.numa_cache.simulated(trial, reserved.uid, left(trial, reserved))  # back to the reservation (NUMA-R63)
+            self.numa_cache.simulate(
+                simulated, reserved.uid, left(simulated, reserved)
+            )  # back to the reservation (NUMA-R63)
 
 
 _NOBODY = Pod()  # the demand in the state has all that is needed of the pod

@@ -19,9 +19,7 @@ class ScarceResourceAvoidanceArgs(Args, frozen=True):
     resources: tuple[str, ...] = ()
 
 
-ASKED: StateKey[frozenset[int]] = StateKey(
-    "ScarceResourceAvoidance/asked"
-)  # columns of the resources that the pod requests
+ASKED: StateKey[frozenset[int]] = StateKey("ScarceResourceAvoidance/asked")
 
 
 class ScarceResourceAvoidance(ScoreColumns):
