@@ -225,7 +225,7 @@ class DeviceCache(Listener):
         self._pending.pop(info.uid, None)
         self.release(info.node_name, info.uid)
 
-    # -- allocations -----------------------------------------------------------------------------------------------------
+    # -- allocations --------------------------------------------------------------------------------------------------
 
     def assign(self, name: str, uid: str, shares: Shares) -> None:
         """Add the allocation in a pod's annotation; without a Device object it is kept until one comes."""
@@ -272,7 +272,7 @@ class DeviceCache(Listener):
         if len(self._unwritten) >= MAX_UNWRITTEN:
             self._columns.column(SHOWN)
 
-    # -- amounts for dry_run of preemption: whether nothing is listed, then [share, card] -------------------------------
+    # -- amounts for dry runs of preemption: whether nothing is listed, then [share, card] ----------------------------
 
     @property
     def trial_width(self) -> int:

@@ -136,7 +136,7 @@ class NumaCache(Listener):
         """Remember an annotation that is about to be written to the pod."""
         self._pending[uid] = annotation
 
-    # -- allocations -----------------------------------------------------------------------------------------------------
+    # -- allocations --------------------------------------------------------------------------------------------------
 
     def assign(self, name: str, uid: str, allocation: NumaAllocation) -> None:
         """Add a pod's allocation; a pod that has one keeps it."""

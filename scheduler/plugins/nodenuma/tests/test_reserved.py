@@ -225,7 +225,10 @@ def test_a_stranger_gains_nothing_from_the_going_of_an_owner() -> None:
             [NumaAllocation(frozenset({1}), "", ((0, (("cpu", 500),)),)), None],
             NumaAllocation(frozenset({2}), "PCPULevel", ((0, (("cpu", 1500),)),)), id="a-part",
         ),
-        pytest.param([NumaAllocation(frozenset({1, 2, 3}), "", ((0, (("cpu", 9000),)),))], NumaAllocation(), id="more-than-there-is"),
+        pytest.param(
+            [NumaAllocation(frozenset({1, 2, 3}), "", ((0, (("cpu", 9000),)),))], NumaAllocation(),
+            id="more-than-there-is",
+        ),
         pytest.param(
             [NumaAllocation(zones=((1, (("cpu", 500),)),))],
             NumaAllocation(frozenset({1, 2}), "PCPULevel", ((0, (("cpu", 2000),)),)), id="something-else",
