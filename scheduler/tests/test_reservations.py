@@ -10,7 +10,7 @@ from scheduler.api.builders import ReservationBuilder, pod, reservation
 from scheduler.api.reservation import RESERVATION_ALLOCATED, RESERVATIONS_PATH, RESIZE_ALLOCATABLE, Reservation
 from scheduler.api.transport import Request, Response
 from scheduler.config import Configuration
-from scheduler.plugins.reservation.tests.held import hold, inside
+from scheduler.plugins.reservation.tests.reservations import hold, inside
 from scheduler.tests.rig import profile
 from scheduler.tests.scripted import ok, refused
 from scheduler.tests.test_binding import Scene

@@ -18,7 +18,7 @@ from scheduler.config import Configuration
 from scheduler.framework.events import Bind, Reject
 from scheduler.framework.explaining import explain
 from scheduler.plugins.nodenuma.tests.numarig import Machines, lsr
-from scheduler.plugins.reservation.tests.held import hold, inside
+from scheduler.plugins.reservation.tests.reservations import hold, inside
 from scheduler.services.http import LARGEST_BODY, serve
 from scheduler.services.metrics import Metrics
 from scheduler.services.routes import Answer, Routes, text

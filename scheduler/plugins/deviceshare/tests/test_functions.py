@@ -57,7 +57,7 @@ def test_owners_get_the_functions_that_are_held_for_them(policy: str) -> None:
         assert got(rig, "c") == (2, [f"{BUS}.2"]), "its NIC comes first, in whole"
 
 
-def test_a_reservation_without_functions_lends_any() -> None:
+def test_a_reservation_without_functions_allows_any_function() -> None:
     rig = Rig()
     machine(rig, "n", paired())
     hold(rig, "Restricted")
@@ -66,7 +66,7 @@ def test_a_reservation_without_functions_lends_any() -> None:
     assert got(rig, "a") == (2, [f"{BUS}.2"])
 
 
-def test_strangers_get_those_that_nobody_holds() -> None:
+def test_other_pods_get_unreserved_functions() -> None:
     rig = Rig()
     machine(rig, "n", [info for info in paired() if info.minor == 2 and info.type == "rdma"])
     hold(rig, "", 2, 4, percent=10)
@@ -77,7 +77,7 @@ def test_strangers_get_those_that_nobody_holds() -> None:
     assert "Insufficient rdma devices" in rig.message("c")
 
 
-def test_what_an_owner_leaves_is_held_again() -> None:
+def test_devices_of_a_deleted_owner_are_reserved_again() -> None:
     rig = Rig()
     machine(rig, "n", [info for info in paired() if info.minor == 2 and info.type == "rdma"])
     hold(rig, "Restricted", 3)

@@ -1,4 +1,4 @@
-"""What may be asked, and what it comes to: the worked examples DEV-E1 to DEV-E3, and its refusals."""
+"""Device requests and their errors: DEV-E1 to DEV-E3."""
 
 import pytest
 
@@ -100,7 +100,7 @@ def test_invalid(request_: Amounts, why: str) -> None:
         ({GPU_CORE: 5, GPU_MEMORY: GIB}, {GPU_CORE: 5, GPU_MEMORY: GIB}),
     ],
 )
-def test_spellings_come_to_the_same(request_: Amounts, want: Amounts) -> None:
+def test_all_spellings_give_the_same_request(request_: Amounts, want: Amounts) -> None:
     assert unified(request_) == want
 
 
@@ -126,7 +126,7 @@ def test_split_over_cards(request_: Amounts, cards: int, each: Amounts, shared: 
     assert (split.count, split.amounts, split.shared) == (cards, each, shared)
 
 
-def test_types_are_asked_side_by_side() -> None:
+def test_several_types_in_one_request() -> None:
     request = DeviceRequest.of({GPU: 100, RDMA: 200, "cpu": 4000})
     assert request is not None
     assert [(part.type, part.count, part.amounts) for part in request.types] == [
@@ -135,5 +135,5 @@ def test_types_are_asked_side_by_side() -> None:
     ]
 
 
-def test_a_request_of_nothing_is_none() -> None:
+def test_a_request_without_amounts_is_none() -> None:
     assert DeviceRequest.of({"cpu": 1000, GPU: 0}) is None

@@ -1,4 +1,4 @@
-"""Slices of the vendor's sizes: example DEV-E13."""
+"""Slice templates of vendors: DEV-E13."""
 
 from typing import Any
 
@@ -132,7 +132,7 @@ def test_whole_cards_and_slices_of_other_things_have_no_sizes() -> None:
     assert got(rig, "memory")[1] == ""
 
 
-def test_of_two_names_for_one_size_none_is_written() -> None:
+def test_two_names_for_one_size_are_not_written() -> None:
     rig = Rig()
     rig.core.set_config_map(SOURCE, config_map({"one": size(3, 1, 1, 12), "other": size(3, 1, 1, 12)}))
     ascend(rig, labels=HUAWEI)
@@ -158,7 +158,7 @@ WANTED: Amounts = {GPU_MEMORY: 3 << 30, NPU_CORE: 1, NPU_CPU: 1, NPU_DVPP: 12}
 
 
 @pytest.mark.parametrize("text", ["]", "huawei-Ascend-310P: [vir01]", "a-b: {x: {koordinator.sh/gpu-memory: lots}}"])
-def test_what_cannot_be_read_changes_nothing(text: str) -> None:
+def test_an_invalid_config_map_changes_nothing(text: str) -> None:
     registry = SliceRegistry()
     assert registry.replace(SOURCE, config_map()) == (True, [])
     changed, (complaint,) = registry.replace(SOURCE, ConfigMap(data={"data.yaml": text}))

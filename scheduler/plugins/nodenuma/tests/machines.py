@@ -1,4 +1,4 @@
-"""Machines of the worked examples: uniform CPUs, NUMA nodes with memory, and what is said about them."""
+"""Machines of the worked examples: uniform CPUs, NUMA nodes with memory, and topology objects."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -35,7 +35,7 @@ def topology_of(
     zones: bool = True,
     cpus: bool = True,
 ) -> NodeResourceTopology:
-    """What an agent reports of a machine; `memory` in GiB a NUMA node, `more` further amounts of each."""
+    """The objects that an agent reports for a machine; `memory` in GiB per NUMA node, `more` further amounts of each."""
     machine = uniform(*shape)
     detail = [
         {"id": cpu.id, "core": cpu.core[1], "socket": cpu.socket, "node": cpu.node} for cpu in machine.cpus.values()

@@ -1,4 +1,4 @@
-"""Which CPUs are chosen: worked examples NUMA-E1 to NUMA-E4."""
+"""Choice of CPUs: NUMA-E1 to NUMA-E4."""
 
 import pytest
 
@@ -124,6 +124,6 @@ def test_preferred_cpus_first(used: str, preferred: str, want: str) -> None:
     assert cpuset_text(found) == want
 
 
-def test_nobody_gets_more_than_there_is() -> None:
+def test_no_pod_gets_more_than_there_is() -> None:
     assert taken((1, 1, 4, 2), "0-5", 3, CpuPreference(FULL_PCPUS)) == "not enough cpus available to satisfy request"
     assert taken((1, 1, 4, 2), "", 0, CpuPreference(FULL_PCPUS)) == ""

@@ -1,4 +1,4 @@
-"""Which NUMA nodes a pod is held to: worked examples NUMA-E10, NUMA-E13, NUMA-E22, and exclusivity."""
+"""Alignment of pods to NUMA nodes: NUMA-E10, NUMA-E13, NUMA-E22, and exclusivity."""
 
 import pytest
 from msgspec.structs import replace
@@ -104,7 +104,7 @@ def test_whether_a_pod_is_exclusive_at_all(labels: dict[str, str], asked: PodBui
     assert bool(rig.where("p")) is fits
 
 
-def test_numa_nodes_that_become_shared_let_others_in() -> None:
+def test_numa_nodes_that_become_shared_admit_other_pods() -> None:
     rig = Machines()
     rig.machine("n")
     rig.holds(lsr("single", "2"), "n", '{"cpuset":"0-1"}')
@@ -117,7 +117,7 @@ def test_numa_nodes_that_become_shared_let_others_in() -> None:
     assert rig.where("wide") == "n"
 
 
-def test_best_effort_spreads_what_does_not_align() -> None:
+def test_best_effort_spreads_pods_that_cannot_be_aligned() -> None:
     rig = Machines()
     rig.machine("n", labels={POLICY: "BestEffort"})
     rig.holds(share("a", "5", "1Gi"), "n", '{"numaNodeResources":[{"node":0,"resources":{"cpu":"5"}}]}')
@@ -128,7 +128,7 @@ def test_best_effort_spreads_what_does_not_align() -> None:
     assert amounts == [(0, {"cpu": "3", "memory": "32Gi"}), (1, {"cpu": "3", "memory": "8Gi"})]
 
 
-def test_a_pod_goes_where_best_effort_has_room_and_not_where_reserve_would_refuse() -> None:
+def test_best_effort_avoids_nodes_where_reserve_would_refuse() -> None:
     rig = Machines()
     rig.machine("full", labels={POLICY: "BestEffort"})
     rig.machine("free", labels={POLICY: "BestEffort"})
@@ -167,7 +167,7 @@ def test_amplified_nodes(there: PodBuilder, asked: PodBuilder, message: str) -> 
         assert rig.told("p") == f"1 {message}."
 
 
-def test_a_ratio_that_cannot_be_read() -> None:
+def test_an_invalid_ratio() -> None:
     rig = Machines()
     rig.machine("n")
     node = rig.core.cache.nodes["n"].known
@@ -177,7 +177,7 @@ def test_a_ratio_that_cannot_be_read() -> None:
     assert rig.told("p") == "1 node(s) invalid CPU amplification ratio."
 
 
-def test_victims_make_room_on_their_numa_node() -> None:
+def test_victims_free_their_numa_node() -> None:
     rig = Machines()
     rig.machine("n", (2, 1, 2, 2), labels={POLICY: "SingleNUMANode"})
     rig.submit(lsr("a", "3").priority(9000), lsr("b", "3").priority(9100))

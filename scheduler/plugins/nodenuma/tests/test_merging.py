@@ -1,4 +1,4 @@
-"""Merging of hints: worked example NUMA-E9, and what exclusivity does to it."""
+"""Merging of hints: NUMA-E9, and the effect of exclusivity."""
 
 import pytest
 
@@ -77,17 +77,17 @@ def test_merge(first: str, second: str, best_effort: str, restricted: str, singl
         pytest.param(SINGLE_NUMA_NODE, "nonep", id="single"),
     ],
 )
-def test_nobody_minds(policy: str, want: str) -> None:
+def test_no_resource_has_a_preference(policy: str, want: str) -> None:
     assert merged(policy, {"resource": None}) == want
     assert merged(policy, {}) == want
 
 
-def test_a_machine_of_one_numa_node_holds_nobody_to_it() -> None:
+def test_a_machine_of_one_numa_node_gives_no_mask() -> None:
     assert merged(SINGLE_NUMA_NODE, {"cpu": hints("0p")}, ids="0") == "nonep"
     assert merged(RESTRICTED, {"cpu": hints("0p")}, ids="0") == "0p"
 
 
-def test_exclusivity_takes_preferences_away() -> None:
+def test_exclusivity_removes_preferences() -> None:
     lists = {"cpu": hints("0p=9 1p 01")}
     assert merged(RESTRICTED, lists, barred="0") == "1p"
     assert merged(SINGLE_NUMA_NODE, {"cpu": hints("0p")}, barred="0") == f"{REFUSED}cpu prefer [01] among [01]"

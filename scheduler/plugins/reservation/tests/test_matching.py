@@ -1,4 +1,4 @@
-"""For which pods a reservation is, and for which not (RSV-R17 to RSV-R20)."""
+"""Which pods match a reservation (RSV-R17 to RSV-R20)."""
 
 from typing import Any
 
@@ -124,7 +124,7 @@ BY_NAME = {"reservationSelectorTerms": [
         pytest.param(pod("p").request(cpu=1).exactly("cpu"), {}, Match.INEXACT, id="of-another-size"),
     ],
 )  # fmt: skip
-def test_what_a_reservation_is_to_a_pod(wants: PodBuilder, spec: dict[str, Any], expected: Match) -> None:
+def test_match_of_a_reservation_and_a_pod(wants: PodBuilder, spec: dict[str, Any], expected: Match) -> None:
     told = {"metadata": {"name": "r", "uid": "r", "labels": {"tier": "gold"}}, "spec": spec}
     one = Reserved(msgspec.convert(told, Reservation), {"cpu": 2000}, {}, (), "")
     asked = made(wants)
@@ -159,7 +159,7 @@ def test_exact_match(names: list[str], expected: bool) -> None:
         ),
     ],
 )
-def test_an_annotation_that_cannot_be_read_is_named(key: str, value: str) -> None:
+def test_an_invalid_annotation_is_named(key: str, value: str) -> None:
     annotation = f"scheduling.koordinator.sh/{key}"
     with pytest.raises(AnnotationError, match=annotation):
         ReservationRequest.of(made(pod("p").annotation(annotation, value)))

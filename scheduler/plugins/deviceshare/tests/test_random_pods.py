@@ -1,4 +1,4 @@
-"""Random comings and goings: nothing is handed out twice, and annotations tell the whole story."""
+"""Random pods come and go: no device is allocated twice, and annotations restore the cache."""
 
 import msgspec
 from hypothesis import given, settings
@@ -86,7 +86,7 @@ moves = st.tuples(
 
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(story=st.lists(moves, max_size=40))
-def test_nothing_is_handed_out_twice(story: list[tuple[str, int, int, int]]) -> None:
+def test_no_device_is_allocated_twice(story: list[tuple[str, int, int, int]]) -> None:
     devices = device_cache()
     annotations: dict[str, tuple[str, str]] = {}  # by uid: node and annotation
     for number, (name, which, policy, luck) in enumerate(story):
@@ -137,7 +137,7 @@ def check_exclusive(before: DeviceState, found: Choice, request: DeviceRequest) 
             assert not before.used[number][list(before.template.totals[number]).index(GPU_MEMORY_RATIO)]
 
 
-def test_a_device_object_that_changes_keeps_what_pods_hold() -> None:
+def test_a_changed_device_object_keeps_the_allocations() -> None:
     devices = device_cache()
     node = devices.find("paired")
     assert node is not None

@@ -1,4 +1,4 @@
-"""Kept verdicts against the slow reference where devices have places, tables and functions, and pods have wishes."""
+"""Cached results against the slow reference, with topology, partition tables, functions and hints."""
 
 from typing import Any
 
@@ -105,8 +105,8 @@ events = st.one_of(
 )
 
 
-class WishfulPlay(Play):
-    """Pods with annotations, pods that others put somewhere, and sizes and labels that change."""
+class AnnotatedPlay(Play):
+    """Pods with annotations, pods placed by others, and changing sizes and labels."""
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(profile(**parts))
@@ -161,10 +161,10 @@ PROFILES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("parts", PROFILES, ids=["spread", "pack", "pack-by-cards", "spread-by-cards"])
 @stories(60)
 @given(start=st.lists(nodes(), min_size=1, max_size=4), story=st.lists(events, min_size=5, max_size=40))
-def test_kept_verdicts_are_what_asking_everybody_anew_gives(
+def test_cached_results_equal_a_full_evaluation(
     parts: dict[str, Any], start: list[tuple[Node, Device | None]], story: list[tuple[str, Any]]
 ) -> None:
-    play = WishfulPlay(**parts)
+    play = AnnotatedPlay(**parts)
     play.tell(start, story)
 
 
@@ -180,8 +180,8 @@ SHARES: list[tuple[ResourceList, dict[str, Any]]] = [
 @pytest.mark.parametrize("strategy", ["MostAllocated", "LeastAllocated"])
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(story=st.lists(st.one_of(st.sampled_from(SHARES), st.integers(0, 30)), min_size=10, max_size=60))
-def test_scores_of_selected_cards_move_with_what_is_taken_of_them(strategy: str, story: list[Any]) -> None:
-    play = WishfulPlay(pluginConfig=arguments(strategy), plugins=CARDS_ALONE)
+def test_scores_of_selected_cards_follow_their_allocations(strategy: str, story: list[Any]) -> None:
+    play = AnnotatedPlay(pluginConfig=arguments(strategy), plugins=CARDS_ALONE)
     allocatable: ResourceList = {"cpu": "64", "memory": "512Gi", "pods": "99", GPU_CORE: 800, GPU_MEMORY_RATIO: 800}
     for number in range(6):
         name = f"n{number}"

@@ -17,7 +17,7 @@ from scheduler.tests.rig import Rig
 
 
 def reserved(allocatable: Amounts, owners: dict[str, Amounts] | None = None, **more: Any) -> Reserved:
-    """One that stands for itself, without a cluster."""
+    """A reservation without a cluster."""
     policy, withheld = more.get("policy", ""), more.get("withheld", {})
     told = {"metadata": {"name": "r", "uid": "r"}, "spec": {"allocatePolicy": policy}}
     made = msgspec.convert(told, Reservation)
@@ -51,7 +51,7 @@ def owner(name: str, **resources: Any) -> PodBuilder:
 
 
 def refusal(rig: Rig, one: PodBuilder, node: str, *, gone: Sequence[str] = ()) -> tuple[str, ...]:
-    """What the plugin alone says of a node to a pod, with some pods simulated gone; nothing if it passes."""
+    """The plugin's reasons against a node for a pod, with some pods removed; empty if it passes."""
     info = PodInfo(made := rig.pod(one), rig.core.cache.classes.of(made))
     runner, state = rig.core.runner_of(info), CycleState()
     plugin = next(entry for entry in runner.profile.filter if isinstance(entry, Plugin))
