@@ -10,8 +10,8 @@ from scheduler.api.device import DEVICE_ALLOCATED, RDMA, parse_allocations
 from scheduler.api.reservation import Reservation, ReservationStatus
 from scheduler.api.wire import to_json
 from scheduler.plugins.deviceshare.tests.machines import NIC_BUSES, paired
-from scheduler.plugins.deviceshare.tests.test_inside import confirmed
 from scheduler.plugins.deviceshare.tests.test_nodes import machine
+from scheduler.plugins.deviceshare.tests.test_reservation_view import confirmed
 from scheduler.tests.rig import Rig
 
 BUS = NIC_BUSES[2]

@@ -35,7 +35,7 @@ def topology_of(
     zones: bool = True,
     cpus: bool = True,
 ) -> NodeResourceTopology:
-    """The objects that an agent reports for a machine; `memory` in GiB per NUMA node, `more` further amounts of each."""
+    """The objects an agent reports for a machine; `memory` in GiB per NUMA node, `more` further amounts of each."""
     machine = uniform(*shape)
     detail = [
         {"id": cpu.id, "core": cpu.core[1], "socket": cpu.socket, "node": cpu.node} for cpu in machine.cpus.values()

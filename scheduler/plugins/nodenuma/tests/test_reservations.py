@@ -14,7 +14,7 @@ from scheduler.api.reservation import RESERVATION_ALLOCATED, Reservation, Reserv
 from scheduler.api.wire import ObjectMeta
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.tests.machines import card
-from scheduler.plugins.deviceshare.tests.test_inside import allocated, confirmed, shares
+from scheduler.plugins.deviceshare.tests.test_reservation_view import allocated, confirmed, shares
 from scheduler.plugins.nodenuma.cache import NumaCache
 from scheduler.plugins.nodenuma.reservation_rest import left_of
 from scheduler.plugins.nodenuma.states import NumaAllocation, NumaState
