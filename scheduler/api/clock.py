@@ -1,8 +1,8 @@
 """Clocks: time is passed in, never read from the system by logic.
 
 Logic that waits, expires or stamps takes a `Clock`. A test or a simulation moves a `SimClock`; a process that serves
-real clients uses a `WallClock` over its event loop. There are two readings because machines have two: `now()` is what
-gets written into objects and may jump, `monotonic()` is what durations are measured with and never goes back.
+real clients uses a `WallClock` over its event loop. `now()` is for timestamps in objects and may jump; `monotonic()`
+is for durations and never goes back.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """Requests, responses and streams of an API server, for HTTP and in-process transports.
 
-Callbacks rather than coroutines, because the same shell runs on an event loop and in virtual time, where one queue of
-actions is all there is. A transport never calls back from inside `send` or `stream`; it plans the call on its clock.
+The interface has callbacks and no coroutines, because the same shell runs on an event loop and in virtual time, which
+has only a queue of actions. A transport never calls back from inside `send` or `stream`; it plans the call on its
+clock.
 """
 
 from collections.abc import Callable, Mapping

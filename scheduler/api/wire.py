@@ -1,7 +1,7 @@
 """Base of all wire types: camelCase on the wire, frozen structs in Python, unknown fields ignored.
 
-Decoding is msgspec's: a client that needs five fields of a pod pays for five. A writer patches the
-fields that it changes; no object is decoded and written back through these types.
+msgspec decodes only the declared fields, so a client that needs five fields of a pod pays for five. A writer patches
+the fields that it changes; no object is decoded and written back through these types.
 """
 
 from typing import Any

@@ -1,9 +1,9 @@
-"""DeviceFragmentation: put pods where the least idle GPU becomes useless to the pods that usually come; ours.
+"""DeviceFragmentation: prefer nodes where a pod makes the least idle GPU unusable for typical pods; our own plugin.
 
-Fragmentation gradient descent of "Beware of Fragmentation" (USENIX ATC '23): for one typical pod, all that is idle on a
-node is a fragment if the pod cannot run there, and else what is idle on cards too small for it; a node's figure is the
-mean over the typical pods, by weight. The score is what a placement does to that figure, from 0 (it grows by many
-cards) over 50 (no change) to 100. Cards are those that DeviceShare would give.
+Fragmentation gradient descent of "Beware of Fragmentation" (USENIX ATC '23). For one typical pod, the fragment of a
+node is everything idle if the pod cannot run there, otherwise what is idle on cards too small for it. The node's value
+is the weighted mean over the typical pods. The score is the change of this value by the placement: 0 (it grows by many
+cards), 50 (no change), up to 100. The cards are those that DeviceShare would allocate.
 """
 
 import math
@@ -53,15 +53,15 @@ class DeviceFragmentationArgs(Args, frozen=True):
 
     def check(self) -> None:
         if not self.typical_pods:
-            raise ValueError("typicalPods: expected the pods that usually come, found none")
-        for number, one in enumerate(self.typical_pods):
+            raise ValueError("typicalPods: expected at least one typical pod, found none")
+        for number, typical in enumerate(self.typical_pods):
             where = f"typicalPods[{number}]"
-            if one.gpu < 0 or (one.gpu > CARD and one.gpu % CARD):
-                raise ValueError(f"{where}.gpu: expected 0 to 100 or a multiple of 100, found {one.gpu}")
-            if one.weight < 1:
-                raise ValueError(f"{where}.weight: expected 1 or more, found {one.weight}")
+            if typical.gpu < 0 or (typical.gpu > CARD and typical.gpu % CARD):
+                raise ValueError(f"{where}.gpu: expected 0 to 100 or a multiple of 100, found {typical.gpu}")
+            if typical.weight < 1:
+                raise ValueError(f"{where}.weight: expected 1 or more, found {typical.weight}")
             try:
-                milli(one.cpu)
+                milli(typical.cpu)
             except QuantityError as error:
                 raise ValueError(f"{where}.cpu: {error}") from error
 

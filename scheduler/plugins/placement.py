@@ -199,11 +199,11 @@ class NodeAffinity(PreFilter, FilterColumns, ScoreColumns):
         return liked + state[SELECTION].liking(name, labels)
 
     def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
-        lines = np.concatenate([self._liked(state[SELECTION], batch) for state in stacked])
+        lines = np.concatenate([self._term_matches(state[SELECTION], batch) for state in stacked])
         if self._added is not None:
-            lines += self._liked(self._added, batch)
+            lines += self._term_matches(self._added, batch)
         return lines
 
-    def _liked(self, selection: Selection, batch: Batch) -> Ints:
+    def _term_matches(self, selection: Selection, batch: Batch) -> Ints:
         line = self._facts.of(selection).measure(batch, [selection.liking_of_value])
         return np.zeros((1, batch.size), np.int64) if line is None else line

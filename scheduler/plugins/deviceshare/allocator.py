@@ -138,14 +138,14 @@ def _allocate(
 
 
 def _of_type(
-    state: DeviceState, request: DeviceRequest, one: TypeRequest, leading: list[Pick] | None, policy: Policy
+    state: DeviceState, request: DeviceRequest, part: TypeRequest, leading: list[Pick] | None, policy: Policy
 ) -> list[Pick] | Status:
     """Choose devices of one type; GPUs are chosen by their own method even where another type is primary (DEV-R51)."""
-    if one.type == "gpu":
-        return gpus.find(state, request, one, policy)
+    if part.type == "gpu":
+        return gpus.find(state, request, part, policy)
     near = switches(state, leading) if leading is not None else frozenset()
-    found = take(state, one, policy.scorer, desired(state, one, near, request.hints), near=near)
-    return found if found is not None else Status.unschedulable(f"Insufficient {one.type} devices")
+    found = take(state, part, policy.scorer, desired(state, part, near, request.hints), near=near)
+    return found if found is not None else Status.unschedulable(f"Insufficient {part.type} devices")
 
 
 def _share(state: DeviceState, request: TypeRequest, picked: Pick) -> Share:

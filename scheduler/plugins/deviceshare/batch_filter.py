@@ -84,12 +84,12 @@ class BatchFilter(FilterColumns, TrialColumns, VictimAware):
         return ok
 
     def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        self._imagine(state, victim, node, -1)
+        self._move_in_dry_run(state, victim, node, -1)
 
     def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        self._imagine(state, victim, node, 1)
+        self._move_in_dry_run(state, victim, node, 1)
 
-    def _imagine(self, state: CycleState, victim: PodInfo, node: NodeInfo, sign: int) -> None:
+    def _move_in_dry_run(self, state: CycleState, victim: PodInfo, node: NodeInfo, sign: int) -> None:
         """Remove a pod that holds devices (-1), or put it back (1); other pods change nothing."""
         devices = self.devices.find(node.name) if WANTED in state else None
         holding = devices.held.get(victim.uid) if devices is not None else None
@@ -124,7 +124,7 @@ class BatchFilter(FilterColumns, TrialColumns, VictimAware):
         there, gone = dry_run[devices.name]
         return devices.simulated(there, {uid: entry for uid, entry in devices.held.items() if uid not in gone})
 
-    def _imagined(self, state: CycleState, devices: NodeDevices) -> DeviceState:
+    def _state_in_dry_run(self, state: CycleState, devices: NodeDevices) -> DeviceState:
         """The state of the node's devices, in the dry run if there is one."""
         dry_run = state.get(DRY_RUN)
         return dry_run[devices.name][0] if dry_run is not None and devices.name in dry_run else devices.state

@@ -167,7 +167,7 @@ class DeviceCache(Listener):
         node.ids = {(info.type, info.minor): quoted(info.id) for info in infos if info.minor is not None and info.id}
         known = self._cache.find(name)
         node.labels = known.known.metadata.labels if known is not None else {}
-        wrong = self._restate(node)
+        wrong = self._recompute(node)
         self._drop_if_empty(node)
         self.show(name)
         row = self._columns.rows.get(name)
@@ -175,7 +175,7 @@ class DeviceCache(Listener):
             self._columns.touch(row)
         return [f"Device {name}: {text}" for text in wrong]
 
-    def _restate(self, node: NodeDevices) -> list[str]:
+    def _recompute(self, node: NodeDevices) -> list[str]:
         """Recompute the node's template and state. Returns what is invalid."""
         before = node.state.template
         traits, wrong = traits_of(node.device, node.labels)
@@ -191,7 +191,7 @@ class DeviceCache(Listener):
         devices = self._nodes.get(node.name)
         if devices is not None and devices.labels != node.metadata.labels:
             devices.labels = node.metadata.labels
-            self._restate(devices)
+            self._recompute(devices)
             self.show(node.name)
 
     def node_added(self, name: str) -> None:

@@ -54,12 +54,12 @@ def parse_table(text: str) -> Table:
             int(count): _groups(_cards(partition) for partition in partitions) for count, partitions in listed.items()
         }
     except (msgspec.DecodeError, QuantityError, ValueError) as error:
-        raise TableError(f"gpu-partitions is no partition table: {error}") from error
+        raise TableError(f"gpu-partitions is not a partition table: {error}") from error
 
 
-def _cards(one: Partition) -> Cards:
-    bandwidth = amount("ringBusBandwidth", one.ring_bus_bandwidth) if one.ring_bus_bandwidth != "" else 0
-    return Cards(frozenset(one.minors), one.minors, int(one.allocation_score), bandwidth)
+def _cards(partition: Partition) -> Cards:
+    bandwidth = amount("ringBusBandwidth", partition.ring_bus_bandwidth) if partition.ring_bus_bandwidth != "" else 0
+    return Cards(frozenset(partition.minors), partition.minors, int(partition.allocation_score), bandwidth)
 
 
 def _groups(partitions: Iterable[Cards]) -> Sequence[Group]:

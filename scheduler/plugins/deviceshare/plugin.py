@@ -192,7 +192,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
             return reservation_view.judge(
                 self._view(state, devices), there, wanted.request, self._policy, required=REQUIRED in state
             )
-        return verdict(self._imagined(state, devices), wanted.request, self._policy)
+        return verdict(self._state_in_dry_run(state, devices), wanted.request, self._policy)
 
     def fits_in(self, state: CycleState, pod: Pod, reserved: Reserved | None, node_name: str) -> Status:
         wanted, devices = state.get(WANTED), self.devices.find(node_name)
@@ -208,7 +208,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
         wanted, devices = state.get(WANTED), self.devices.find(node_name)
         if wanted is None or devices is None or not devices.listed:
             return 0
-        return self._worth(
+        return self._score_of(
             reservation_view.room(self._view(state, devices), matched_on(state, node_name), reserved), wanted.request
         )
 
@@ -234,8 +234,8 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
         ok: Bools = np.add.reduce(suffices, dtype=np.int8) >= stacked.counts
         ok |= shown[LISTED] == NO_ENTRY
         if self.devices.honouring:
-            for index, one, status in self._by_table(stacked, batch):
-                ok[index, one] = status.ok
+            for index, place, status in self._by_table(stacked, batch):
+                ok[index, place] = status.ok
         return ok
 
     def filter_facet(self, stacked: object, node: NodeInfo) -> Hashable:
@@ -298,11 +298,13 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
             return 0
         there = matched_on(state, node.name)
         if not there:
-            return self._worth(self._imagined(state, devices), state[WANTED].request)
+            return self._score_of(self._state_in_dry_run(state, devices), state[WANTED].request)
         nominated = state[NOMINATE](state, pod, node)
-        return self._worth(reservation_view.room(self._view(state, devices), there, nominated), state[WANTED].request)
+        return self._score_of(
+            reservation_view.room(self._view(state, devices), there, nominated), state[WANTED].request
+        )
 
-    def _worth(self, devices: DeviceState, request: DeviceRequest) -> int:
+    def _score_of(self, devices: DeviceState, request: DeviceRequest) -> int:
         """The score of a node for a request with its devices in this state (DEV-R60)."""
         known = devices.scores.get(request)
         if known is not None:
@@ -432,7 +434,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
             return None
         there, way = matched_on(state, node), state.get(INTO)
         if not there or way is None:
-            return self._imagined(state, devices), state[WANTED].request
+            return self._state_in_dry_run(state, devices), state[WANTED].request
         seen = self._view(state, devices)
         own = way.reserved and (way.reserved.uid, way.reserved.restricted)
         return (
@@ -446,20 +448,20 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
         devices = self.devices.find(node)
         if devices is None or not devices.listed:
             return {}
-        return hints_by(devices.state.template, state[WANTED].request, partial(self._tried, state, devices))
+        return hints_by(devices.state.template, state[WANTED].request, partial(self._allocation_on, state, devices))
 
     def numa_fits(self, state: CycleState, node: str, mask: Mask) -> Status:
         devices = self.devices.find(node)
         if devices is None or not devices.listed:
             return SUCCESS
-        found = self._tried(state, devices, held_to(devices.state.template, mask))
+        found = self._allocation_on(state, devices, held_to(devices.state.template, mask))
         return found if isinstance(found, Status) else SUCCESS
 
-    def _tried(self, state: CycleState, devices: NodeDevices, mask: Mask | None) -> Choice | Status:
+    def _allocation_on(self, state: CycleState, devices: NodeDevices, mask: Mask | None) -> Choice | Status:
         """The devices that the pod gets on these NUMA nodes, in its target reservation or none."""
         there, way, request = matched_on(state, devices.name), state.get(INTO), state[WANTED].request
         if not there or way is None:
-            return allocate_deciding(self._imagined(state, devices), request, self._policy, mask)
+            return allocate_deciding(self._state_in_dry_run(state, devices), request, self._policy, mask)
         seen = self._view(state, devices)
         return reservation_view.choose(seen, there, way.reserved, request, self._policy, mask, trying=True)
 

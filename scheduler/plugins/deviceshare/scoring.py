@@ -33,10 +33,10 @@ class Scorer:
             left = free.get(name, 0)
             used = capacity - left + wanted.get(name, 0) if left <= capacity else capacity
             if self.strategy == "LeastAllocated":
-                one = 0 if used > capacity else (capacity - used) * MAX_NODE_SCORE // capacity
+                part = 0 if used > capacity else (capacity - used) * MAX_NODE_SCORE // capacity
             else:
-                one = min(used, capacity) * MAX_NODE_SCORE // capacity
-            score += one * weight
+                part = min(used, capacity) * MAX_NODE_SCORE // capacity
+            score += part * weight
             weights += weight
         return score // weights if weights else 0
 

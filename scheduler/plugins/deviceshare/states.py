@@ -1,9 +1,9 @@
-"""What a node's devices are, and in what state they are, as values that all nodes alike share.
+"""Devices of a node and their state, as immutable values that equal nodes share.
 
-A `Template` is all that a Device object says of a node's devices, identities aside; a `DeviceState` is a template with
-what is used of each. Both are interned: a thousand nodes of one model with the same cards taken are in one state, and
-whatever is worked out about a state (what is free, which cards a request would get, what comes after) is worked out
-once. States are never changed; booking moves a node from one to another.
+A `Template` is the content of a Device object without identities. A `DeviceState` is a template with the used amounts
+of each device. Both are interned: a thousand nodes of one model with the same cards allocated share one state, so
+results for a state (free amounts, the cards of a request, the state after it) are computed once. An allocation moves a
+node to another state.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,8 +1,8 @@
-"""What a node's devices look like from outside: the answer of the routes `nodeDeviceSummaries` and its `/:name`.
+"""REST views of a node's devices: the routes `nodeDeviceSummaries` and `nodeDeviceSummaries/:name`.
 
-Keys are Koordinator's. Amounts are quantities as text, minors are strings,
-as JSON wants keys. A device that is not healthy is listed with nothing in it; one that is used and no longer listed
-shows what is used of it and an empty total. Only devices of which something is taken are under `deviceUsedDetail`.
+Keys are Koordinator's. Amounts are quantities as text, minors are strings, as JSON keys must be. An unhealthy device
+is listed without amounts; a device that is used and no longer listed has its used amounts and an empty total.
+`deviceUsedDetail` has only devices with allocations.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,8 +1,8 @@
-"""InterPodAffinity: the extension points (kubernetes plugins/interpodaffinity, rule FWK-R73).
+"""InterPodAffinity: the extension points (kubernetes plugins/interpodaffinity, FWK-R73).
 
-Three questions about a node: are the pods there that this one must be near, is none there that it must not be near, and
-has none there a word against it. Pods are tallied by node as they come and go, for each selector that some term
-has, and so are the terms of placed pods; a cycle sums both over the domains of the terms that matter to its pod.
+A node passes if the pods in its domains satisfy the pod's affinity, do not violate its anti-affinity, and have no
+anti-affinity against the pod. Pods are counted by node when they come and go, for each selector of a term, and so are
+the terms of placed pods. A cycle sums these counts over the domains of the terms that concern its pod.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -196,12 +196,12 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
     # -- preemption ---------------------------------------------------------------------------------------------------
 
     def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        self._imagine(state, victim, node, -1)
+        self._move_in_dry_run(state, victim, node, -1)
 
     def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        self._imagine(state, victim, node, 1)
+        self._move_in_dry_run(state, victim, node, 1)
 
-    def _imagine(self, state: CycleState, victim: PodInfo, node: NodeInfo, change: int) -> None:
+    def _move_in_dry_run(self, state: CycleState, victim: PodInfo, node: NodeInfo, change: int) -> None:
         """Dry run: add or remove the victim in all counts of `_parts`; it alone may hold terms against the pod."""
         asked = state.get(ASKED)
         if asked is None:
@@ -284,12 +284,12 @@ class _Counts:
 
     def __init__(self, real: Mapping[Place, int], simulated: Mapping[Place, int] | None) -> None:
         self._real = real
-        self._imagined = simulated or {}
+        self._simulated = simulated or {}
 
     def at(self, part: _Part, key: str, value: str) -> int:
         place = (part, key, value)
-        return self._real.get(place, 0) + self._imagined.get(place, 0)
+        return self._real.get(place, 0) + self._simulated.get(place, 0)
 
     def nothing_near(self) -> bool:
-        places = self._real.keys() | self._imagined.keys()
+        places = self._real.keys() | self._simulated.keys()
         return all(self.at(*place) <= 0 for place in places if place[0] is _Part.NEAR)

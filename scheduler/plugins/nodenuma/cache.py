@@ -95,7 +95,7 @@ class NumaCache(Listener):
             node = self._new(name)
         node.nrt = nrt
         known = self._cache.find(name)
-        wrong = self._offer(node, known.known if known is not None else None)
+        wrong = self._recompute(node, known.known if known is not None else None)
         self._touch(name)
         return [f"NodeResourceTopology {name}: {text}" for text in wrong]
 
@@ -104,11 +104,11 @@ class NumaCache(Listener):
     def node_set(self, node: Node, before: Node | None) -> None:
         found = self._nodes.get(node.name)
         if found is not None:
-            self._offer(found, node)
+            self._recompute(found, node)
             return
         options, _ = options_of(node.metadata.labels, node.metadata.annotations, None)
         if options != NO_OPTIONS:
-            self._offer(self._new(node.name), node)
+            self._recompute(self._new(node.name), node)
 
     def node_added(self, name: str) -> None:
         self._show(name)
@@ -169,7 +169,7 @@ class NumaCache(Listener):
         node = self._nodes[sys.intern(name)] = NodeNuma(name, self._states.nothing)
         return node
 
-    def _offer(self, node: NodeNuma, known: Node | None) -> list[str]:
+    def _recompute(self, node: NodeNuma, known: Node | None) -> list[str]:
         """Recompute the node's options and state. Returns what is invalid."""
         labels = known.metadata.labels if known is not None else {}
         annotations = known.metadata.annotations if known is not None else {}
@@ -200,11 +200,11 @@ class NumaCache(Listener):
 def allocation_of(annotations: Mapping[str, str]) -> NumaAllocation | None:
     """The allocation in a pod's annotations; None if there is none or it is invalid."""
     said = annotations.get(RESOURCE_STATUS)
-    return _understood(said, annotations.get(RESOURCE_SPEC) or "{}") if said else None
+    return _parsed(said, annotations.get(RESOURCE_SPEC) or "{}") if said else None
 
 
 @lru_cache(maxsize=4096)
-def _understood(said: str, how: str) -> NumaAllocation | None:
+def _parsed(said: str, how: str) -> NumaAllocation | None:
     try:
         status = decode_status(said)
         spec = msgspec.json.decode(how, type=ResourceSpec)

@@ -1,8 +1,8 @@
-"""The hints of all resources become one set of NUMA nodes, or a reason why there is none (NUMA-R43 to NUMA-R46).
+"""Merging of the hints of all resources into one set of NUMA nodes, or a reason (NUMA-R43 to NUMA-R46).
 
-Upstream tries every combination of one hint for each resource. What comes out depends on little: the sets that every
-resource prefers, and failing those the sets that are an intersection of some combination. Both are found resource by
-resource, so that eight NUMA nodes and four resources cost thousands of steps and not billions.
+Upstream tries every combination of one hint for each resource. The result depends only on the sets that every resource
+prefers or, without any, on the sets that are an intersection of some combination. Both are computed resource by
+resource: eight NUMA nodes and four resources take thousands of steps, not billions.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -341,12 +341,12 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
     # -- preemption ---------------------------------------------------------------------------------------------------
 
     def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        self._imagine(state, victim, node.name, there=False)
+        self._move_in_dry_run(state, victim, node.name, there=False)
 
     def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        self._imagine(state, victim, node.name, there=True)
+        self._move_in_dry_run(state, victim, node.name, there=True)
 
-    def _imagine(self, state: CycleState, victim: PodInfo, name: str, *, there: bool) -> None:
+    def _move_in_dry_run(self, state: CycleState, victim: PodInfo, name: str, *, there: bool) -> None:
         real = self.numa_cache.find(name) if DEMAND in state else None
         allocation = real.held.get(victim.uid) if real is not None else None
         if real is None or allocation is None:

@@ -1,7 +1,7 @@
-"""PodTopologySpread: the extension points (kubernetes plugins/podtopologyspread, rules FWK-R70 and FWK-R71).
+"""PodTopologySpread: the extension points (kubernetes plugins/podtopologyspread, FWK-R70, FWK-R71).
 
-Upstream goes over all pods of all nodes in each cycle. Here pods are tallied by node as they come and go, for each
-selector that some constraint has, and a cycle sums tallies over domains.
+Upstream iterates over all pods of all nodes in each cycle. Here pods are counted by node when they come and go, for
+each selector of a constraint, and a cycle sums the counts over domains.
 """
 
 from collections.abc import Callable, Sequence
@@ -186,12 +186,12 @@ class PodTopologySpread(PreFilter, FilterColumns, ScoreColumns, VictimAware):
     # -- preemption ---------------------------------------------------------------------------------------------------
 
     def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        self._imagine(state, victim, node, -1)
+        self._move_in_dry_run(state, victim, node, -1)
 
     def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        self._imagine(state, victim, node, 1)
+        self._move_in_dry_run(state, victim, node, 1)
 
-    def _imagine(self, state: CycleState, victim: PodInfo, node: NodeInfo, change: int) -> None:
+    def _move_in_dry_run(self, state: CycleState, victim: PodInfo, node: NodeInfo, change: int) -> None:
         hard = state.get(HARDS)
         if hard is None or victim.pod.deleting:
             return

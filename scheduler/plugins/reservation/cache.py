@@ -115,7 +115,7 @@ class ReservationCache(Listener):
         self.known[uid] = reservation
         if not reservation.available:
             return reserve_pod(reservation)
-        reserved = self._understood(reservation)
+        reserved = self._parsed(reservation)
         reserved.group = self.owners.add(reservation.spec.owners)
         self._available[uid] = reserved
         self._by_group.setdefault(reserved.group, {})[uid] = reserved
@@ -143,7 +143,7 @@ class ReservationCache(Listener):
             if not table[key]:
                 del table[key]
 
-    def _understood(self, reservation: Reservation) -> Reserved:
+    def _parsed(self, reservation: Reservation) -> Reserved:
         status = reservation.status
         found = amounts(status.allocatable) if status.allocatable else template_requests(reservation)
         uid = reservation.metadata.uid

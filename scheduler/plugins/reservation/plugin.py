@@ -393,12 +393,12 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
     # -- preemption ---------------------------------------------------------------------------------------------------
 
     def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        self._imagine(state, victim, node)
+        self._move_in_dry_run(state, victim, node)
 
     def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        self._imagine(state, victim, node)
+        self._move_in_dry_run(state, victim, node)
 
-    def _imagine(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
+    def _move_in_dry_run(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
         """Dry run: a pod of a reservation is added or removed; its part returns to the reservation."""
         reserved = self.reservation_cache.holding(victim.uid)
         if reserved is None:

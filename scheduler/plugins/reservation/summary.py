@@ -1,9 +1,8 @@
-"""The reservations of one node from outside: the answer of the route `nodeReservations/:nodeName`.
+"""REST view of the reservations of one node: the route `nodeReservations/:nodeName`.
 
-Keys are Koordinator's, and what is empty is left out. `allocatable`, `reserved` and `allocated` are quantities;
-`availableResource` (what is left for owners) and `allocatedResource` are numbers, cpu in milli, as in the route of
-nodes. Ports are listed as that route lists them. Reservations made of running pods are not there, so every `kind` is
-Reservation.
+Keys are Koordinator's; empty values are left out. `allocatable`, `reserved` and `allocated` are quantities;
+`availableResource` (what is left for owners) and `allocatedResource` are numbers, cpu in thousandths, and ports are
+listed, as in the route of nodes. Reservations made of running pods are not included, so every `kind` is Reservation.
 """
 
 from collections.abc import Iterable

@@ -71,12 +71,12 @@ class VolumeRestrictions(PreFilter, Filter, VictimAware):
         return IN_USE if state[EXCLUSIVE].users else SUCCESS
 
     def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        self._imagine(state, victim, -1)
+        self._move_in_dry_run(state, victim, -1)
 
     def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        self._imagine(state, victim, 1)
+        self._move_in_dry_run(state, victim, 1)
 
-    def _imagine(self, state: CycleState, victim: PodInfo, change: int) -> None:
+    def _move_in_dry_run(self, state: CycleState, victim: PodInfo, change: int) -> None:
         found = state.get(EXCLUSIVE)
         if found is not None and _uses(victim.pod, found.claims):
             state[EXCLUSIVE] = _Exclusive(found.claims, found.users + change)

@@ -92,7 +92,7 @@ def test_labels_alone_are_enough() -> None:
 def test_an_invalid_table_is_reported_and_ignored() -> None:
     rig = Rig()
     machine(rig, "n", single(), annotations={GPU_PARTITIONS: "?"}, labels=None)
-    assert rig.core.complaints[-1].startswith("Device n: gpu-partitions is no partition table: ")
+    assert rig.core.complaints[-1].startswith("Device n: gpu-partitions is not a partition table: ")
     rig.submit(pod("a").gpus(3))
     rig.run()
     assert rig.where("a") == "n"

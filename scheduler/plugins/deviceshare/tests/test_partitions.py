@@ -121,11 +121,11 @@ def test_a_partition_must_have_the_requested_amounts() -> None:
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"two": []}', '{"2": [{"minors": [0, 1], "allocationScore": "best"}]}'])
 def test_an_invalid_table_is_reported_and_not_used(text: str) -> None:
-    with pytest.raises(TableError, match="gpu-partitions is no partition table"):
+    with pytest.raises(TableError, match="gpu-partitions is not a partition table"):
         parse_table(text)
     traits, (complaint,) = traits_of(device(annotations={"scheduling.koordinator.sh/gpu-partitions": text}), {})
     assert traits.partitions == ""
-    assert complaint.startswith("gpu-partitions is no partition table: ")
+    assert complaint.startswith("gpu-partitions is not a partition table: ")
 
 
 def device(**metadata: Any) -> Any:
