@@ -107,9 +107,8 @@ class BatchFilter(FilterColumns, TrialColumns, VictimAware):
                 and reserved.node == node.name
                 and reserved not in overlooked
             ):
-                after = after.moved(
-                    reservation_view.left(devices, reserved, gone), -1
-                )  # back to the reservation (DEV-R63)
+                # back to the reservation (DEV-R63)
+                after = after.moved(reservation_view.left(devices, reserved, gone), -1)
                 after = after.moved(reservation_view.left(devices, reserved, left_out), 1)
             state[DRY_RUN] = {
                 **dry_run,

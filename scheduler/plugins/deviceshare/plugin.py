@@ -404,9 +404,8 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
         state.discard(ADAPTED)
         if self._adaption is not None:
             self._adaption.give_back(node_name, pod)
-        self.devices.release(
-            node_name, pod.metadata.uid
-        )  # also called when reserve never ran; releasing twice is harmless
+        # also called when reserve never ran; releasing twice is harmless
+        self.devices.release(node_name, pod.metadata.uid)
 
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Marks:
         granted = state.get(GRANTED)

@@ -30,9 +30,8 @@ class ScoringStrategy(Wire, frozen=True, forbid_unknown_fields=True):
 class NodeNUMAResourceArgs(Args, frozen=True):
     """Upstream's arguments, followed by ours."""
 
-    default_cpu_bind_policy: str = field(
-        default=FULL_PCPUS, name="defaultCPUBindPolicy"
-    )  # "": pods without a policy get none
+    # "": pods without a policy get none
+    default_cpu_bind_policy: str = field(default=FULL_PCPUS, name="defaultCPUBindPolicy")
     scoring_strategy: ScoringStrategy | None = ScoringStrategy()
     numa_scoring_strategy: ScoringStrategy | None = ScoringStrategy()
     node_label_first: bool = False  # Koordinator's order: the label overrides the kubelet's policy

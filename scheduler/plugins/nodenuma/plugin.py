@@ -360,9 +360,8 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         reserved = self._reservations.holding(victim.uid)
         overlooked = (state.get(MATCHED) or {}).get(name, ())
         if reserved is not None and reserved.node == name and reserved not in overlooked and has(reserved) != NOTHING:
-            self.numa_cache.simulate(
-                simulated, reserved.uid, left(simulated, reserved)
-            )  # back to the reservation (NUMA-R63)
+            # back to the reservation (NUMA-R63)
+            self.numa_cache.simulate(simulated, reserved.uid, left(simulated, reserved))
 
 
 _NOBODY = Pod()  # the demand in the state has all that is needed of the pod

@@ -54,9 +54,8 @@ class ReservationCache(Listener):
         self._in: dict[str, dict[str, Amounts]] = {}  # reservation uid → pod uid → the pod's requests
         self._of: dict[str, str] = {}  # pod uid → the uid of its reservation
         self.moved: set[str] = set()  # uids of reservations that gained or lost a pod; the status writer empties it
-        self.strays: set[str] = (
-            set()
-        )  # uids of pods whose reservation ended and was deleted; emptied by the same writer
+        # uids of pods whose reservation ended and was deleted; emptied by the same writer
+        self.strays: set[str] = set()
 
     @staticmethod
     def of(handle: Handle) -> "ReservationCache":
