@@ -87,7 +87,7 @@ def fragments(cpu: int, idle: Sequence[int], pods: Sequence[Typical]) -> int:
     return total
 
 
-ASKED: StateKey[int] = StateKey("DeviceFragmentation/cpu")  # milli-CPU of the pod
+MILLI_CPU: StateKey[int] = StateKey("DeviceFragmentation/cpu")  # milli-CPU of the pod
 
 
 class DeviceFragmentation(ScoreColumns):
@@ -113,8 +113,8 @@ class DeviceFragmentation(ScoreColumns):
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
         requests = self._handle.cache.classes.of(pod).requests
-        state[ASKED] = requests.get(CPU, 0)
-        return bool(state[ASKED]) or WANTED in state
+        state[MILLI_CPU] = requests.get(CPU, 0)
+        return bool(state[MILLI_CPU]) or WANTED in state
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         devices = self._devices.find(node.name)
@@ -122,7 +122,7 @@ class DeviceFragmentation(ScoreColumns):
             return MAX_NODE_SCORE // 2  # no GPU, so nothing to fragment
         left = max(node.allocatable[CPU_COLUMN] - node.requested[CPU_COLUMN], 0)
         wanted = state.get(WANTED)
-        key = (devices.state, left, state[ASKED], wanted)
+        key = (devices.state, left, state[MILLI_CPU], wanted)
         found = self._kept.get(key)
         if found is None:
             if len(self._kept) >= MAX_SCORES:
@@ -137,7 +137,7 @@ class DeviceFragmentation(ScoreColumns):
             if isinstance(choice, Status):
                 return 0
             after = choice.after
-        rest = max(cpu - state[ASKED], 0)
+        rest = max(cpu - state[MILLI_CPU], 0)
         idle, then = _idle(before), _idle(after)
         lost = fragments(rest, then, self._pods) - fragments(cpu, idle, self._pods)
         cards = lost / self._weights / CARD

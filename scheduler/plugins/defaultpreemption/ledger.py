@@ -105,11 +105,11 @@ class Ledger:
         self, filters: Sequence[TrialColumns], state: CycleState, nodes: Sequence[NodeAccounts]
     ) -> DryRunResult:
         """Dry runs on nodes that have possible victims, for the class of `state`, which `filters` decide."""
-        asked = [(plugin.trial_passing, self._parts[plugin.name]) for plugin in filters]
+        checks = [(plugin.trial_passing, self._parts[plugin.name]) for plugin in filters]
 
         def passing(free: Ints) -> Bools:
             ok = np.ones(len(free), np.bool_)
-            for passes, part in asked:
+            for passes, part in checks:
                 ok &= passes(state, free[:, part])
             return ok
 

@@ -38,11 +38,11 @@ class Adaption:
         annotations[GPU_MINORS] = minors(holding.shares)
         isolated = pod.metadata.labels.get(GPU_ISOLATION_PROVIDER, "") == HAMI_CORE
         cards = [share for share in holding.shares if share.type == "gpu"]
-        said = devices.device.metadata.labels
-        vendor = said.get(GPU_VENDOR_LABEL, "")
+        device_labels = devices.device.metadata.labels
+        vendor = device_labels.get(GPU_VENDOR_LABEL, "")
         ids = [devices.id_of("gpu", card.minor) for card in cards]
         try:
-            adapted = adapt(vendor, Grant(cards, ids, said.get(GPU_MODEL_LABEL, ""), gpu.shared, stamp))
+            adapted = adapt(vendor, Grant(cards, ids, device_labels.get(GPU_MODEL_LABEL, ""), gpu.shared, stamp))
             lock = adapted.lock
             locks = {lock: self._locks.take(self._handle.cache.nodes[devices.name], lock, pod, now)} if lock else {}
         except (RefusedError, LockedError) as error:

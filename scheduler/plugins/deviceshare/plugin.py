@@ -275,19 +275,19 @@ class DeviceShare(PreFilter, BatchFilter, ScoreColumns, Reserve, PreBind, Reserv
         assert passing is not None  # noqa: S101
         shown, gpu = batch.own(SHOWN), stacked.requests[0].types[0]
         insufficient = "Insufficient gpu devices"
-        said = [SUCCESS, Status.unresolvable(insufficient), Status.unschedulable(insufficient)]
+        statuses = [SUCCESS, Status.unresolvable(insufficient), Status.unschedulable(insufficient)]
         refused = np.full(batch.size, 2, np.int64)
         if not (gpu.shared and gpu.count > 1):
-            said.append(NO_CARDS)
+            statuses.append(NO_CARDS)
             refused += (shown[FLAGS] & HAS_TREE) != 0
         codes = np.where(passing[0], 0, np.where(shown[LISTED] == 0, 1, refused))
         if self.devices.honouring:
             for _, place, status in self._by_table(stacked, batch):
                 if not status.ok:
-                    if status not in said:
-                        said.append(status)
-                    codes[place] = said.index(status)
-        return codes, said.__getitem__
+                    if status not in statuses:
+                        statuses.append(status)
+                    codes[place] = statuses.index(status)
+        return codes, statuses.__getitem__
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
         return WANTED in state

@@ -67,15 +67,15 @@ def adapt(vendor: str, grant: Grant) -> Adapted:
 
 
 def _huawei(grant: Grant) -> Adapted:
-    told = {PREDICATE_TIME: str(grant.now)}
+    annotations = {PREDICATE_TIME: str(grant.now)}
     first = grant.cards[0]
     if grant.model == _TWO_CHIPS:
-        told[HUAWEI_310P] = ",".join(f"Ascend310P-{card.minor}" for card in grant.cards)
+        annotations[HUAWEI_310P] = ",".join(f"Ascend310P-{card.minor}" for card in grant.cards)
     elif first.template:
-        told[HUAWEI_CORE] = f"{first.minor}-{first.template}"
+        annotations[HUAWEI_CORE] = f"{first.minor}-{first.template}"
     else:
-        told[HUAWEI_CORE] = ",".join(str(card.minor) for card in grant.cards)
-    return Adapted(told)
+        annotations[HUAWEI_CORE] = ",".join(str(card.minor) for card in grant.cards)
+    return Adapted(annotations)
 
 
 def _cambricon(grant: Grant) -> Adapted:

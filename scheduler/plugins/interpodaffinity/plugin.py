@@ -76,7 +76,7 @@ class _Weighed:
     held: tuple[tuple[Term, int], ...]
 
 
-ASKED: StateKey[_PodTerms] = StateKey("InterPodAffinity/asked")
+POD_TERMS: StateKey[_PodTerms] = StateKey("InterPodAffinity/pod_terms")
 SIMULATED: StateKey[dict[Place, int]] = StateKey("InterPodAffinity/simulated")
 WEIGHED: StateKey[_Weighed] = StateKey("InterPodAffinity/weighed")
 SURVEY: StateKey[dict[tuple[str, str], int]] = StateKey("InterPodAffinity/survey")
@@ -118,59 +118,59 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
         if not (near or far or held):
             return Status.skip()
         first = all(term.matches(pod, self._cache.namespaces) for term in near)
-        state[ASKED] = _PodTerms(pod, near, far, held, first)
+        state[POD_TERMS] = _PodTerms(pod, near, far, held, first)
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        asked, labels = state[ASKED], node.known.metadata.labels
-        counts = _Counts(self._counted(asked), state.get(SIMULATED))
-        if not all(term.key in labels for term in asked.near):
+        pod_terms, labels = state[POD_TERMS], node.known.metadata.labels
+        counts = _Counts(self._counted(pod_terms), state.get(SIMULATED))
+        if not all(term.key in labels for term in pod_terms.near):
             return NOT_NEAR
-        missing = any(counts.at(_Part.NEAR, term.key, labels[term.key]) <= 0 for term in asked.near)
-        if missing and not (asked.first_of_kind and counts.nothing_near()):
+        missing = any(counts.at(_Part.NEAR, term.key, labels[term.key]) <= 0 for term in pod_terms.near)
+        if missing and not (pod_terms.first_of_kind and counts.nothing_near()):
             return NOT_NEAR
-        for part, terms in ((_Part.FAR, asked.far), (_Part.HELD, asked.held)):
+        for part, terms in ((_Part.FAR, pod_terms.far), (_Part.HELD, pod_terms.held)):
             if any(term.key in labels and counts.at(part, term.key, labels[term.key]) > 0 for term in terms):
                 return _STATUSES[part]
         return SUCCESS
 
-    def _counted(self, asked: _PodTerms) -> dict[Place, int]:
+    def _counted(self, pod_terms: _PodTerms) -> dict[Place, int]:
         """Pods by domain, counted node by node: the reference for the arrays."""
-        if asked.counts is None:
-            counts = asked.counts = {}
+        if pod_terms.counts is None:
+            counts = pod_terms.counts = {}
             for node in self._cache:
                 labels = node.known.metadata.labels
-                for part, term, rows in self._parts(asked):
+                for part, term, rows in self._parts(pod_terms):
                     if term.key in labels and rows[node.row]:
                         place = (part, term.key, labels[term.key])
                         counts[place] = counts.get(place, 0) + int(rows[node.row])
-        return asked.counts
+        return pod_terms.counts
 
-    def _parts(self, asked: _PodTerms) -> Iterator[tuple[_Part, Term, Ints]]:
+    def _parts(self, pod_terms: _PodTerms) -> Iterator[tuple[_Part, Term, Ints]]:
         """For each term, the number of matching pods on each row.
 
         For affinity, pods that match all terms: a domain must not satisfy one term by one pod and another term by
         another.
         """
         count = self._cache.columns.count
-        if asked.near:
-            rows = self._tallies.of(*(term.matcher for term in asked.near)).rows[:count]
-            for term in asked.near:
+        if pod_terms.near:
+            rows = self._tallies.of(*(term.matcher for term in pod_terms.near)).rows[:count]
+            for term in pod_terms.near:
                 yield _Part.NEAR, term, rows
-        for term in asked.far:
+        for term in pod_terms.far:
             yield _Part.FAR, term, self._tallies.of(term.matcher).rows[:count]
-        for term in asked.held:
+        for term in pod_terms.held:
             yield _Part.HELD, term, self._held.rows(term)
 
     def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
         """The number of the rejecting part; the first if several reject."""
         (state,) = stacked
-        asked = state[ASKED]
+        pod_terms = state[POD_TERMS]
         count = self._cache.columns.count
         carrying, near = np.ones(count, np.bool_), np.ones(count, np.bool_)
         against = {_Part.FAR: np.zeros(count, np.bool_), _Part.HELD: np.zeros(count, np.bool_)}
         nothing_near = True
-        for part, term, rows in self._parts(asked):
+        for part, term, rows in self._parts(pod_terms):
             domain = self._domain(term)
             present = domain.present()
             here = (domain.around(rows, present) > 0) & present
@@ -180,7 +180,7 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
                 nothing_near &= not here.any()
             else:
                 against[part] |= here
-        if asked.near and nothing_near and asked.first_of_kind:
+        if pod_terms.near and nothing_near and pod_terms.first_of_kind:
             near = carrying
         codes = np.where(against[_Part.HELD], int(_Part.HELD), 0)
         codes[against[_Part.FAR]] = _Part.FAR
@@ -203,18 +203,18 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
 
     def _move_in_dry_run(self, state: CycleState, victim: PodInfo, node: NodeInfo, change: int) -> None:
         """Dry run: add or remove the victim in all counts of `_parts`; it alone may hold terms against the pod."""
-        asked = state.get(ASKED)
-        if asked is None:
+        pod_terms = state.get(POD_TERMS)
+        if pod_terms is None:
             return
         known, labels = self._cache.namespaces, node.known.metadata.labels
         touched: list[tuple[_Part, Term]] = []
-        if all(term.matches(victim.pod, known) for term in asked.near):
-            touched += [(_Part.NEAR, term) for term in asked.near]
-        touched += [(_Part.FAR, term) for term in asked.far if term.matches(victim.pod, known)]
+        if all(term.matches(victim.pod, known) for term in pod_terms.near):
+            touched += [(_Part.NEAR, term) for term in pod_terms.near]
+        touched += [(_Part.FAR, term) for term in pod_terms.far if term.matches(victim.pod, known)]
         touched += [
             (_Part.HELD, term)
             for term in terms_of(victim.pod)
-            if term.kind is TermKind.FAR and term.matches(asked.pod, known)
+            if term.kind is TermKind.FAR and term.matches(pod_terms.pod, known)
         ]
         before = state.get(SIMULATED)
         simulated = {} if before is None else before.copy()

@@ -199,14 +199,14 @@ class NumaCache(Listener):
 
 def allocation_of(annotations: Mapping[str, str]) -> NumaAllocation | None:
     """The allocation in a pod's annotations; None if there is none or it is invalid."""
-    said = annotations.get(RESOURCE_STATUS)
-    return _parsed(said, annotations.get(RESOURCE_SPEC) or "{}") if said else None
+    written = annotations.get(RESOURCE_STATUS)
+    return _parsed(written, annotations.get(RESOURCE_SPEC) or "{}") if written else None
 
 
 @lru_cache(maxsize=4096)
-def _parsed(said: str, how: str) -> NumaAllocation | None:
+def _parsed(written: str, how: str) -> NumaAllocation | None:
     try:
-        status = decode_status(said)
+        status = decode_status(written)
         spec = msgspec.json.decode(how, type=ResourceSpec)
         cpus = parse_cpuset(status.cpuset)
         zones = tuple(

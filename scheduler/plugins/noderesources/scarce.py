@@ -19,7 +19,7 @@ class ScarceResourceAvoidanceArgs(Args, frozen=True):
     resources: tuple[str, ...] = ()
 
 
-ASKED: StateKey[frozenset[int]] = StateKey("ScarceResourceAvoidance/asked")
+REQUESTED_COLUMNS: StateKey[frozenset[int]] = StateKey("ScarceResourceAvoidance/asked")
 
 
 class ScarceResourceAvoidance(ScoreColumns):
@@ -35,14 +35,14 @@ class ScarceResourceAvoidance(ScoreColumns):
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
         shape = self._handle.cache.classes.of(pod)
-        state[ASKED] = frozenset(column for column, _ in shape.vector)  # the pod itself uses one of "pods"
+        state[REQUESTED_COLUMNS] = frozenset(column for column, _ in shape.vector)  # the pod itself uses one of "pods"
         return bool(self._scarce)
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         unasked = {
             column
             for column, amount in enumerate(node.allocatable)
-            if amount > 0 and column != PODS_COLUMN and column not in state[ASKED]
+            if amount > 0 and column != PODS_COLUMN and column not in state[REQUESTED_COLUMNS]
         }
         scarce = unasked & self._scarce
         return (len(unasked) - len(scarce)) * MAX_NODE_SCORE // len(unasked) if scarce else MAX_NODE_SCORE
@@ -50,7 +50,7 @@ class ScarceResourceAvoidance(ScoreColumns):
     def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
         batch.columns.ensure_width()
         has = batch.allocatable > 0
-        return np.stack([self._scores(state[ASKED] | {PODS_COLUMN}, has) for state in stacked])
+        return np.stack([self._scores(state[REQUESTED_COLUMNS] | {PODS_COLUMN}, has) for state in stacked])
 
     def _scores(self, asked: frozenset[int], has: Bools) -> Ints:
         unasked = np.array([column not in asked for column in range(len(has))])
