@@ -1,4 +1,4 @@
-"""KubeSchedulerConfiguration: parsing, validation, and expansion to profiles with ordered plugins (rules R1 to R7).
+"""KubeSchedulerConfiguration: parsing, validation, and expansion to profiles with ordered plugins (FWK-R1 to FWK-R7).
 
 Errors name the path of the field, the expected and the found value.
 """
@@ -134,7 +134,7 @@ def parse(document: object) -> Configuration:
 
 
 def _modern(document: dict[str, Any]) -> dict[str, Any]:
-    """Convert old versions, and the spelling `pluginConfigs` of published examples, to v1 (R6)."""
+    """Convert old versions, and the spelling `pluginConfigs` of published examples, to v1 (FWK-R6)."""
     version = str(document.get("apiVersion", "")).removeprefix(GROUP)
     if version in OLD_VERSIONS:
         log.warning("config old-version found=%s read-as=v1", version)
@@ -238,7 +238,7 @@ def _expand(profile: ProfileConfig, where: str, name: str, registry: Registry) -
 
 
 def _merged(defaults: Sequence[PluginRef], own: PluginSet) -> list[PluginRef]:
-    """The default list with the changes of a profile: plugins replaced in place, removed or appended (R1)."""
+    """The default list with the changes of a profile: plugins replaced in place, removed or appended (FWK-R1)."""
     dropped = {ref.name for ref in own.disabled}
     replacing = {ref.name: ref for ref in own.enabled}
     merged: list[PluginRef] = []
@@ -261,7 +261,7 @@ def _find(registry: Registry, name: str, where: str, what: str) -> Registered:
 def _at_point(  # noqa: PLR0917 all six are different things
     multi: Sequence[PluginRef], listed: PluginSet, kind: str, base: type[Plugin], where: str, registry: Registry
 ) -> list[PluginRef]:
-    """Plugins of one point in running order (R2): listed multi-point ones, other multi-point ones, the other listed."""
+    """Plugins of one point in running order (FWK-R2): listed multi-point, other multi-point, other listed."""
     seen: set[str] = set()
     for ref in listed.enabled:
         if not issubclass(_find(registry, ref.name, where, f'{kind} "{ref.name}"').kind, base):

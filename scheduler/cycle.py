@@ -288,7 +288,7 @@ class Core:
         return [Bind(info, node, marks.annotations, marks.labels, marks.node_annotations)]
 
     def _log_cycle(self, runner: Runner, info: PodInfo) -> None:
-        """Log what the debug flags enable, with Koordinator's messages (R33, R34)."""
+        """Log what the debug flags enable, with Koordinator's messages (FWK-R33, FWK-R34)."""
         debug, explanation = self.handle.debug, explain(runner, info)
         if debug.filter_failures:
             for node, status in explanation.rejected.items():
@@ -342,7 +342,7 @@ class Core:
         return [*decisions, Reject(info, failure.message(", ".join(words)), nominated=nominated)]
 
     def _diagnose(self, runner: Runner, info: PodInfo, failure: FitError, nominated: str, said: str | None) -> None:
-        """Log the diagnosis of a failure as JSON (R35). `said`: message of PostFilter; None if it did not run."""
+        """Log the diagnosis of a failure as JSON (FWK-R35). `said`: message of PostFilter; None if it did not run."""
         rejected = {} if failure.pre_filter is not None else explain(runner, info).rejected
         diagnosis = diagnosis_of(
             info, rejected, now=self.handle.clock.now(), pre_filter=failure.pre_filter, nominated=nominated,
@@ -363,7 +363,7 @@ class Core:
         return [*(ClearNomination(other) for other in lesser), *evictions]
 
     def _reject(self, entry: Entry, state: CycleState, status: Status) -> list[Decision]:
-        """Reserve or Permit rejected the pod: the message counts one node (R47)."""
+        """Reserve or Permit rejected the pod: the message counts one node (FWK-R47)."""
         info = entry.info
         reason = "Unschedulable" if status.rejected else SCHEDULER_ERROR
         message = f"0/1 nodes are available: 1 {status.message}." if status.rejected else status.message

@@ -1,4 +1,4 @@
-"""Monitor: logs pods whose scheduling takes too long, once per period (R31).
+"""Monitor: logs pods whose scheduling takes too long, once per period (FWK-R31).
 
 A pod counts from its decision until the API server has settled its binding. The decision itself is over before anything
 else can look; a binding can hang.

@@ -18,7 +18,7 @@ from scheduler.cycle import Core
 from scheduler.framework.decisions import Bind, Decision, Reject
 from scheduler.plugins.reservation import lifecycle
 from scheduler.plugins.reservation.args import ReservationArgs
-from scheduler.plugins.reservation.book import ReservationBook
+from scheduler.plugins.reservation.cache import ReservationCache
 from scheduler.plugins.reservation.plugin import Reservation as ReservationPlugin
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class ReservationController:
     ) -> None:
         self._core, self._rest, self._clock, self._events = core, rest, clock, events
         self._after, self._execute = after, execute
-        self._book = ReservationBook.of(core.handle)
+        self._book = ReservationCache.of(core.handle)
         self._args = _args_of(core)
         self._writing: set[str] = set()
         self._timer: Timer | None = None
@@ -54,7 +54,7 @@ class ReservationController:
     # -- decisions ----------------------------------------------------------------------------------------------------
 
     def bind(self, decision: Bind, settled: Callable[[], None]) -> None:
-        """Write the node of a reservation (R41): annotations first, then the status.
+        """Write the node of a reservation (RSV-R41): annotations first, then the status.
 
         `settled` is called once, when the API server has answered for good.
         """
@@ -148,7 +148,7 @@ class ReservationController:
             self._change(reserved.reservation, status)
 
     def _disown(self, uid: str) -> None:
-        """Remove the annotation of a deleted reservation from a pod that allocated from it (R9)."""
+        """Remove the annotation of a deleted reservation from a pod that allocated from it (RSV-R9)."""
         info = self._core.cache.placed(uid)
         if info is None or RESERVATION_ALLOCATED not in info.pod.metadata.annotations:
             return

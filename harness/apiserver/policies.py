@@ -17,7 +17,7 @@ from harness.apiserver.errors import Refused
 from harness.apiserver.resources import Registry, Resource
 from harness.apiserver.store import Change, Item, Object, Store
 from harness.apiserver.webhooks.rules import GROUP, Rule, chosen, read_rule
-from scheduler.api.wire import LabelSelector
+from harness.label_selectors import LabelSelector
 
 POLICIES: Final = (GROUP, "validatingadmissionpolicies")
 BINDINGS: Final = (GROUP, "validatingadmissionpolicybindings")

@@ -11,8 +11,8 @@ from harness.apiserver.patch import PatchError, json_patch, merge_patch
 from harness.apiserver.resources import Resource
 from harness.apiserver.shapes import conform
 from harness.apiserver.store import Item, Key, Object
+from harness.label_selectors import LabelSelector
 from scheduler.api.transport import JSON_PATCH
-from scheduler.api.wire import LabelSelector
 
 BUDGETS = ("policy", "poddisruptionbudgets")
 

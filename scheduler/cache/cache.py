@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from scheduler.api.core import Node, Pod
 from scheduler.api.device import RENAMED
 from scheduler.api.numa import NODE_RESERVATION
-from scheduler.api.quantity import QuantityError
-from scheduler.api.requests import amounts
+from scheduler.api.quantity import QuantityError, amounts
 from scheduler.cache.classes import ClassRegistry, EquivalenceClass, renamed
 from scheduler.cache.columns import NodeColumns
 from scheduler.cache.listener import Listener

@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from scheduler.api.core import Pod, PodSpec
 from scheduler.api.device import RENAMED
-from scheduler.api.numa import may_bind
-from scheduler.api.ports import host_ports
-from scheduler.api.quantity import QuantityError
-from scheduler.api.requests import Amounts, nonzero_requests, pod_requests
+from scheduler.api.quantity import Amounts, QuantityError
 from scheduler.cache.pins import unpinned
 from scheduler.cache.resources import PODS_COLUMN, ResourceIndex
+from scheduler.pods.cpu_binding import may_bind
+from scheduler.pods.host_ports import host_ports
+from scheduler.pods.requests import nonzero_requests, pod_requests
 
 
 @dataclass(slots=True, eq=False)
@@ -104,7 +104,7 @@ class ClassRegistry:
 
 
 def renamed(requests: Amounts) -> Amounts:
-    """Replace deprecated device resource names; if both names are present the new one is used (R1)."""
+    """Replace deprecated device resource names; if both names are present the new one is used (DEV-R1)."""
     if not any(name in RENAMED for name in requests):
         return requests
     kept = {name: value for name, value in requests.items() if name not in RENAMED or RENAMED[name] in requests}

@@ -7,6 +7,7 @@ import msgspec
 
 from scheduler.api.core import Pod
 from scheduler.api.wire import LabelSelector, Requirement
+from scheduler.pods.selectors import selector_matches
 
 EVERYTHING = LabelSelector()
 
@@ -69,11 +70,13 @@ class PodMatcher:
         return self.matches_labels(pod.metadata.namespace, pod.metadata.labels, known)
 
     def matches_labels(self, namespace: str, labels: dict[str, str], known: Namespaces) -> bool:
-        if self.selector is None or not self.selector.matches(labels):
+        if self.selector is None or not selector_matches(self.selector, labels):
             return False
         if namespace in self.namespaces:
             return True
-        return self.namespace_selector is not None and self.namespace_selector.matches(known.get(namespace, {}))
+        return self.namespace_selector is not None and selector_matches(
+            self.namespace_selector, known.get(namespace, {})
+        )
 
     def needs(self) -> list[LabelPair] | None:
         """Label pairs of which each matching pod has at least one; None if there is no such set."""

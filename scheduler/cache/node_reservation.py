@@ -1,4 +1,4 @@
-"""Resources that a node reserves for processes outside of containers, by its annotation (R65 of the CPU page).
+"""Resources that a node reserves for processes outside of containers, by its annotation (NUMA-R65 of the CPU page).
 
 A list of CPUs decides about the amount of CPU. With `ReservedCPUsOnly` those CPUs are bound to no pod, and all amounts
 stay.
@@ -9,8 +9,7 @@ from collections.abc import Mapping
 import msgspec
 
 from scheduler.api.numa import NODE_RESERVATION, CpusetError, NodeReservation, parse_cpuset
-from scheduler.api.quantity import CPU, QuantityError
-from scheduler.api.requests import Amounts, amounts
+from scheduler.api.quantity import CPU, Amounts, QuantityError, amounts
 
 
 def kept_back(annotations: Mapping[str, str]) -> Amounts:

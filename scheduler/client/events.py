@@ -104,7 +104,7 @@ class EventRecorder:
 
 
 def cut(note: str) -> str:
-    """Truncate to 1024 bytes; a truncated text ends in ` ...` (R46)."""
+    """Truncate to 1024 bytes; a truncated text ends in ` ...` (FWK-R46)."""
     encoded = note.encode()
     if len(encoded) <= NOTE_LIMIT:
         return note

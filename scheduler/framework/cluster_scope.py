@@ -136,7 +136,7 @@ class Cycle:
         return np.fromiter((plugin.score(self._state, self._pod, node) for node in nodes), np.int64, batch.size)
 
     def overrides(self, order: Mapping[str, int], kept: Callable[[int], Status], known: Bools) -> dict[int, Status]:
-        """Statuses of rows where one of these plugins is the first to reject, by position in `order` (R17).
+        """Statuses of rows where one of these plugins is the first to reject, by position in `order` (FWK-R17).
 
         `kept`: the status of the other plugins for a row.
         """
@@ -158,5 +158,5 @@ class Cycle:
 
 
 def outside(plugins: Iterable[str]) -> Status:
-    """The status of nodes that a PreFilter excluded (R13)."""
+    """The status of nodes that a PreFilter excluded (FWK-R13)."""
     return Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins))}]")

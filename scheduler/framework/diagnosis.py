@@ -1,4 +1,4 @@
-"""The JSON diagnosis of a failed cycle: Koordinator's `Diagnosis` (R35).
+"""The JSON diagnosis of a failed cycle: Koordinator's `Diagnosis` (FWK-R35).
 
 It costs a pass over all nodes without kept results, and is made only with the debug flag `d`.
 """

@@ -113,7 +113,7 @@ class FitError:
         return total
 
     def resolvable_rows(self) -> Rows:
-        """Rows whose rejection could change if pods were removed, ascending (R76)."""
+        """Rows whose rejection could change if pods were removed, ascending (FWK-R76)."""
         if self.pre_filter is not None or self._reasons is None:
             return np.zeros(0, np.intp)
         helpful = np.array([status.code is Code.UNSCHEDULABLE for status in self._reasons.statuses], np.bool_)
@@ -123,7 +123,7 @@ class FitError:
         return np.flatnonzero(rows)
 
     def message(self, post_filter: str = "") -> str:
-        """`0/N nodes are available: …`, followed by the message of PostFilter (R47)."""
+        """`0/N nodes are available: …`, followed by the message of PostFilter (FWK-R47)."""
         if self.nodes == 0:
             return NO_NODES
         text = f"0/{self.nodes} nodes are available:"

@@ -64,7 +64,7 @@ class PluginRunner:
         return SUCCESS
 
     def check(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        """Run the filters in order on one node. The first rejection is returned (R17)."""
+        """Run the filters in order on one node. The first rejection is returned (FWK-R17)."""
         skipped = state[SKIPPED]
         for plugin in self.filters:
             if plugin.name in skipped:
@@ -75,7 +75,7 @@ class PluginRunner:
         return SUCCESS
 
     def check_with_nominated(self, state: CycleState, info: PodInfo, node: NodeInfo) -> Status:
-        """Run the filters with the nominated pods of equal or higher priority on the node, then without them (R16)."""
+        """Run the filters with nominated pods of equal or higher priority on the node, then without them (FWK-R16)."""
         state, node = as_seen(state, node)
         others = [
             other

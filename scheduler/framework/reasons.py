@@ -48,7 +48,7 @@ class ReasonCollector:
         return self._reasons
 
     def _explain(self, rows: Rows, reasons: Reasons) -> None:
-        """The first filter that rejects a node gives its status (R17)."""
+        """The first filter that rejects a node gives its status (FWK-R17)."""
         columns, allowed = self._columns, self._entry.rules.allowed
         numbers = np.zeros(len(rows), np.int32)
         open_ = columns.known[rows] & (self._matrix.key[self._entry.index, rows] < 0)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from scheduler.api.core import Pod
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts
 from scheduler.api.reservation import RESTRICTED, Reservation
 from scheduler.cache.nodeinfo import NodeInfo
 from scheduler.framework.extension_points import Plugin
@@ -46,12 +46,12 @@ class ReservationInfo:
 
     @property
     def open(self) -> bool:
-        """Whether another pod may allocate from it (R18)."""
+        """Whether another pod may allocate from it (RSV-R18)."""
         return not (self.reservation.spec.allocate_once and self.owners)
 
     @property
     def allocated(self) -> Amounts:
-        """The part of its resources that its pods request (R7)."""
+        """The part of its resources that its pods request (RSV-R7)."""
         return self.allocated_but(())
 
     def allocated_but(self, gone: Sequence[str]) -> Amounts:

@@ -46,7 +46,7 @@ def missing(words: str) -> Answer:
 
 
 class Routes:
-    """A table of routes. The first route added for a pattern stays (R37)."""
+    """A table of routes. The first route added for a pattern stays (FWK-R37)."""
 
     def __init__(self) -> None:
         self._routes: dict[tuple[str, str], Handler] = {}

@@ -1,4 +1,4 @@
-"""Durations of plugins and extension points, measured in one cycle of ten, the first included (R29).
+"""Durations of plugins and extension points, measured in one cycle of ten, the first included (FWK-R29).
 
 One call of a plugin is one observation, however many nodes and classes the call covers. Calls that a plugin makes to
 other plugins count as part of its own duration.

@@ -1,4 +1,4 @@
-"""The table of plugins: name → class. The order in it is the default order, the number the default score weight.
+"""The table of plugins: name → class, in default order, with default score weights.
 
 Plugins in `ON_REQUEST` run only where a profile names them.
 """

@@ -1,7 +1,7 @@
-"""Keep pods that want a port of the host off nodes where another pod has it (kubernetes plugins/nodeports).
+"""NodePorts: reject nodes where another pod has a host port of the pod (kubernetes plugins/nodeports).
 
-A port is an address, a protocol and a number. The address 0.0.0.0 stands for every address of the host, so it conflicts
-with any other.
+A port is an address, a protocol and a number. The address 0.0.0.0 is every address of the host, so it conflicts with
+all others.
 """
 
 from collections import Counter
@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from scheduler.api.core import Pod
-from scheduler.api.ports import EVERY_ADDRESS, HostPort, host_ports
 from scheduler.cache.cache import Cache
 from scheduler.cache.classes import EquivalenceClass
 from scheduler.cache.columns import Batch, Bools, Ints
@@ -21,6 +20,7 @@ from scheduler.framework.extension_points import PreFilter, Scope
 from scheduler.framework.handle import Handle
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
+from scheduler.pods.host_ports import EVERY_ADDRESS, HostPort, host_ports
 
 TAKEN = Status.unschedulable("node(s) didn't have free ports for the requested pod ports")
 
@@ -28,7 +28,7 @@ _FACT = "NodePorts"
 
 
 class PortUse(Listener):
-    """Which rows have which host ports in use. Few pods ask for any, so this holds rows and not a column a port."""
+    """Host ports in use by row. Few pods use any, so this keeps rows and not a column for each port."""
 
     def __init__(self, cache: Cache) -> None:
         self._rows = cache.columns.rows
@@ -55,7 +55,7 @@ class PortUse(Listener):
                 del users[row]
 
     def rows_where_taken(self, ports: tuple[HostPort, ...]) -> set[int]:
-        """Rows of nodes on which one of the ports is not to be had."""
+        """Rows of nodes where one of the ports is in use."""
         taken: set[int] = set()
         for port in ports:
             for address, users in self._users.get((port.protocol, port.number), {}).items():
@@ -82,6 +82,8 @@ def used_ports(node: NodeInfo) -> list[dict[str, str | int]]:
 
 
 class NodePorts(PreFilter, FilterBatch):
+    """The extension points of NodePorts."""
+
     name = "NodePorts"
     scope = Scope.NODE_PODS
 
@@ -98,7 +100,7 @@ class NodePorts(PreFilter, FilterBatch):
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         wanted = state[PORTS]
         there = (port for info in node.pods.values() for port in ports_of(info.shape))
-        return TAKEN if any(port.conflicts(one) for port in there for one in wanted) else SUCCESS
+        return TAKEN if any(port.conflicts(asked) for port in there for asked in wanted) else SUCCESS
 
     def filter_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
         taken = [self._use.rows_where_taken(state[PORTS]) for state in stacked]

@@ -1,7 +1,6 @@
-"""Which nodes a pod may go to by what the two objects say of each other: name, cordon, taints, labels.
+"""NodeName, NodeUnschedulable, TaintToleration and NodeAffinity: filters on the node object alone.
 
-Four small upstream plugins, alike in that their verdict depends on the node object alone:
-NodeName, NodeUnschedulable, TaintToleration and NodeAffinity (kubernetes pkg/scheduler/framework/plugins/<name>).
+Follows kubernetes pkg/scheduler/framework/plugins/<name>. Results depend only on the two objects.
 """
 
 import operator
@@ -44,12 +43,14 @@ _CORDON = Taint(key=UNSCHEDULABLE_TAINT, effect=NO_SCHEDULE)
 
 
 def _all_alike(passing: Bools | None, batch: Batch, status: Status) -> Rejections:
-    """One status for every node that does not pass."""
+    """One status for every rejected node."""
     codes = np.zeros(batch.size, np.int64) if passing is None else (~passing[0]).astype(np.int64)
     return codes, lambda _: status
 
 
 class NodeName(PreFilter, FilterBatch):
+    """The extension points of NodeName."""
+
     name = "NodeName"
     scope = Scope.NODE
 
@@ -63,13 +64,15 @@ class NodeName(PreFilter, FilterBatch):
         return SUCCESS if pod.spec.node_name in {"", node.name} else WRONG_NAME
 
     def filter_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
-        return None  # only a pod that has a node names one, and such a pod is in no queue
+        return None  # only a pod that is bound has a node name, and such a pod is in no queue
 
     def reasons_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Rejections:
         return _all_alike(self.filter_batch(stacked, batch), batch, WRONG_NAME)
 
 
 class NodeUnschedulable(PreFilter, FilterBatch):
+    """The extension points of NodeUnschedulable."""
+
     name = "NodeUnschedulable"
     scope = Scope.NODE
 
@@ -95,6 +98,8 @@ TOLERATIONS: StateKey[tuple[Toleration, ...]] = StateKey("TaintToleration/tolera
 
 
 class TaintToleration(PreFilter, FilterBatch, ScoreBatch):
+    """The extension points of TaintToleration."""
+
     name = "TaintToleration"
     scope = Scope.NODE
     normalizer = ByMaximum(reverse=True)
@@ -116,7 +121,7 @@ class TaintToleration(PreFilter, FilterBatch, ScoreBatch):
         return _all_alike(self.filter_batch(stacked, batch), batch, UNTOLERATED)
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """How many PreferNoSchedule taints the pod does not tolerate; fewer is better."""
+        """The number of PreferNoSchedule taints that the pod does not tolerate; fewer is better."""
         return _disliked(node.known.spec.taints, pod.spec.tolerations)
 
     def score_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
@@ -132,12 +137,14 @@ SELECTION: StateKey[Selection] = StateKey("NodeAffinity/selection")
 
 
 class NodeAffinityArgs(Args, frozen=True):
-    """`added_affinity`: what all pods of the profile ask of nodes, besides what they say themselves."""
+    """`added_affinity`: required of every pod of the profile, besides the pod's own affinity."""
 
     added_affinity: core.NodeAffinity | None = None
 
 
 class NodeAffinity(PreFilter, FilterBatch, ScoreBatch):
+    """The extension points of NodeAffinity."""
+
     name = "NodeAffinity"
     scope = Scope.NODE
     honours_pins = True
@@ -170,14 +177,14 @@ class NodeAffinity(PreFilter, FilterBatch, ScoreBatch):
         return lines
 
     def reasons_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Rejections:
-        """1: the pod's own selection; 2: the profile's."""
+        """1: the pod's own affinity fails; 2: the profile's."""
         codes = (~self._admitted(stacked[0][SELECTION], batch)[0]).astype(np.int64)
         if self._added is not None:
             codes[~self._admitted(self._added, batch)[0]] = 2
         return codes, lambda code: NOT_ENFORCED if code == 2 else NO_MATCH
 
     def _admitted(self, selection: Selection, batch: Batch) -> Bools:
-        """Each row, [1, node]; every selection may look at other labels."""
+        """Whether each row passes, [1, node]; each selection may read other labels."""
         line = self._facts.of(selection).judge(batch, [selection.admits_value])
         return np.ones((1, batch.size), np.bool_) if line is None else line
 
@@ -193,11 +200,11 @@ class NodeAffinity(PreFilter, FilterBatch, ScoreBatch):
         return liked + state[SELECTION].liking(name, labels)
 
     def score_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
-        lines = np.concatenate([self._liked(state[SELECTION], batch) for state in stacked])
+        lines = np.concatenate([self._term_matches(state[SELECTION], batch) for state in stacked])
         if self._added is not None:
-            lines += self._liked(self._added, batch)
+            lines += self._term_matches(self._added, batch)
         return lines
 
-    def _liked(self, selection: Selection, batch: Batch) -> Ints:
+    def _term_matches(self, selection: Selection, batch: Batch) -> Ints:
         line = self._facts.of(selection).measure(batch, [selection.liking_of_value])
         return np.zeros((1, batch.size), np.int64) if line is None else line

@@ -1,4 +1,4 @@
-"""Backoff: the delay before the next attempt doubles with each failure (R42)."""
+"""Backoff: the delay before the next attempt doubles with each failure (FWK-R42)."""
 
 import heapq
 from collections.abc import Iterator

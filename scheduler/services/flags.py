@@ -1,4 +1,4 @@
-"""`/debug/flags`: changes what a running scheduler logs, with Koordinator's messages (rules R32 to R35).
+"""`/debug/flags`: changes what a running scheduler logs, with Koordinator's messages (rules FWK-R32 to FWK-R35).
 
 A body counts as it came: a line's end behind the value makes it another value, and a wrong one.
 """

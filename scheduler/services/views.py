@@ -45,7 +45,7 @@ class Standing(Protocol):
 def routes_of(
     core: Core, metrics: Metrics, standing: Standing, configuration: Configuration, logger: logging.Logger
 ) -> Routes:
-    """All routes; those of debug flags only with `enableProfiling` (R32)."""
+    """All routes; those of debug flags only with `enableProfiling` (FWK-R32)."""
     routes = Routes()
 
     def service(pattern: str, handler: Handler) -> None:

@@ -12,6 +12,7 @@ from scheduler.framework.runner import Runner
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Code, Status
 from scheduler.plugins.defaultpreemption.plugin import BY_SCHEDULER, DefaultPreemption
+from scheduler.pods.selectors import budget_covers
 from scheduler.tests.oracle import counting_anew, statuses
 
 NOBODY = Status.unresolvable("No preemption victims found for incoming pod")
@@ -113,7 +114,8 @@ def _guarded(pods: Sequence[PodInfo], budgets: Sequence[PodDisruptionBudget]) ->
         metadata = pod.pod.metadata
         mine = [
             budget.metadata.key for budget in budgets
-            if budget.covers(metadata.namespace, metadata.labels) and metadata.name not in budget.status.disrupted_pods
+            if budget_covers(budget, metadata.namespace, metadata.labels)
+            and metadata.name not in budget.status.disrupted_pods
         ]  # fmt: skip
         for key in mine:
             left[key] -= 1

@@ -1,4 +1,4 @@
-"""Pod-level preemption (PRE-1; spec: framework page, R75 to R81)."""
+"""Pod-level preemption (PRE-1, FWK-R75 to FWK-R81)."""
 
 from collections.abc import Callable
 

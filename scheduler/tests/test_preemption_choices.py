@@ -73,7 +73,7 @@ starts = st.sampled_from([None, *(f"2026-01-01T00:0{minute}:00Z" for minute in r
 
 @st.composite
 def nodes(draw: st.DrawFn) -> tuple[Node, Device | None]:
-    """Nodes so small that they are soon full, and so alike that several are in the same situation."""
+    """Nodes so small that they are soon full, and so alike that several are with the same fingerprint."""
     name = f"n{draw(st.integers(0, 7))}"
     cards = draw(st.sampled_from([0, 2, 2, 4]))
     allocatable: ResourceList = {"cpu": "4", "memory": "32Gi", "pods": draw(st.sampled_from(["3", "20"]))}

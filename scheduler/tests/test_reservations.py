@@ -10,8 +10,8 @@ from scheduler.api.builders import ReservationBuilder, pod, reservation
 from scheduler.api.reservation import RESERVATION_ALLOCATED, RESERVATIONS_PATH, RESIZE_ALLOCATABLE, Reservation
 from scheduler.api.transport import Request, Response
 from scheduler.config import Configuration
-from scheduler.plugins.reservation.book import ReservationBook
-from scheduler.plugins.reservation.tests.held import hold, inside
+from scheduler.plugins.reservation.cache import ReservationCache
+from scheduler.plugins.reservation.tests.reservations import hold, inside
 from scheduler.tests.rig import profile
 from scheduler.tests.scripted import ok, refused
 from scheduler.tests.test_binding import Scene
@@ -239,7 +239,7 @@ def test_a_refused_status_is_written_again() -> None:
     ],
 )
 def test_how_large_one_with_devices_is(resizes: bool, want: dict[str, str]) -> None:
-    """R50: the amounts of its very cards are laid over what the template asks for."""
+    """RSV-R50: the amounts of its very cards are laid over what the template asks for."""
     scene = Held(configuration=profile(pluginConfig=[{"name": "DeviceShare", "args": {"resizePod": resizes}}]), gpus=2)
     scene.show(reservation("r").like(pod("x").gpus(2)).for_labels(app="a").policy("Restricted"))
     scene.work()
@@ -261,14 +261,14 @@ def test_how_large_one_with_devices_is(resizes: bool, want: dict[str, str]) -> N
     ],
 )
 def test_pods_of_one_that_is_over_and_deleted(cleans: bool, phase: str, patched: list[str]) -> None:
-    """R9: they are told that it is no more."""
+    """RSV-R9: they are told that it is no more."""
     args = {"cleanExpiredReservationAllocated": cleans}
     scene = Held(configuration=profile(pluginConfig=[{"name": "Reservation", "args": args}]))
     hold(scene.rig, "r", "n", {"cpu": 4000})
     inside(scene.rig, "p", "n", "r", cpu=1)
     inside(scene.rig, "gone", "n", "r", cpu=1)
     if phase != "Available":
-        known = ReservationBook.of(scene.rig.core.handle).known["r"]
+        known = ReservationCache.of(scene.rig.core.handle).known["r"]
         scene.rig.core.set_reservation(
             msgspec.structs.replace(known, status=msgspec.structs.replace(known.status, phase=phase))
         )

@@ -43,7 +43,7 @@ def test_what_is_looked_up_is_what_would_be_judged(
 ) -> None:
     monkeypatch.setattr(signatures, "MAX_NUMBERS", 0)
     monkeypatch.setattr(signatures, "MIN_SIGNATURES", remembered)
-    monkeypatch.setattr(cache, "MOST_UNWRITTEN", 3)
+    monkeypatch.setattr(cache, "MAX_UNWRITTEN", 3)
     rig = Rig(profile(pluginConfig=arguments))
     for number in range(6):
         rig.node(f"n{number}", cpu="64" if number % 2 else "32", gpus=8 if number % 3 else 4)

@@ -10,7 +10,7 @@ from scheduler.api.core import Pod
 from scheduler.api.wire import LabelSelector, ObjectMeta, OwnerReference
 from scheduler.app import build_core, default_configuration
 from scheduler.cycle import Core
-from scheduler.plugins.nodenuma.book import NumaBook
+from scheduler.plugins.nodenuma.cache import NumaCache
 from scheduler.shell import Shell
 from scheduler.tests.scripted import Scripted, ok
 from scheduler.watched_kinds import KINDS
@@ -78,7 +78,7 @@ def test_objects_reach_the_plugins() -> None:
     assert set(core.cache.volumes.volumes) == {"v"}
     assert set(core.cache.volumes.classes) == {"k"}
     assert core.cache.volumes.limits("m") == {"d": 3}
-    numa = NumaBook.of(core.handle).find("m")
+    numa = NumaCache.of(core.handle).find("m")
     assert numa is not None
     assert numa.state.options.kubelet_policy == "Restricted"
 
@@ -113,5 +113,5 @@ def test_objects_that_go_are_forgotten() -> None:
     left = [core.cache.namespaces, core.cache.owners, volumes.claims, volumes.volumes, volumes.classes]
     assert not any(left)
     assert not volumes.limits("m")
-    numa = NumaBook.of(core.handle).find("m")
-    assert numa is None or not numa.state.options.steers
+    numa = NumaCache.of(core.handle).find("m")
+    assert numa is None or not numa.state.options.affects_plain_pods

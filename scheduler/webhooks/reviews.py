@@ -1,4 +1,4 @@
-"""AdmissionReview v1: from the question to the answer."""
+"""AdmissionReview v1 requests and responses."""
 
 import base64
 from collections.abc import Callable
@@ -10,14 +10,14 @@ from scheduler.api.quantity import QuantityError
 from scheduler.framework.routes import Answer, RequestContext, Routes, json, text
 from scheduler.webhooks.devices import patch_of, problems
 
-MUTATE, VALIDATE = "/mutate-pod", "/validate-pod"  # as Koordinator's manager has them
+MUTATE, VALIDATE = "/mutate-pod", "/validate-pod"  # paths of Koordinator's manager
 Review = dict[str, Any]
 
 _decode = msgspec.json.Decoder(Review).decode
 
 
 def mutate(review: Review) -> Review:
-    """The answer with a patch, if the pod's devices are to be spelled in another way."""
+    """The response, with a patch if the pod's device requests must be expanded."""
     request = review["request"]
     try:
         patch = patch_of(request.get("object") or {})
@@ -30,7 +30,7 @@ def mutate(review: Review) -> Review:
 
 
 def validate(review: Review) -> Review:
-    """The answer: refused if the pod asks for devices as it must not."""
+    """The response: denied if the pod's device requests are invalid."""
     request = review["request"]
     found = problems(request.get("object") or {})
     if not found:
@@ -47,7 +47,7 @@ def _answer(request: Review, *, refused: str = "", code: int = 0, **more: Any) -
 
 
 def routes() -> Routes:
-    """Both webhooks, and a page that says that we live."""
+    """Both webhooks, and a health page."""
     found = Routes()
     found.add("POST", MUTATE, _page(mutate))
     found.add("POST", VALIDATE, _page(validate))

@@ -30,8 +30,8 @@ from harness.apiserver.objects import Options
 from harness.apiserver.resources import Registry, Resource
 from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
 from harness.apiserver.subresources import rescaled, scale_of
+from harness.label_selectors import LabelSelector
 from scheduler.api.quantity import canonical, milli
-from scheduler.api.wire import LabelSelector
 
 AUTOSCALERS: CollectionKey = ("autoscaling", "horizontalpodautoscalers")
 COMPONENT = "horizontal-pod-autoscaler"

@@ -9,8 +9,8 @@ from harness.apiserver.controllers.turns import Turns
 from harness.apiserver.objects import Objects
 from harness.apiserver.store import Change, CollectionKey, Item, Object
 from harness.apiserver.subresources import BUDGETS
+from harness.label_selectors import LabelSelector
 from scheduler.api.clock import from_rfc3339
-from scheduler.api.wire import LabelSelector
 
 PODS: CollectionKey = ("", "pods")
 DISRUPTION_FORGOTTEN = 120.0  # seconds after which an eviction that never came counts no more, upstream's value

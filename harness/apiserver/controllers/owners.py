@@ -12,7 +12,7 @@ import msgspec
 from harness.apiserver.objects import Objects
 from harness.apiserver.resources import Resource
 from harness.apiserver.store import Change, CollectionKey, Item, Key, Object
-from scheduler.api.wire import LabelSelector
+from harness.label_selectors import LabelSelector
 
 Wake = Callable[[Key, Change], None]
 _Kind = tuple[str, str]  # apiVersion, kind

@@ -1,4 +1,4 @@
-"""One code path below two transports: the same requests get the same answers in process and over HTTPS (A24)."""
+"""One code path below two transports: the same requests get the same answers in process and over HTTPS (API-A24)."""
 
 import re
 from collections.abc import Iterator

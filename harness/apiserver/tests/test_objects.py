@@ -1,4 +1,4 @@
-"""Create, update and patch as A7 to A9 of the specification have them, in upstream's words."""
+"""Create, update and patch as API-A7 to API-A9 of the specification have them, in upstream's words."""
 
 import re
 

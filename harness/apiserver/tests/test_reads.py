@@ -1,4 +1,4 @@
-"""Lists: pages of one snapshot, revisions, selections, shapes (A11, A5)."""
+"""Lists: pages of one snapshot, revisions, selections, shapes (API-A11, API-A5)."""
 
 from typing import Any
 from urllib.parse import quote

@@ -1,4 +1,4 @@
-"""Watches: where they begin, what they show, how they end (A12)."""
+"""Watches: where they begin, what they show, how they end (API-A12)."""
 
 from collections.abc import Iterator
 

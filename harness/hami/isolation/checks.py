@@ -129,7 +129,7 @@ class Baseline:
 
 
 def totals(bench: Bench) -> Finding:
-    """GT-1: a tenant sees its limit as the card's memory, in both calls."""
+    """HAMI-GT-1: a tenant sees its limit as the card's memory, in both calls."""
     with tenants(bench.under_test, bench.limits(memory=bench.limit)) as (one,):
         seen = one.ask("totals")
     breaches = [
@@ -141,7 +141,7 @@ def totals(bench: Bench) -> Finding:
 
 
 def filling(bench: Bench) -> Finding:
-    """GT-2, GT-3, GT-5, GT-12: memory up to the limit and no further, again and again; books and driver agree."""
+    """HAMI-GT-2, HAMI-GT-3, HAMI-GT-5, HAMI-GT-12: memory up to the limit, repeatedly; region and driver agree."""
     limits = bench.limits(memory=bench.limit)
     context = bench.baseline.context
     breaches: list[str] = []
@@ -170,7 +170,7 @@ def filling(bench: Bench) -> Finding:
 
 
 def other_kinds(bench: Bench) -> Finding:
-    """GT-4: managed memory counts; pinned host memory does not, and a change of that should be noticed."""
+    """HAMI-GT-4: managed memory counts; pinned host memory does not, and a change of that should be noticed."""
     with tenants(bench.under_test, bench.limits(memory=bench.limit)) as (one,):
         codes = {
             kind: one.ask("allocate", bytes=bench.limit + BLOCK, kind=kind)["code"] for kind in ("managed", "host")
@@ -183,7 +183,7 @@ def other_kinds(bench: Bench) -> Finding:
 
 
 def neighbours_memory(bench: Bench) -> Finding:
-    """GT-9: a tenant that runs into its limit takes nothing from its neighbour, who sees its own use alone."""
+    """HAMI-GT-9: a tenant that runs into its limit takes nothing from its neighbour, who sees its own use alone."""
     breaches: list[str] = []
     half = bench.limit // 2
     with tenants(bench.under_test, bench.limits(memory=half), bench.limits(memory=half)) as (greedy, modest):
@@ -206,7 +206,7 @@ def neighbours_memory(bench: Bench) -> Finding:
 
 
 def crash(bench: Bench) -> Finding:
-    """GT-10: of two in one container one is killed: its memory comes back to a newcomer and to the survivor."""
+    """HAMI-GT-10: of two in one container one is killed: its memory comes back to a newcomer and to the survivor."""
     limits = bench.limits(memory=bench.limit)
     breaches: list[str] = []
     with tenants(bench.under_test, limits) as (survivor,):
@@ -228,7 +228,7 @@ def crash(bench: Bench) -> Finding:
 
 
 def old_limit(bench: Bench) -> Finding:
-    """GT-13: a region keeps the limits it was made with; a new region takes the new ones."""
+    """HAMI-GT-13: a region keeps the limits it was made with; a new region takes the new ones."""
     first = bench.limits(memory=bench.limit)
     half = bench.limit // 2
     seen = {}
@@ -247,7 +247,7 @@ def old_limit(bench: Bench) -> Finding:
 
 
 def churn(bench: Bench, times: int = 50) -> Finding:
-    """GT-11: tenants come and go in one container, each third by force; nothing of them is left, nothing grows."""
+    """HAMI-GT-11: tenants come and go in one container, each third by force; nothing of them is left, nothing grows."""
     limits = bench.limits(memory=bench.limit)
     breaches: list[str] = []
     sizes: set[int] = set()
@@ -277,7 +277,7 @@ def churn(bench: Bench, times: int = 50) -> Finding:
 
 
 def dead_holder(bench: Bench) -> Finding:
-    """GT-14: a process that dies with the region's lock holds nobody up for long."""
+    """HAMI-GT-14: a process that dies with the region's lock holds nobody up for long."""
     limits = bench.limits(memory=bench.limit)
     with tenants(bench.under_test, limits) as (first,):
         free = first.ask("totals")["free"]
@@ -312,7 +312,7 @@ def hold(region: Path) -> int:
 
 
 def core_shares(bench: Bench, shares: Sequence[int] = (30, 50, 70)) -> Finding:
-    """GT-6: a lone tenant's throughput follows its limit; its mean use, seen from outside, is near it."""
+    """HAMI-GT-6: a lone tenant's throughput follows its limit; its mean use, seen from outside, is near it."""
     base = bench.baseline
     measured: dict[str, Any] = {"alone": asdict(base.throughput)}
     breaches: list[str] = []
@@ -342,7 +342,7 @@ def core_shares(bench: Bench, shares: Sequence[int] = (30, 50, 70)) -> Finding:
 
 
 def overhead(bench: Bench) -> Finding:
-    """GT-7: without limits the library costs next to nothing on kernels of a millisecond."""
+    """HAMI-GT-7: without limits the library costs next to nothing on kernels of a millisecond."""
     base = bench.baseline
     with tenants(bench.under_test, bench.limits()) as (one,):
         ticks, _ = bench.run(one, base.rounds, bench.lengths.baseline)
@@ -355,7 +355,7 @@ def overhead(bench: Bench) -> Finding:
 
 
 def fairness(bench: Bench, shares: tuple[int, int] = (30, 70)) -> Finding:
-    """GT-8: two tenants at once: who was promised more gets more, and together they use the card."""
+    """HAMI-GT-8: two tenants at once: who was promised more gets more, and together they use the card."""
     alone = bench.baseline.throughput
     got = _together(bench, [bench.limits(cores=one) for one in shares])
     means = [one.mean for one in got]

@@ -7,7 +7,7 @@ from scheduler.api.device import GROUP_VERSION, Device
 from scheduler.framework.handle import Handle, Watch
 from scheduler.framework.routes import Answer, RequestContext, json, missing
 from scheduler.plugins.deviceshare.cache import DeviceCache
-from scheduler.plugins.deviceshare.slices import SliceBook
+from scheduler.plugins.deviceshare.slices import SliceRegistry
 from scheduler.plugins.deviceshare.summary import summaries, summary_of
 
 PLUGIN = "DeviceShare"
@@ -29,14 +29,14 @@ def register(handle: Handle) -> None:
             lambda device: set_device(device.metadata.name, None),
         )
     )
-    slices = handle.shared(SliceBook, SliceBook)
+    slices = handle.shared(SliceRegistry, SliceRegistry)
     for source in sorted(slices.read):
         _watch_sizes(handle, slices, source)
     handle.serve(f"plugins/{PLUGIN}/nodeDeviceSummaries", lambda _: json(summaries(devices, handle.cache)))
     handle.serve(f"plugins/{PLUGIN}/nodeDeviceSummaries/:name", partial(_summary, handle, devices))
 
 
-def _watch_sizes(handle: Handle, slices: SliceBook, source: str) -> None:
+def _watch_sizes(handle: Handle, slices: SliceRegistry, source: str) -> None:
     namespace, name = source.split("/")
 
     def replace(found: ConfigMap | None) -> None:

@@ -5,7 +5,7 @@ from functools import partial
 from scheduler.api.numa import GROUP_VERSION, NodeResourceTopology
 from scheduler.framework.handle import Handle, Watch
 from scheduler.framework.routes import Answer, RequestContext, json, missing
-from scheduler.plugins.nodenuma.book import NumaBook
+from scheduler.plugins.nodenuma.cache import NumaCache
 from scheduler.plugins.nodenuma.summary import summary_of
 
 PLUGIN = "NodeNUMAResource"
@@ -14,7 +14,7 @@ OLD_PATH = "plugins/NodeNUMAResources/cpuTopologyOptions/:nodeName"  # Koordinat
 
 def register(handle: Handle) -> None:
     """Register watches and routes. Call after the plugins of all profiles are built."""
-    numa = NumaBook.of(handle)
+    numa = NumaCache.of(handle)
 
     def set_topology(name: str, topology: NodeResourceTopology | None) -> None:
         handle.complaints += numa.set_topology(name, topology)
@@ -32,7 +32,7 @@ def register(handle: Handle) -> None:
         handle.serve(pattern, partial(_summary, handle, numa))
 
 
-def _summary(handle: Handle, numa: NumaBook, request: RequestContext) -> Answer:
+def _summary(handle: Handle, numa: NumaCache, request: RequestContext) -> Answer:
     found = numa.find(request.parameters["nodeName"])
     if found is None:
         return missing("cannot find target node")

@@ -1,4 +1,4 @@
-"""Prefer nodes whose resources would be used evenly (kubernetes noderesources/balanced_allocation.go, 1.35)."""
+"""NodeResourcesBalancedAllocation: prefer nodes with even utilisation (kubernetes balanced_allocation.go, 1.35)."""
 
 from collections.abc import Hashable, Sequence
 from math import sqrt
@@ -21,6 +21,8 @@ BALANCED: StateKey[tuple[tuple[int, int], ...]] = StateKey("NodeResourcesBalance
 
 
 class NodeResourcesBalancedAllocationArgs(Args, frozen=True):
+    """Upstream's arguments."""
+
     resources: tuple[WeightedResource, ...] = (WeightedResource(CPU), WeightedResource(MEMORY))
 
     def check(self) -> None:
@@ -30,13 +32,15 @@ class NodeResourcesBalancedAllocationArgs(Args, frozen=True):
 
 
 class NodeResourcesBalancedAllocation(ScoreBatch):
+    """The extension points of NodeResourcesBalancedAllocation."""
+
     name = "NodeResourcesBalancedAllocation"
     scope = Scope.NODE_PODS
     has_signature = True
 
     def __init__(self, handle: Handle, args: NodeResourcesBalancedAllocationArgs | None = None) -> None:
         self._handle = handle
-        self._resources = tuple(one.name for one in (args or NodeResourcesBalancedAllocationArgs()).resources)
+        self._resources = tuple(resource.name for resource in (args or NodeResourcesBalancedAllocationArgs()).resources)
         self._native_only = self._resources == (CPU, MEMORY)
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
@@ -65,7 +69,7 @@ class NodeResourcesBalancedAllocation(ScoreBatch):
         return self._native_only
 
     def stack_scores(self, states: Sequence[CycleState]) -> Ints:
-        """What is asked, [resource, class, 1]."""
+        """The requests, [resource, class, 1]."""
         return np.array([[amount for _, amount in state[BALANCED]] for state in states], np.int64).T[..., None]
 
     def score_batch(self, stacked: Ints, batch: Batch) -> Ints | None:
@@ -74,7 +78,7 @@ class NodeResourcesBalancedAllocation(ScoreBatch):
         fractions = (used[:, None] + stacked) / batch.divisor[:, None]
         np.minimum(fractions, 1.0, out=fractions)
         scores = _level(fractions[0] - fractions[1])
-        if batch.columns.lacking:  # a resource that a node has nothing of is left out: one fraction alone is level
+        if batch.columns.lacking:  # a resource that a node lacks is left out: one fraction alone is balanced
             scores[:, ~batch.allocatable[pair].all(axis=0)] = MAX_NODE_SCORE
         return scores
 
@@ -93,7 +97,7 @@ class NodeResourcesBalancedAllocation(ScoreBatch):
 
 
 def _level(apart: NDArray[np.float64]) -> Ints:
-    """The score for two fractions that are so far apart; overwrites its argument."""
+    """The score for two fractions with this difference; overwrites its argument."""
     np.abs(apart, out=apart)
     apart /= 2
     np.subtract(1.0, apart, out=apart)

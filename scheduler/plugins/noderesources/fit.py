@@ -1,7 +1,7 @@
-"""Keep pods off nodes without room for their requests, and prefer nodes by how full they would be.
+"""NodeResourcesFit: reject nodes without room for the requests, and score nodes by utilisation.
 
-Follows kubernetes pkg/scheduler/framework/plugins/noderesources/fit.go. What a device can still give is DeviceShare's
-affair; here device resources count as plain sums over the node.
+Follows kubernetes pkg/scheduler/framework/plugins/noderesources/fit.go. Device resources count as plain sums over the
+node here; DeviceShare checks the single devices.
 """
 
 from bisect import bisect_right
@@ -30,26 +30,36 @@ _NATIVE = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE, PODS})
 
 
 class WeightedResource(Wire, frozen=True, forbid_unknown_fields=True):
+    """A resource and its weight."""
+
     name: str
     weight: int = 1
 
 
 class ShapePoint(Wire, frozen=True, forbid_unknown_fields=True):
+    """One point of a RequestedToCapacityRatio shape: utilisation in percent, score 0 to 10."""
+
     utilization: int
     score: int
 
 
 class CapacityRatio(Wire, frozen=True, forbid_unknown_fields=True):
+    """The shape of RequestedToCapacityRatio."""
+
     shape: tuple[ShapePoint, ...] = ()
 
 
 class ScoringStrategy(Wire, frozen=True, forbid_unknown_fields=True):
+    """Upstream's scoring strategy."""
+
     type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"] = "LeastAllocated"
     resources: tuple[WeightedResource, ...] = (WeightedResource(CPU), WeightedResource(MEMORY))
     requested_to_capacity_ratio: CapacityRatio | None = None
 
 
 class NodeResourcesFitArgs(Args, frozen=True):
+    """Upstream's arguments."""
+
     scoring_strategy: ScoringStrategy = ScoringStrategy()
     ignored_resources: tuple[str, ...] = ()
     ignored_resource_groups: tuple[str, ...] = ()
@@ -79,7 +89,7 @@ class NodeResourcesFitArgs(Args, frozen=True):
                 )
 
     def strategy(self) -> Strategy:
-        """The arithmetic that `scoringStrategy` names."""
+        """The strategy that `scoringStrategy` names."""
         match self.scoring_strategy.type:
             case "LeastAllocated":
                 return LeastAllocated()
@@ -91,24 +101,26 @@ class NodeResourcesFitArgs(Args, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class _Ask:
+class _Request:
     checked: tuple[tuple[int, int, str], ...]  # column, amount, name
-    scored: tuple[tuple[int, int, int], ...]  # column, amount as scores count it, weight
-    native: tuple[int, int]  # cpu and memory as scores count them
+    scored: tuple[tuple[int, int, int], ...]  # column, amount for scores, weight
+    native: tuple[int, int]  # cpu and memory for scores
 
 
-ASK: StateKey[_Ask] = StateKey("NodeResourcesFit/ask")
+REQUEST: StateKey[_Request] = StateKey("NodeResourcesFit/request")
 
 
 class _Stacked(NamedTuple):
-    """What some classes ask for."""
+    """The requests of several classes, stacked."""
 
-    columns: list[int]  # those that some class asks for
-    needs: Ints  # how much, [column, class, 1]; no amount is always there
-    steps: list[tuple[int, list[int]]]  # by column, all amounts that are asked for, ascending
+    columns: list[int]  # columns that some class requests
+    needs: Ints  # requested amounts, [column, class, 1]; an amount of 0 always fits
+    steps: list[tuple[int, list[int]]]  # for each column, all distinct requested amounts, ascending
 
 
 class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
+    """The extension points of NodeResourcesFit."""
+
     name = "NodeResourcesFit"
     scope = Scope.NODE_PODS
     has_signature = True
@@ -121,8 +133,8 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         self._weights = {resource.name: resource.weight or 1 for resource in args.scoring_strategy.resources}
         self._native_only = list(self._weights) == [CPU, MEMORY]
         self._native_weights = np.array(list(self._weights.values()), np.int64).reshape(-1, 1, 1)
-        self._largest: dict[int, int] = {}  # by column: the most that any pod so far counts as asking
-        self._rises: dict[tuple[int, int, Hashable], tuple[list[int], int]] = {}  # the list keeps its id its own
+        self._largest: dict[int, int] = {}  # column → the largest amount that any pod so far has for scores
+        self._rises: dict[tuple[int, int, Hashable], tuple[list[int], int]] = {}  # holding the list keeps its id unique
         self._ignored_names = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
 
@@ -136,13 +148,13 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         scored = tuple(self._scored(shape))
         for column, amount, _ in scored:
             self._largest[column] = max(self._largest.get(column, 0), amount)
-        state[ASK] = _Ask(checked, scored, shape.nonzero)
+        state[REQUEST] = _Request(checked, scored, shape.nonzero)
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         short, hopeless = [], False
         allocatable, requested = node.allocatable, node.requested
-        for column, amount, name in state[ASK].checked:
+        for column, amount, name in state[REQUEST].checked:
             have = allocatable[column] if column < len(allocatable) else 0
             taken = requested[column] if column < len(requested) else 0
             if amount > have - taken:
@@ -178,16 +190,16 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
 
     def dry_run_filter(self, state: CycleState, free: Ints) -> Bools:
         ok = np.ones(len(free), np.bool_)
-        for column, amount, _ in state[ASK].checked:
+        for column, amount, _ in state[REQUEST].checked:
             ok &= free[:, column] >= amount
         return ok
 
     def stack(self, states: Sequence[CycleState]) -> _Stacked:
-        asks = [{column: amount for column, amount, _ in state[ASK].checked} for state in states]
+        asks = [{column: amount for column, amount, _ in state[REQUEST].checked} for state in states]
         columns = sorted(set().union(*asks))
         never = int(np.iinfo(np.int64).min)
-        needs = np.array([[[ask.get(column, never)] for ask in asks] for column in columns], np.int64)
-        steps = [(column, sorted({ask[column] for ask in asks if column in ask})) for column in columns]
+        needs = np.array([[[request.get(column, never)] for request in asks] for column in columns], np.int64)
+        steps = [(column, sorted({request[column] for request in asks if column in request})) for column in columns]
         return _Stacked(columns, needs, steps)
 
     def filter_batch(self, stacked: _Stacked, batch: Batch) -> Bools | None:
@@ -199,7 +211,7 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         return ok
 
     def filter_signature(self, stacked: _Stacked, node: NodeInfo) -> Hashable:
-        """For each resource, how many of the amounts that are asked for would fit."""
+        """For each resource, the number of requested amounts that would fit."""
         have, taken = node.allocatable, node.requested
         if len(taken) <= stacked.columns[-1] or len(have) < len(taken):
             node.widen(stacked.columns[-1] + 1)
@@ -212,7 +224,7 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         return ok
 
     def reasons_batch(self, stacked: _Stacked, batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
-        """A bit for each resource that is short, and one above them if it is beyond hope."""
+        """One bit for each missing resource, and the highest bit if no preemption can help."""
         columns, needs, _ = stacked
         short = batch.free[columns] < needs[:, 0]
         bits = np.left_shift(1, np.arange(len(columns)))
@@ -230,26 +242,26 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         return codes, status
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        return self._score_of(state[ASK], node)
+        return self._score_of(state[REQUEST], node)
 
-    def _score_of(self, ask: _Ask, node: NodeInfo) -> int:
+    def _score_of(self, request: _Request, node: NodeInfo) -> int:
         strategy = self._strategy
         scored = []
-        for column, amount, weight in ask.scored:
+        for column, amount, weight in request.scored:
             capacity = node.allocatable[column] if column < len(node.allocatable) else 0
             if capacity:
                 scored.append((strategy.one(capacity, capacity - _used(node, column) - amount), weight))
         return strategy.mean(scored)
 
     def kind(self, state: CycleState) -> Hashable:
-        return tuple((column, weight) for column, _, weight in state[ASK].scored)
+        return tuple((column, weight) for column, _, weight in state[REQUEST].scored)
 
     @property
     def has_delta_bound(self) -> bool:
         return self._strategy.has_delta_bound
 
     def max_score_delta(self, node: NodeInfo, placed: PodInfo, kind: Hashable) -> int:
-        """The weighted mean of what each resource's score rises by."""
+        """Weighted mean of the bounds of the resources' score changes."""
         for column, _ in kind:  # type: ignore[attr-defined]
             capacity = node.allocatable[column] if column < len(node.allocatable) else 0
             if capacity and capacity - _used(node, column) < self._largest.get(column, 0):
@@ -261,7 +273,7 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         return found[1]
 
     def _rise(self, allocatable: list[int], shape: EquivalenceClass, kind: Hashable, drawn: NodeInfo | None) -> int:
-        """`drawn`: a node so full that some pod may overdraw it; where that can happen a score counts as level."""
+        """`drawn`: the node is so full that some pod may overdraw it; there a score bound is 0."""
         total = weights = 0
         for column, weight in kind:  # type: ignore[attr-defined]
             capacity = allocatable[column] if column < len(allocatable) else 0
@@ -273,41 +285,41 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
                 total += rise * weight
         return -(-total // weights) if weights else 0
 
-    def stack_scores(self, states: Sequence[CycleState]) -> tuple[Ints, list[_Ask]]:
-        asks = [state[ASK] for state in states]
-        return np.array([ask.native for ask in asks], np.int64).T[..., None], asks
+    def stack_scores(self, states: Sequence[CycleState]) -> tuple[Ints, list[_Request]]:
+        asks = [state[REQUEST] for state in states]
+        return np.array([request.native for request in asks], np.int64).T[..., None], asks
 
-    def score_batch(self, stacked: tuple[Ints, list[_Ask]], batch: Batch) -> Ints | None:
+    def score_batch(self, stacked: tuple[Ints, list[_Request]], batch: Batch) -> Ints | None:
         native, asks = stacked
         strategy = self._strategy
-        if self._native_only and not batch.columns.lacking:  # cpu and memory of nodes that have both: the usual case
+        if self._native_only and not batch.columns.lacking:  # cpu and memory on nodes that have both: the usual case
             left = batch.room[:, None] - native
             return strategy.mean_many(strategy.many(batch.divisor[:, None], left), self._native_weights)
         batch.columns.ensure_width()
-        return np.stack([self._scores_of_one(ask, batch) for ask in asks])
+        return np.stack([self._scores_of_one(request, batch) for request in asks])
 
-    def score_signature(self, stacked: tuple[Ints, list[_Ask]], node: NodeInfo) -> Hashable:
+    def score_signature(self, stacked: tuple[Ints, list[_Request]], node: NodeInfo) -> Hashable:
         allocatable = node.allocatable
         if self._native_only:
             return allocatable[CPU_COLUMN], allocatable[MEMORY_COLUMN], node.nonzero
         columns = (self._resources.column(name) for name in self._weights)
         return tuple((allocatable[column], _used(node, column)) for column in columns if column < len(allocatable))
 
-    def score_classes_batch(self, stacked: tuple[Ints, list[_Ask]], node: NodeInfo) -> Ints:
+    def score_classes_batch(self, stacked: tuple[Ints, list[_Request]], node: NodeInfo) -> Ints:
         native, asks = stacked
         cpu, memory = node.allocatable[CPU_COLUMN], node.allocatable[MEMORY_COLUMN]
         if self._native_only and cpu and memory:
             capacity = np.array([[cpu], [memory]])
             left = np.array([[cpu - node.nonzero[0]], [memory - node.nonzero[1]]]) - native[..., 0]
             return self._strategy.mean_many(self._strategy.many(capacity, left), self._native_weights[..., 0])
-        return np.array([self._score_of(ask, node) for ask in asks], np.int64)
+        return np.array([self._score_of(request, node) for request in asks], np.int64)
 
-    def _scores_of_one(self, ask: _Ask, batch: Batch) -> Ints:
-        if not ask.scored:
+    def _scores_of_one(self, request: _Request, batch: Batch) -> Ints:
+        if not request.scored:
             return np.zeros(batch.size, np.int64)
-        capacity = np.stack([batch.allocatable[column] for column, _, _ in ask.scored])
-        left = np.stack([self._left(batch, column) - amount for column, amount, _ in ask.scored])
-        weights = np.where(capacity > 0, np.array([[weight] for _, _, weight in ask.scored], np.int64), 0)
+        capacity = np.stack([batch.allocatable[column] for column, _, _ in request.scored])
+        left = np.stack([self._left(batch, column) - amount for column, amount, _ in request.scored])
+        weights = np.where(capacity > 0, np.array([[weight] for _, _, weight in request.scored], np.int64), 0)
         return self._strategy.mean_many(self._strategy.many(np.maximum(capacity, 1), left), weights)
 
     def _left(self, batch: Batch, column: int) -> Ints:
@@ -328,7 +340,7 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         return scored
 
     def _asked(self, shape: EquivalenceClass, column: int) -> int:
-        """How much of a resource a pod asks for, as scores count it."""
+        """The requested amount of a resource for scores."""
         if column in {CPU_COLUMN, MEMORY_COLUMN}:
             return shape.nonzero[column - CPU_COLUMN]
         return shape.requests.get(self._resources.names[column], 0)

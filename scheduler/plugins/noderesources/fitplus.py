@@ -1,4 +1,4 @@
-"""NodeResourcesFitPlus: fill some resources up and spread others, each with its own weight (Koordinator; rule R64)."""
+"""NodeResourcesFitPlus: pack or spread each resource, with a weight of its own (Koordinator; FWK-R64)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,20 +20,22 @@ MOST, LEAST = "MostAllocated", "LeastAllocated"
 
 
 class ResourceType(Wire, frozen=True, forbid_unknown_fields=True):
-    """How one resource is scored; a type that nobody knows scores 0 and still weighs, as in Koordinator."""
+    """The score strategy of one resource; an unknown type scores 0 and still has weight, as in Koordinator."""
 
     type: str = ""
     weight: int = 0
 
 
 class NodeResourcesFitPlusArgs(Args, frozen=True):
+    """Koordinator's arguments."""
+
     resources: dict[str, ResourceType] = msgspec.field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
     column: int
-    amount: int  # what the pod asks, as scores count it
+    amount: int  # the pod's request for scores
     type: str
     weight: int
 
@@ -42,7 +44,7 @@ PARTS: StateKey[tuple[_Part, ...]] = StateKey("NodeResourcesFitPlus/parts")
 
 
 class NodeResourcesFitPlus(ScoreBatch):
-    """Looks at those configured resources that the pod asks for; a pod that asks for none scores 100 everywhere."""
+    """Scores the configured resources that the pod requests; a pod that requests none scores 100 everywhere."""
 
     name = "NodeResourcesFitPlus"
     scope = Scope.NODE_PODS
@@ -63,7 +65,7 @@ class NodeResourcesFitPlus(ScoreBatch):
             amount = shape.nonzero[column - CPU_COLUMN] if native else shape.requests[name]
             parts.append(_Part(column, amount, wanted.type, wanted.weight))
         state[PARTS] = tuple(parts)
-        return sum(part.weight for part in parts) > 0  # else it says the same of every node
+        return sum(part.weight for part in parts) > 0  # otherwise all nodes score the same
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         return _score(state[PARTS], node)

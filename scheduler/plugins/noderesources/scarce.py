@@ -1,4 +1,4 @@
-"""ScarceResourceAvoidance: keep pods off nodes whose scarce resources they would only block (Koordinator; rule R65)."""
+"""ScarceResourceAvoidance: avoid nodes with scarce resources that the pod does not request (Koordinator; FWK-R65)."""
 
 from collections.abc import Sequence
 
@@ -15,14 +15,16 @@ from scheduler.framework.state import CycleState, StateKey
 
 
 class ScarceResourceAvoidanceArgs(Args, frozen=True):
+    """Koordinator's arguments."""
+
     resources: tuple[str, ...] = ()
 
 
-ASKED: StateKey[frozenset[int]] = StateKey("ScarceResourceAvoidance/asked")  # columns that the pod asks of
+REQUESTED_COLUMNS: StateKey[frozenset[int]] = StateKey("ScarceResourceAvoidance/asked")
 
 
 class ScarceResourceAvoidance(ScoreBatch):
-    """Of the kinds of resource that a node has and the pod does not ask for, the percentage that is not scarce."""
+    """Scores the percentage of non-scarce resources among those that the node has and the pod does not request."""
 
     name = "ScarceResourceAvoidance"
     scope = Scope.NODE
@@ -34,14 +36,14 @@ class ScarceResourceAvoidance(ScoreBatch):
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
         shape = self._handle.cache.classes.of(pod)
-        state[ASKED] = frozenset(column for column, _ in shape.vector)  # the pod itself counts as one of "pods"
+        state[REQUESTED_COLUMNS] = frozenset(column for column, _ in shape.vector)  # the pod itself uses one of "pods"
         return bool(self._scarce)
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         unasked = {
             column
             for column, amount in enumerate(node.allocatable)
-            if amount > 0 and column != PODS_COLUMN and column not in state[ASKED]
+            if amount > 0 and column != PODS_COLUMN and column not in state[REQUESTED_COLUMNS]
         }
         scarce = unasked & self._scarce
         return (len(unasked) - len(scarce)) * MAX_NODE_SCORE // len(unasked) if scarce else MAX_NODE_SCORE
@@ -49,7 +51,7 @@ class ScarceResourceAvoidance(ScoreBatch):
     def score_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
         batch.columns.ensure_width()
         has = batch.allocatable > 0
-        return np.stack([self._scores(state[ASKED] | {PODS_COLUMN}, has) for state in stacked])
+        return np.stack([self._scores(state[REQUESTED_COLUMNS] | {PODS_COLUMN}, has) for state in stacked])
 
     def _scores(self, asked: frozenset[int], has: Bools) -> Ints:
         unasked = np.array([column not in asked for column in range(len(has))])

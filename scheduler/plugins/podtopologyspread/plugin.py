@@ -1,7 +1,7 @@
-"""PodTopologySpread: the extension points (kubernetes plugins/podtopologyspread, rules R70 and R71).
+"""PodTopologySpread: the extension points (kubernetes plugins/podtopologyspread, FWK-R70, FWK-R71).
 
-Upstream goes over all pods of all nodes in each cycle. Here pods are tallied by node as they come and go, for each
-selector that some constraint has, and a cycle sums tallies over domains.
+Upstream iterates over all pods of all nodes in each cycle. Here pods are counted by node when they come and go, for
+each selector of a constraint, and a cycle sums the counts over domains.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,10 +32,12 @@ SYSTEM_DEFAULTS = (
     TopologySpreadConstraint(max_skew=3, topology_key=HOSTNAME_LABEL, when_unsatisfiable=SOFT),
     TopologySpreadConstraint(max_skew=5, topology_key=ZONE_LABEL, when_unsatisfiable=SOFT),
 )
-LEFT_OUT = -1  # raw score of a node that lacks a label: none of the scores that count is negative
+LEFT_OUT = -1  # raw score of a node that lacks a label; other scores are not negative
 
 
 class PodTopologySpreadArgs(Args, frozen=True):
+    """Upstream's arguments."""
+
     default_constraints: tuple[TopologySpreadConstraint, ...] = ()
     defaulting_type: Literal["System", "List"] = "System"
 
@@ -60,7 +62,7 @@ class PodTopologySpreadArgs(Args, frozen=True):
 
 @dataclass(slots=True)
 class _Hard:
-    """One pod's hard constraints within a cycle; `counts` is made when a node is judged the plain way."""
+    """The hard constraints of a pod in a cycle; `counts` is computed when a node is evaluated by itself."""
 
     pod: Pod
     constraints: tuple[Constraint, ...]
@@ -71,24 +73,26 @@ class _Hard:
 class _Soft:
     pod: Pod
     constraints: tuple[Constraint, ...]
-    strict: bool  # nodes that lack one of the labels are left out
+    strict: bool  # nodes without one of the labels are left out
 
 
 @dataclass(frozen=True, slots=True)
 class _Survey:
-    """What the plain scores need of the feasible nodes: each constraint's weight and its pods by domain."""
+    """Values of feasible nodes for single-node scores: each constraint's weight and its pods by domain."""
 
     weights: tuple[float, ...]
     counts: tuple[dict[str | None, int], ...]
 
 
 HARDS: StateKey[_Hard] = StateKey("PodTopologySpread/hard")
-IMAGINED: StateKey[dict[tuple[int, str], int]] = StateKey("PodTopologySpread/imagined")
+SIMULATED: StateKey[dict[tuple[int, str], int]] = StateKey("PodTopologySpread/simulated")
 SOFTS: StateKey[_Soft] = StateKey("PodTopologySpread/soft")
 SURVEY: StateKey[_Survey] = StateKey("PodTopologySpread/survey")
 
 
 class PodTopologySpread(PreFilter, FilterBatch, ScoreBatch, VictimAware):
+    """The extension points of PodTopologySpread."""
+
     name = "PodTopologySpread"
     scope = Scope.CLUSTER
 
@@ -130,13 +134,13 @@ class PodTopologySpread(PreFilter, FilterBatch, ScoreBatch, VictimAware):
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         hard, labels = state[HARDS], node.known.metadata.labels
         counts = self._counts(hard)
-        imagined = state.get(IMAGINED) or {}
+        simulated = state.get(SIMULATED) or {}
         for number, constraint in enumerate(hard.constraints):
             value = labels.get(constraint.key)
             if value is None:
                 return NO_LABEL
-            there = counts.at(number, value, imagined) + constraint.itself
-            if there - counts.least(number, imagined) > constraint.max_skew:
+            there = counts.at(number, value, simulated) + constraint.itself
+            if there - counts.least(number, simulated) > constraint.max_skew:
                 return SKEWED
         return SUCCESS
 
@@ -146,7 +150,7 @@ class PodTopologySpread(PreFilter, FilterBatch, ScoreBatch, VictimAware):
         return hard.counts
 
     def reasons_batch(self, stacked: Sequence[CycleState], batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
-        """1: a label is missing; 2: too many are there already."""
+        """1: a label is missing; 2: the skew would be too large."""
         (state,) = stacked
         hard = state[HARDS]
         rows = self._cache.columns.count
@@ -174,7 +178,7 @@ class PodTopologySpread(PreFilter, FilterBatch, ScoreBatch, VictimAware):
         return found
 
     def _rows(self, constraint: Constraint) -> Ints:
-        """How many pods count on each row."""
+        """The number of matching pods on each row."""
         count = self._cache.columns.count
         if constraint.matcher is None:
             return np.zeros(count, np.int64)
@@ -183,17 +187,17 @@ class PodTopologySpread(PreFilter, FilterBatch, ScoreBatch, VictimAware):
     # -- preemption ---------------------------------------------------------------------------------------------------
 
     def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        self._imagine(state, victim, node, -1)
+        self._move_in_dry_run(state, victim, node, -1)
 
     def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        self._imagine(state, victim, node, 1)
+        self._move_in_dry_run(state, victim, node, 1)
 
-    def _imagine(self, state: CycleState, victim: PodInfo, node: NodeInfo, change: int) -> None:
+    def _move_in_dry_run(self, state: CycleState, victim: PodInfo, node: NodeInfo, change: int) -> None:
         hard = state.get(HARDS)
         if hard is None or victim.pod.deleting:
             return
-        before = state.get(IMAGINED)
-        imagined = {} if before is None else before.copy()
+        before = state.get(SIMULATED)
+        simulated = {} if before is None else before.copy()
         selection = Selection(hard.pod)
         labels = node.known.metadata.labels
         if not all(constraint.key in labels for constraint in hard.constraints):
@@ -205,8 +209,8 @@ class PodTopologySpread(PreFilter, FilterBatch, ScoreBatch, VictimAware):
                 and counts_node(constraint, selection, hard.pod, node.known)
             ):
                 place = (number, labels[constraint.key])
-                imagined[place] = imagined.get(place, 0) + change
-        state[IMAGINED] = imagined
+                simulated[place] = simulated.get(place, 0) + change
+        state[SIMULATED] = simulated
 
     # -- score --------------------------------------------------------------------------------------------------------
 
@@ -277,7 +281,7 @@ class PodTopologySpread(PreFilter, FilterBatch, ScoreBatch, VictimAware):
         return self._cache.columns.known[: self._cache.columns.count]
 
     def normalize(self, state: CycleState, raw: Ints) -> Ints:
-        """The fewer there are the better; what was left out gets nothing."""
+        """Fewer matching pods give a higher score; nodes that were left out score 0."""
         counted = raw != LEFT_OUT
         kept = raw[counted]
         if not len(kept):

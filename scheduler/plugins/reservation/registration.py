@@ -6,7 +6,7 @@ from scheduler.api.reservation import RESERVATIONS_PATH, Reservation
 from scheduler.framework.exposition import Family, sample
 from scheduler.framework.handle import Handle, Watch
 from scheduler.framework.routes import json
-from scheduler.plugins.reservation.book import UNREADABLE, ReservationBook
+from scheduler.plugins.reservation.cache import UNREADABLE, ReservationCache
 from scheduler.plugins.reservation.figures import phases, resources
 from scheduler.plugins.reservation.summary import summary_of
 
@@ -15,7 +15,7 @@ PLUGIN = "Reservation"
 
 def register(handle: Handle) -> None:
     """Register watches, the route and metrics. Call after the plugins of all profiles are built."""
-    book = ReservationBook.of(handle)
+    book = ReservationCache.of(handle)
     handle.watch(
         Watch(
             RESERVATIONS_PATH,
@@ -31,7 +31,7 @@ def register(handle: Handle) -> None:
     handle.export(lambda: _families(book))
 
 
-def _set(handle: Handle, book: ReservationBook, reservation: Reservation) -> None:
+def _set(handle: Handle, book: ReservationCache, reservation: Reservation) -> None:
     """A reservation was added or changed: its reserve pod is handled like any pod."""
     uid = reservation.metadata.uid
     before = book.find(uid)
@@ -53,13 +53,13 @@ def _set(handle: Handle, book: ReservationBook, reservation: Reservation) -> Non
         handle.request_wake()
 
 
-def _remove(handle: Handle, book: ReservationBook, uid: str) -> None:
+def _remove(handle: Handle, book: ReservationCache, uid: str) -> None:
     """A reservation is gone. The pods that allocated from it stay."""
     book.remove(uid)
     handle.intake.remove_pod(uid)
 
 
-def _families(book: ReservationBook) -> Iterator[Family]:
+def _families(book: ReservationCache) -> Iterator[Family]:
     for name, help_, samples in (
         ("scheduler_reservation_status_phase", "Which phase each reservation is in.", phases),
         ("scheduler_reservation_resource", "How much of each available reservation is used.", resources),

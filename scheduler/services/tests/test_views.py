@@ -19,7 +19,7 @@ from scheduler.framework.decisions import Bind, Reject
 from scheduler.framework.explanation import explain
 from scheduler.framework.routes import Answer, Routes, text
 from scheduler.plugins.nodenuma.tests.numarig import Machines, lsr
-from scheduler.plugins.reservation.tests.held import hold, inside
+from scheduler.plugins.reservation.tests.reservations import hold, inside
 from scheduler.services.http import MAX_BODY, serve
 from scheduler.services.metrics import Metrics
 from scheduler.services.views import routes_of

@@ -1,4 +1,4 @@
-"""CPUs, NUMA nodes and devices of aligned pods in reservations and beside them (R62 of both pages)."""
+"""CPUs, NUMA nodes and devices of aligned pods in reservations and beside them (NUMA-R62, DEV-R62)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,15 +9,15 @@ import pytest
 from scheduler.api.builders import PodBuilder, pod, reservation
 from scheduler.api.device import DEVICE_ALLOCATED, Device, DeviceSpec, parse_allocations
 from scheduler.api.numa import NUMA_TOPOLOGY_POLICY_LABEL, RESOURCE_STATUS, parse_cpuset
-from scheduler.api.requests import Amounts
-from scheduler.api.reservation import RESERVATION_ALLOCATED, Reservation, ReservationStatus, quantities
+from scheduler.api.quantity import Amounts, quantities
+from scheduler.api.reservation import RESERVATION_ALLOCATED, Reservation, ReservationStatus
 from scheduler.api.wire import ObjectMeta
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.deviceshare.tests.machines import card
-from scheduler.plugins.deviceshare.tests.test_inside import allocated, confirmed, shares
-from scheduler.plugins.nodenuma.book import NumaBook
-from scheduler.plugins.nodenuma.reserved import left_of
-from scheduler.plugins.nodenuma.states import Booking, NumaState
+from scheduler.plugins.deviceshare.tests.test_reservation_view import allocated, confirmed, shares
+from scheduler.plugins.nodenuma.cache import NumaCache
+from scheduler.plugins.nodenuma.reservation_rest import left_of
+from scheduler.plugins.nodenuma.states import NumaAllocation, NumaState
 from scheduler.plugins.nodenuma.tests.machines import topology_of
 from scheduler.plugins.nodenuma.tests.numarig import Machines, lsr, share
 
@@ -38,7 +38,7 @@ def aligned(policy: str = SINGLE, *, gpus: int = 0) -> Machines:
 
 
 def status(zones: Mapping[int, int], cpuset: str = "") -> str:
-    """So many CPUs, and twice as many GiB, of each of these NUMA nodes."""
+    """CPUs of each of these NUMA nodes, and twice as many GiB."""
     listed = [{"node": node, "resources": {"cpu": str(n), "memory": f"{2 * n}Gi"}} for node, n in zones.items()]
     return msgspec.json.encode({"cpuset": cpuset, "numaNodeResources": listed}).decode()
 
@@ -67,11 +67,11 @@ def owned(builder: PodBuilder, *, into: bool = True) -> PodBuilder:
 
 
 def numa_of(rig: Machines, name: str) -> list[int]:
-    return [one.node for one in rig.given(name).numa_node_resources]
+    return [item.node for item in rig.given(name).numa_node_resources]
 
 
 def booked(rig: Machines) -> NumaState:
-    found = NumaBook.of(rig.core.handle).find("n")
+    found = NumaCache.of(rig.core.handle).find("n")
     assert found is not None
     return found.state
 
@@ -82,8 +82,8 @@ def cpus_left(rig: Machines) -> list[int]:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_an_owner_gets_the_numa_node_that_is_held_for_it(policy: str) -> None:
-    """Though the other one is free, and this one full to everybody else."""
+def test_an_owner_gets_the_reserved_numa_node(policy: str) -> None:
+    """The other NUMA node is free, and this one is full for all other pods."""
     rig = aligned()
     hold(rig, "r", {1: 8}, policy=policy)
     rig.submit(owned(share("a", "6", "12Gi")), share("stranger", "2"))
@@ -93,7 +93,7 @@ def test_an_owner_gets_the_numa_node_that_is_held_for_it(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_an_owner_gets_the_cpus_that_are_held_for_it(policy: str) -> None:
+def test_an_owner_gets_the_reserved_cpus(policy: str) -> None:
     rig = aligned()
     hold(rig, "r", {1: 4}, policy=policy, cpuset="10-13")
     rig.submit(owned(lsr("a", "2", "2Gi")), lsr("stranger", "2").align(SINGLE))
@@ -105,7 +105,7 @@ def test_an_owner_gets_the_cpus_that_are_held_for_it(policy: str) -> None:
     assert all(mark.pods == 1 for mark in booked(rig).marks.values()), "no CPU is booked twice"
 
 
-def test_what_an_owner_leaves_is_held_again() -> None:
+def test_devices_of_a_deleted_owner_are_reserved_again() -> None:
     rig = aligned()
     hold(rig, "r", {1: 8}, policy=RESTRICTED)
     rig.submit(owned(share("a", "8", "16Gi")))
@@ -126,7 +126,7 @@ def test_what_an_owner_leaves_is_held_again() -> None:
         pytest.param("Aligned", "5", [0], "", id="aligned-and-more-goes-where-it-would"),
     ],
 )
-def test_more_than_is_held(policy: str, cpus: str, numa: list[int] | None, said: str) -> None:
+def test_requests_larger_than_the_reservation(policy: str, cpus: str, numa: list[int] | None, said: str) -> None:
     rig = aligned()
     rig.holds(share("there", "3", "2Gi"), "n", status({1: 3}))
     hold(rig, "r", {1: 4}, policy=policy)
@@ -138,7 +138,7 @@ def test_more_than_is_held(policy: str, cpus: str, numa: list[int] | None, said:
         assert numa_of(rig, "a") == numa
 
 
-def test_what_another_reservation_for_the_same_pods_holds_stays_its_own() -> None:
+def test_another_matching_reservation_keeps_its_cpus() -> None:
     rig = aligned()
     hold(rig, "r0", {0: 6}, policy=RESTRICTED)
     hold(rig, "r1", {1: 6}, policy=RESTRICTED)
@@ -150,7 +150,7 @@ def test_what_another_reservation_for_the_same_pods_holds_stays_its_own() -> Non
     assert cpus_left(rig) == [2, 2]
 
 
-def test_who_may_go_elsewhere_finds_only_what_nobody_holds() -> None:
+def test_outside_reservations_only_unreserved_cpus_are_free() -> None:
     rig = aligned()
     hold(rig, "r", {0: 4, 1: 4}, policy=RESTRICTED)
     rig.submit(owned(share("a", "6", "2Gi"), into=False))
@@ -158,7 +158,7 @@ def test_who_may_go_elsewhere_finds_only_what_nobody_holds() -> None:
     assert "Unaligned NUMA Hint" in rig.told("a"), "neither 4 of each NUMA node nor the 4 beside them are 6 of one"
 
 
-def test_who_ignores_reservations_takes_what_is_held() -> None:
+def test_a_pod_that_ignores_reservations_may_use_reserved_cpus() -> None:
     rig = aligned()
     hold(rig, "r", {0: 8, 1: 8})
     rig.submit(share("a", "6", "2Gi").ignores_reservations())
@@ -169,19 +169,19 @@ def test_who_ignores_reservations_takes_what_is_held() -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("minor", [0, 3])
-def test_an_aligned_owner_gets_the_card_that_is_held_for_it(policy: str, minor: int) -> None:
+def test_an_aligned_owner_gets_the_reserved_card(policy: str, minor: int) -> None:
     """Its CPUs follow the card."""
     rig = aligned(gpus=4)
     hold(rig, "r", {minor // 2: 4}, policy=policy, cards={minor: 100})
     rig.submit(owned(share("a", "4", "8Gi").resources(shares(100))))
     confirmed(rig)
     found = parse_allocations(rig.binding("a").annotations)["gpu"]
-    assert [one.minor for one in found] == [minor]
+    assert [entry.minor for entry in found] == [minor]
     assert numa_of(rig, "a") == [minor // 2]
     assert cpus_left(rig) == ([4, 8] if minor == 0 else [8, 4])
 
 
-def test_a_card_on_one_numa_node_and_cpus_on_the_other_are_no_place_for_an_aligned_owner() -> None:
+def test_an_aligned_owner_needs_card_and_cpus_on_one_numa_node() -> None:
     rig = aligned(gpus=4)
     hold(rig, "r", {0: 4}, policy=RESTRICTED, cards={3: 100})
     rig.submit(owned(share("a", "4", "8Gi").resources(shares(100))))
@@ -189,11 +189,11 @@ def test_a_card_on_one_numa_node_and_cpus_on_the_other_are_no_place_for_an_align
     assert "Reservation(s) " in rig.told("a")
     rig.submit(owned(share("b", "4", "8Gi").resources(shares(100)), into=False))
     rig.run()
-    assert [one.minor for one in parse_allocations(rig.binding("b").annotations)["gpu"]] == [2]
+    assert [card.minor for card in parse_allocations(rig.binding("b").annotations)["gpu"]] == [2]
     assert RESERVATION_ALLOCATED not in rig.binding("b").annotations
 
 
-def test_a_reservation_is_aligned_and_tells_where_it_is() -> None:
+def test_a_reservation_is_aligned_and_annotated() -> None:
     rig = aligned(gpus=4)
     built = reservation("r").like(share("x", "4", "8Gi").resources(shares(200))).for_labels(app="a").many()
     built.manifest["metadata"]["uid"] = "r"
@@ -201,12 +201,12 @@ def test_a_reservation_is_aligned_and_tells_where_it_is() -> None:
     rig.run()
     binding = rig.binding("r")
     found = parse_allocations(binding.annotations)["gpu"]
-    assert [one.minor for one in found] == [0, 1]
+    assert [entry.minor for entry in found] == [0, 1]
     assert '"node":0' in binding.annotations[RESOURCE_STATUS]
 
 
-def test_a_stranger_gains_nothing_from_the_going_of_an_owner() -> None:
-    """R63: what the owner had of its NUMA node is its reservation's."""
+def test_removing_an_owner_frees_nothing_for_other_pods() -> None:
+    """NUMA-R63: the owner's part of its NUMA node returns to the reservation."""
     rig = aligned()
     hold(rig, "r", {1: 8}, policy=RESTRICTED)
     rig.submit(owned(share("a", "8", "16Gi")))
@@ -220,23 +220,26 @@ def test_a_stranger_gains_nothing_from_the_going_of_an_owner() -> None:
 @pytest.mark.parametrize(
     ("taken", "want"),
     [
-        pytest.param([], Booking(frozenset({1, 2}), "PCPULevel", ((0, (("cpu", 2000),)),)), id="nobody"),
+        pytest.param([], NumaAllocation(frozenset({1, 2}), "PCPULevel", ((0, (("cpu", 2000),)),)), id="nobody"),
         pytest.param(
-            [Booking(frozenset({1}), "", ((0, (("cpu", 500),)),)), None],
-            Booking(frozenset({2}), "PCPULevel", ((0, (("cpu", 1500),)),)), id="a-part",
+            [NumaAllocation(frozenset({1}), "", ((0, (("cpu", 500),)),)), None],
+            NumaAllocation(frozenset({2}), "PCPULevel", ((0, (("cpu", 1500),)),)), id="a-part",
         ),
-        pytest.param([Booking(frozenset({1, 2, 3}), "", ((0, (("cpu", 9000),)),))], Booking(), id="more-than-there-is"),
         pytest.param(
-            [Booking(zones=((1, (("cpu", 500),)),))],
-            Booking(frozenset({1, 2}), "PCPULevel", ((0, (("cpu", 2000),)),)), id="something-else",
+            [NumaAllocation(frozenset({1, 2, 3}), "", ((0, (("cpu", 9000),)),))], NumaAllocation(),
+            id="more-than-there-is",
+        ),
+        pytest.param(
+            [NumaAllocation(zones=((1, (("cpu", 500),)),))],
+            NumaAllocation(frozenset({1, 2}), "PCPULevel", ((0, (("cpu", 2000),)),)), id="something-else",
         ),
     ],
 )  # fmt: skip
-def test_what_is_left(taken: list[Booking | None], want: Booking) -> None:
-    assert left_of(Booking(frozenset({1, 2}), "PCPULevel", ((0, (("cpu", 2000),)),)), taken) == want
+def test_the_rest_of_a_reservation(taken: list[NumaAllocation | None], want: NumaAllocation) -> None:
+    assert left_of(NumaAllocation(frozenset({1, 2}), "PCPULevel", ((0, (("cpu", 2000),)),)), taken) == want
 
 
-def test_what_was_settled_for_the_pod_that_a_template_was_copied_from_counts_for_nothing() -> None:
+def test_allocations_copied_into_a_template_are_ignored() -> None:
     rig = aligned(gpus=4)
     template = share("x", "4", "8Gi").annotation(RESOURCE_STATUS, status({1: 8}))
     built = reservation("r").like(template.annotation(DEVICE_ALLOCATED, allocated({3: 100}))).for_labels(app="a").many()
@@ -250,7 +253,7 @@ def test_what_was_settled_for_the_pod_that_a_template_was_copied_from_counts_for
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_an_important_owner_takes_the_place_of_an_owner(policy: str) -> None:
+def test_an_important_owner_preempts_an_owner(policy: str) -> None:
     rig = aligned(gpus=4)
     hold(rig, "r", {1: 8}, policy=policy, cards={3: 100})
     rig.holds(share("there", "8", "2Gi").priority(20), "n", status({0: 8}))
@@ -264,4 +267,4 @@ def test_an_important_owner_takes_the_place_of_an_owner(policy: str) -> None:
     rig.clock.advance(2.0)
     confirmed(rig)
     assert numa_of(rig, "b") == [1]
-    assert [one.minor for one in parse_allocations(rig.binding("b").annotations)["gpu"]] == [3]
+    assert [card.minor for card in parse_allocations(rig.binding("b").annotations)["gpu"]] == [3]

@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from scheduler.api.core import PodSpec
-from scheduler.api.requests import nonzero_requests, pod_limits, pod_requests
+from scheduler.pods.requests import nonzero_requests, pod_limits, pod_requests
 
 
 def spec(document: str) -> PodSpec:

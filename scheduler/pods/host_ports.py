@@ -1,20 +1,22 @@
-"""Ports of the host that a pod takes for itself, in the one form in which they can be compared."""
+"""Host ports of a pod, normalised so that two of them can be compared."""
 
 from dataclasses import dataclass
 
 from scheduler.api.core import PodSpec
 
-EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 a word of the API, nothing is bound to it
+EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 a value of the API; no socket is bound to it
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class HostPort:
+    """One port of the host: address (0.0.0.0 is every address), protocol and number."""
+
     address: str
     protocol: str
     number: int
 
     def conflicts(self, other: "HostPort") -> bool:
-        """Whether one node cannot give both."""
+        """Whether one node cannot provide both ports."""
         if (self.protocol, self.number) != (other.protocol, other.number):
             return False
         return self.address == other.address or EVERY_ADDRESS in {self.address, other.address}

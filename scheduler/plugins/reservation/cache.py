@@ -1,9 +1,9 @@
-"""Which reservations there are, which pods are in them, and what that leaves on nodes for everybody else.
+"""Reservations, the pods in them, and the reserve pods that hold the rest on nodes.
 
-A reservation is on its node as a pod (`reserve_pod`) that holds what its owners do not hold yet: when one comes that
-pod shrinks, when one goes it grows again. So sums, columns and devices are always what a stranger may go by, and
-nobody has to know of reservations to schedule around them. Upstream counts both in full and corrects copies of nodes
-in each cycle; the numbers are the same (R24) until an owner takes more than was reserved.
+A reservation is on its node as a reserve pod that holds what its owners do not hold yet: it shrinks when an owner
+comes and grows when one goes. So sums, columns and devices always show what other pods may use, and code that does not
+know reservations schedules around them. Upstream restores reserved amounts for matching pods in each cycle; the
+numbers are the same (RSV-R24) until an owner takes more than was reserved.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,16 +14,13 @@ from msgspec.structs import replace
 from scheduler.api.core import Pod
 from scheduler.api.device import DEVICE_ALLOCATED
 from scheduler.api.numa import RESOURCE_SPEC, RESOURCE_STATUS
-from scheduler.api.quantity import QuantityError
-from scheduler.api.requests import Amounts, amounts
+from scheduler.api.quantity import Amounts, QuantityError, amounts
 from scheduler.api.reservation import (
     HIGHEST_PRIORITY,
     Reservation,
     allocated_to,
     is_reserve_pod,
-    reserve_pod,
     restricted_to,
-    template_requests,
     withheld,
 )
 from scheduler.cache.cache import Cache
@@ -33,42 +30,44 @@ from scheduler.cache.nodeinfo import PodInfo
 from scheduler.framework.handle import Handle
 from scheduler.framework.reservation_info import ReservationInfo
 from scheduler.plugins.deviceshare.cache import DeviceCache
-from scheduler.plugins.deviceshare.reserved import still_held
-from scheduler.plugins.nodenuma.book import NumaBook
-from scheduler.plugins.nodenuma.reserved import still_held as numa_still_held
+from scheduler.plugins.deviceshare.reservation_rest import still_held
+from scheduler.plugins.nodenuma.cache import NumaCache
+from scheduler.plugins.nodenuma.reservation_rest import still_held as numa_still_held
 from scheduler.plugins.reservation.owners import OwnerIndex
+from scheduler.plugins.reservation.reserve_pods import reserve_pod, template_requests
 
 
-class ReservationBook(Listener):
-    """All reservations. All profiles share one."""
+class ReservationCache(Listener):
+    """All reservations. All profiles share one cache."""
 
     only_annotations = True
 
-    def __init__(self, cache: Cache, devices: DeviceCache, numa: NumaBook) -> None:
+    def __init__(self, cache: Cache, devices: DeviceCache, numa: NumaCache) -> None:
         self._cache = cache
         self._devices = devices
         self._numa = numa
         self.owners = OwnerIndex()
-        self.known: dict[str, Reservation] = {}  # by uid, in whatever phase
+        self.known: dict[str, Reservation] = {}  # by uid, in any phase
         self._available: dict[str, ReservationInfo] = {}  # by uid
         self._by_group: dict[str, dict[str, ReservationInfo]] = {}
         self._by_node: dict[str, dict[str, ReservationInfo]] = {}
-        self._in: dict[str, dict[str, Amounts]] = {}  # by reservation's uid: what its pods request, by theirs
+        self._in: dict[str, dict[str, Amounts]] = {}  # reservation uid → pod uid → the pod's requests
         self._of: dict[str, str] = {}  # pod uid → the uid of its reservation
-        self.moved: set[str] = set()  # uids of reservations that gained or lost a pod; whoever writes status empties it
-        self.strays: set[str] = set()  # uids of pods whose reservation ended and was deleted; likewise
+        self.moved: set[str] = set()  # uids of reservations that gained or lost a pod; the status writer empties it
+        # uids of pods whose reservation ended and was deleted; emptied by the same writer
+        self.strays: set[str] = set()
 
     @staticmethod
-    def of(handle: Handle) -> "ReservationBook":
-        """The one of this scheduler; made, and listening to its cache, when the first profile asks."""
+    def of(handle: Handle) -> "ReservationCache":
+        """The cache of this scheduler; the first caller creates it and registers it as a listener."""
 
-        def make() -> ReservationBook:
-            # The others listen first: when a pod comes, what it has of them must be known before what that leaves.
-            book = ReservationBook(handle.cache, DeviceCache.of(handle), NumaBook.of(handle))
-            handle.cache.listen(book)
-            return book
+        def make() -> ReservationCache:
+            # The other caches listen first: when a pod comes, its part must be known before the rest is computed.
+            reservation_cache = ReservationCache(handle.cache, DeviceCache.of(handle), NumaCache.of(handle))
+            handle.cache.listen(reservation_cache)
+            return reservation_cache
 
-        return handle.shared(ReservationBook, make)
+        return handle.shared(ReservationCache, make)
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
@@ -77,35 +76,35 @@ class ReservationBook(Listener):
         return self._available.get(uid)
 
     def holding(self, pod_uid: str) -> ReservationInfo | None:
-        """The available reservation that a pod is in."""
+        """The available reservation that contains a pod."""
         return self._available.get(self._of.get(pod_uid, ""))
 
     def on(self, node: str) -> Mapping[str, ReservationInfo]:
-        """Those on a node, by uid."""
+        """The available reservations on a node, by uid."""
         return self._by_node.get(node, {})
 
     def nodes(self) -> list[str]:
-        """The nodes that have any."""
+        """The nodes with available reservations."""
         return list(self._by_node)
 
     def of_groups(self, groups: Sequence[str]) -> Iterator[ReservationInfo]:
-        """Those whose owners are of these groups, open to pods or not."""
+        """Available reservations with these owner groups, whether they admit pods or not."""
         for group in groups:
             yield from self._by_group[group].values()
 
     def __iter__(self) -> Iterator[ReservationInfo]:
-        """Those that are available."""
+        """The available reservations."""
         return iter(self._available.values())
 
     def pods_in(self, uid: str) -> list[PodInfo]:
-        """The pods that the API server shows in a reservation, by uid (R7)."""
-        found = (self._cache.placed(one) for one in sorted(self._in.get(uid, ())) if not self._cache.is_assumed(one))
+        """The pods that the API server shows in a reservation, by uid (RSV-R7)."""
+        found = (self._cache.placed(item) for item in sorted(self._in.get(uid, ())) if not self._cache.is_assumed(item))
         return [info for info in found if info is not None and allocated_to(info.pod) == uid]
 
     # -- reservations -------------------------------------------------------------------------------------------------
 
     def set(self, reservation: Reservation) -> Pod:
-        """A reservation came or changed. Returns its pod, as it now stands for it.
+        """Take in a reservation that was added or changed. Returns its reserve pod.
 
         Raises:
             ValueError: it cannot be understood; it counts for nothing then.
@@ -115,7 +114,7 @@ class ReservationBook(Listener):
         self.known[uid] = reservation
         if not reservation.available:
             return reserve_pod(reservation)
-        reserved = self._understood(reservation)
+        reserved = self._parsed(reservation)
         reserved.group = self.owners.add(reservation.spec.owners)
         self._available[uid] = reserved
         self._by_group.setdefault(reserved.group, {})[uid] = reserved
@@ -125,7 +124,7 @@ class ReservationBook(Listener):
         return self._pod(reserved)
 
     def remove(self, uid: str) -> None:
-        """A reservation is gone; its pods stay where they are."""
+        """Remove a reservation; its pods stay where they are."""
         self._withdraw(uid)
         gone = self.known.pop(uid, None)
         if gone is not None and gone.ended:
@@ -143,7 +142,7 @@ class ReservationBook(Listener):
             if not table[key]:
                 del table[key]
 
-    def _understood(self, reservation: Reservation) -> ReservationInfo:
+    def _parsed(self, reservation: Reservation) -> ReservationInfo:
         status = reservation.status
         found = amounts(status.allocatable) if status.allocatable else template_requests(reservation)
         uid = reservation.metadata.uid
@@ -162,7 +161,7 @@ class ReservationBook(Listener):
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def assign(self, uid: str, pod: Pod, node: str) -> None:
-        """`pod` goes into the reservation `uid`, with whatever it has of devices by now."""
+        """Put `pod` into the reservation `uid`, with the devices that it holds by now."""
         pod_uid = pod.metadata.uid
         if self._of.get(pod_uid) == uid:
             return
@@ -172,14 +171,14 @@ class ReservationBook(Listener):
         self._changed(uid)
 
     def withdraw(self, pod_uid: str) -> None:
-        """The pod is in no reservation any more."""
+        """Take the pod out of its reservation."""
         uid = self._of.pop(pod_uid, None)
         if uid is not None:
             del self._in[uid][pod_uid]
             self._changed(uid)
 
     def _changed(self, uid: str) -> None:
-        """Let the reservation hold what its pods leave."""
+        """Let the reserve pod hold what the owners do not."""
         if not self._in[uid] and uid not in self._available:
             del self._in[uid]
         self.moved.add(uid)
@@ -190,15 +189,15 @@ class ReservationBook(Listener):
                 self._cache.set_pod(self._pod(reserved))
 
     def _pod(self, reserved: ReservationInfo) -> Pod:
-        """The pod that holds what is left of a reservation."""
+        """The reserve pod that holds what is left of a reservation."""
         return self.pod_without(reserved, ())
 
     def pod_without(self, reserved: ReservationInfo, gone: Sequence[str]) -> Pod:
-        """The pod that would hold what is left if the pods `gone` were not in the reservation."""
+        """The reserve pod as it would be without the pods `gone` in the reservation."""
         pod = reserve_pod(reserved.reservation, reserved.left(gone))
-        pod = replace(pod, spec=replace(pod.spec, priority=HIGHEST_PRIORITY))  # what is placed is nobody's victim (R44)
+        pod = replace(pod, spec=replace(pod.spec, priority=HIGHEST_PRIORITY))  # never a victim (RSV-R44)
         others = [uid for uid in reserved.owners if uid not in gone]
-        left: dict[str, str] = {}  # annotations that say less now
+        left: dict[str, str] = {}  # annotations with the rest only
         devices = self._devices.find(reserved.node) if reserved.annotation else None
         if devices is not None:
             shares = [devices.held[uid] for uid in others if uid in devices.held]
@@ -230,11 +229,11 @@ class ReservationBook(Listener):
             self.withdraw(info.uid)
         self.pod_placed(info)
         if uid:
-            self.moved.add(uid)  # our own words have come back: status may name the pod now
+            self.moved.add(uid)  # the allocation that this scheduler wrote has arrived: the status may name the pod now
 
     def pod_gone(self, info: PodInfo) -> None:
         if info.uid in self._of:
             self.withdraw(info.uid)
 
 
-UNREADABLE = (ValueError, QuantityError, msgspec.DecodeError)  # what `ReservationBook.set` meets in what people write
+UNREADABLE = (ValueError, QuantityError, msgspec.DecodeError)  # errors of `ReservationCache.set` for invalid objects

@@ -1,19 +1,17 @@
-"""What is left of a reservation's devices once pods have taken some of them (R62)."""
+"""The free part of a reservation's devices once pods have taken some of them (DEV-R62)."""
 
 from collections.abc import Iterable
 
 import msgspec
 
 from scheduler.api.device import DEVICE_ALLOCATED, parse_allocations
-from scheduler.api.quantity import QuantityError
-from scheduler.api.requests import Amounts
-from scheduler.api.reservation import quantities
+from scheduler.api.quantity import Amounts, QuantityError, quantities
 from scheduler.api.wire import to_json
 from scheduler.plugins.deviceshare.shares import Holding, Share, Shares, shares_of
 
 
 def reserved_shares(annotation: str) -> Shares:
-    """All that a reservation has by its `device-allocated`; nothing if that cannot be read."""
+    """The devices in a reservation's `device-allocated`; empty if it is invalid."""
     try:
         return shares_of(parse_allocations({DEVICE_ALLOCATED: annotation}))
     except (msgspec.DecodeError, QuantityError):
@@ -21,7 +19,7 @@ def reserved_shares(annotation: str) -> Shares:
 
 
 def left_of(shares: Shares, taken: Iterable[Holding | None]) -> Shares:
-    """What remains when holders took their parts of the same devices; a device of which nothing remains is left out."""
+    """What remains of the shares after the holders' parts; a device without any rest is left out."""
     used: dict[tuple[str, int], dict[str, int]] = {}
     functions: dict[tuple[str, int], set[str]] = {}
     for holding in taken:
@@ -30,26 +28,26 @@ def left_of(shares: Shares, taken: Iterable[Holding | None]) -> Shares:
             sums = used.setdefault(where, {})
             for name, value in share.amounts:
                 sums[name] = sums.get(name, 0) + value
-            functions.setdefault(where, set()).update(one.bus for one in share.functions)
+            functions.setdefault(where, set()).update(function.bus for function in share.functions)
     left = []
     for share in shares:
         where = share.type, share.minor
         gone, busy = used.get(where, {}), functions.get(where, set())
         rest = tuple((name, max(0, value - gone.get(name, 0))) for name, value in share.amounts)
         if any(value for _, value in rest):
-            free = tuple(one for one in share.functions if one.bus not in busy)
+            free = tuple(function for function in share.functions if function.bus not in busy)
             left.append(Share(share.type, share.minor, rest, free, share.template))
     return tuple(left)
 
 
 def still_held(annotation: str, taken: Iterable[Holding | None]) -> str:
-    """`left_of` as an annotation; "" if nothing is left."""
+    """`left_of` as an annotation; "" if nothing remains."""
     left = left_of(reserved_shares(annotation), taken)
     return Holding(left).annotation({}) if left else ""
 
 
 def size_of(holding: Holding) -> str:
-    """What `reservation-resize-allocatable` says of a reservation with these devices: how much they are together."""
+    """The annotation `reservation-resize-allocatable` for a reservation with these devices: their sums."""
     total: Amounts = {}
     for sums in holding.amounts.values():
         for name, value in sums.items():

@@ -1,4 +1,4 @@
-"""Devices in reservations and beside them (R62): whose are whose, and what is said where there are none."""
+"""Devices in reservations and beside them (DEV-R62): allocation and reasons."""
 
 from typing import Any
 
@@ -47,13 +47,13 @@ def owner(name: str, percent: int) -> PodBuilder:
 
 
 def taken(rig: Rig, name: str) -> Cards:
-    """What of which cards a pod got."""
+    """The percent of each card that a pod got."""
     found = parse_allocations(rig.binding(name).annotations)["gpu"]
-    return {one.minor: int(str(one.resources[GPU_CORE])) for one in found}
+    return {entry.minor: int(str(entry.resources[GPU_CORE])) for entry in found}
 
 
 def confirmed(rig: Rig) -> None:
-    """Decide, and show every bound pod with its annotations as the API server would."""
+    """Run the scheduler, and confirm every bound pod with its annotations as the API server would."""
     for decision in rig.run():
         if isinstance(decision, Bind):
             made = decision.info.pod
@@ -85,7 +85,7 @@ def test_a_card_reserved_out_of_four(policy: str, asked: int, expected: Cards) -
         assert "Reservation(s) Insufficient gpu devices" in rig.message("a")
 
 
-def test_a_stranger_finds_what_is_left() -> None:
+def test_other_pods_get_the_unreserved_rest() -> None:
     rig = Rig()
     rig.node("n", gpus=2)
     hold(rig, "r", {0: 100, 1: 40})
@@ -106,10 +106,10 @@ def test_owners_share_what_is_reserved_until_it_is_used_up() -> None:
     assert rig.message("c").startswith("0/1 nodes are available: 1 Reservation(s) Insufficient")
     rig.submit(pod("stranger").resources(shares(30)))
     rig.run()
-    assert taken(rig, "stranger") == {0: 30}  # the 20 that are left of card 1 are still the reservation's
+    assert taken(rig, "stranger") == {0: 30}  # the 20 percent left of card 1 stay reserved
 
 
-def test_what_an_owner_leaves_is_the_reservations_again() -> None:
+def test_devices_of_a_deleted_owner_return_to_the_reservation() -> None:
     rig = Rig()
     rig.node("n", gpus=1)
     hold(rig, "r", {0: 100})
@@ -125,7 +125,7 @@ def test_what_an_owner_leaves_is_the_reservations_again() -> None:
     assert taken(rig, "stranger") == {0: 10}
 
 
-def test_of_two_reservations_the_one_that_suffices_is_taken() -> None:
+def test_the_reservation_with_enough_devices_is_chosen() -> None:
     rig = Rig()
     rig.node("n", gpus=3)
     hold(rig, "one", {0: 100}, policy="Restricted")
@@ -136,7 +136,7 @@ def test_of_two_reservations_the_one_that_suffices_is_taken() -> None:
     assert '"two"' in rig.binding("a").annotations[RESERVATION_ALLOCATED]
 
 
-def test_who_ignores_reservations_takes_what_is_reserved() -> None:
+def test_a_pod_that_ignores_reservations_may_use_reserved_devices() -> None:
     rig = Rig()
     rig.node("n", gpus=1)
     hold(rig, "r", {0: 100})
@@ -146,8 +146,8 @@ def test_who_ignores_reservations_takes_what_is_reserved() -> None:
     assert RESERVATION_ALLOCATED not in rig.binding("a").annotations
 
 
-def test_too_little_is_too_little_whatever_could_be_preempted() -> None:
-    """E11, last row: two cards used twice over, and one of the users gone, leaves none free."""
+def test_overused_cards_stay_full_after_one_removal() -> None:
+    """DEV-E11, last row: two cards are allocated twice; removing one of the pods frees none."""
     rig = Rig()
     rig.node("n", gpus=2)
     for name in ("a", "b", "c", "d"):
@@ -159,8 +159,8 @@ def test_too_little_is_too_little_whatever_could_be_preempted() -> None:
     assert "Insufficient" in rig.message("wants")
 
 
-def test_a_card_that_is_held_for_the_pod_is_worth_what_a_free_one_is() -> None:
-    """E12: spread over half a card of a node whose only card is all reserved: 75."""
+def test_a_card_reserved_for_the_pod_scores_like_a_free_card() -> None:
+    """DEV-E12: LeastAllocated score of half a card on a node whose only card is all reserved: 75."""
     rig = Rig()
     rig.node("n", gpus=1)
     hold(rig, "r", {0: 100})
@@ -171,12 +171,12 @@ def test_a_card_that_is_held_for_the_pod_is_worth_what_a_free_one_is() -> None:
         plugin.pre_filter(state, info.pod)
     restore(rig.core.handle, state, info, runner.profile.all)
     inner, seen = as_seen(state, rig.core.cache.nodes["n"])
-    devices = next(one for one in runner.profile.all if isinstance(one, DeviceShare))
+    devices = next(entry for entry in runner.profile.all if isinstance(entry, DeviceShare))
     assert devices.score(inner, info.pod, seen) == 75
 
 
-def test_a_restricted_one_that_is_used_up_has_no_cards_for_the_next() -> None:
-    """Its own cards count, with nothing left in them; not the first ones of the node (section 16)."""
+def test_a_used_up_restricted_reservation_has_no_cards() -> None:
+    """Its own cards count, without free amounts; not the node's first cards (section 16)."""
     rig = Rig()
     rig.node("n", gpus=3)
     hold(rig, "r", {1: 100}, policy="Restricted")

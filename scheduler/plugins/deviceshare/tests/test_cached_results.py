@@ -1,4 +1,4 @@
-"""Kept verdicts against the slow reference where devices have places, tables and functions, and pods have wishes."""
+"""Cached results against the slow reference, with topology, partition tables, functions and hints."""
 
 from typing import Any
 
@@ -95,8 +95,8 @@ def nodes(draw: st.DrawFn) -> tuple[Node, Device | None]:
 
 wishes = st.sampled_from(WISHES)
 events = st.one_of(
-    st.tuples(st.just("wish"), wishes),
-    st.tuples(st.just("wish"), wishes),
+    st.tuples(st.just("preference"), wishes),
+    st.tuples(st.just("preference"), wishes),
     st.tuples(st.just("node"), nodes()),
     st.tuples(st.just("relabel"), st.integers(0, 4)),
     st.tuples(st.just("sizes"), st.booleans()),
@@ -105,18 +105,18 @@ events = st.one_of(
 )
 
 
-class WishfulPlay(Play):
-    """Pods with annotations, pods that others put somewhere, and sizes and labels that change."""
+class AnnotatedPlay(Play):
+    """Pods with annotations, pods placed by others, and changing sizes and labels."""
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(profile(**parts))
 
     def act(self, kind: str, what: Any) -> None:
         match kind:
-            case "wish":
+            case "preference":
                 self.count += 1
-                requests, words = what
-                marks = {name: msgspec.json.encode(value).decode() for name, value in words.items()}
+                requests, hints = what
+                marks = {name: msgspec.json.encode(value).decode() for name, value in hints.items()}
                 name = f"p{self.count}"
                 spec = PodSpec(containers=(Container(resources=ResourceRequirements(requests)),))
                 metadata = ObjectMeta(name=name, namespace="d", uid=f"u{self.count:04}", annotations=marks)
@@ -161,10 +161,10 @@ PROFILES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("parts", PROFILES, ids=["spread", "pack", "pack-by-cards", "spread-by-cards"])
 @stories(60)
 @given(start=st.lists(nodes(), min_size=1, max_size=4), story=st.lists(events, min_size=5, max_size=40))
-def test_kept_verdicts_are_what_asking_everybody_anew_gives(
+def test_cached_results_equal_a_full_evaluation(
     parts: dict[str, Any], start: list[tuple[Node, Device | None]], story: list[tuple[str, Any]]
 ) -> None:
-    play = WishfulPlay(**parts)
+    play = AnnotatedPlay(**parts)
     play.tell(start, story)
 
 
@@ -180,8 +180,8 @@ SHARES: list[tuple[ResourceList, dict[str, Any]]] = [
 @pytest.mark.parametrize("strategy", ["MostAllocated", "LeastAllocated"])
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(story=st.lists(st.one_of(st.sampled_from(SHARES), st.integers(0, 30)), min_size=10, max_size=60))
-def test_scores_of_selected_cards_move_with_what_is_taken_of_them(strategy: str, story: list[Any]) -> None:
-    play = WishfulPlay(pluginConfig=arguments(strategy), plugins=CARDS_ALONE)
+def test_scores_of_selected_cards_follow_their_allocations(strategy: str, story: list[Any]) -> None:
+    play = AnnotatedPlay(pluginConfig=arguments(strategy), plugins=CARDS_ALONE)
     allocatable: ResourceList = {"cpu": "64", "memory": "512Gi", "pods": "99", GPU_CORE: 800, GPU_MEMORY_RATIO: 800}
     for number in range(6):
         name = f"n{number}"
@@ -189,4 +189,4 @@ def test_scores_of_selected_cards_move_with_what_is_taken_of_them(strategy: str,
         cards = tuple(replace(card(minor), labels={"bin": "aabab"[minor % 5 - number % 2]}) for minor in range(4))
         play.act("node", (node, Device(ObjectMeta(name=name), DeviceSpec(cards))))
     for what in story:
-        play.act("delete" if isinstance(what, int) else "wish", what)
+        play.act("delete" if isinstance(what, int) else "preference", what)

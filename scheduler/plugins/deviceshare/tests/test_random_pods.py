@@ -1,4 +1,4 @@
-"""Random comings and goings: nothing is handed out twice, and annotations tell the whole story."""
+"""Random pods come and go: no device is allocated twice, and annotations restore the cache."""
 
 import msgspec
 from hypothesis import given, settings
@@ -65,7 +65,7 @@ REQUESTS: list[DeviceRequest] = [
 POLICIES = [Policy(Scorer()), Policy(Scorer("MostAllocated"))]
 
 
-def book() -> DeviceCache:
+def device_cache() -> DeviceCache:
     resources = ResourceIndex()
     devices = DeviceCache(Cache(NodeColumns(resources), ClassRegistry(resources)))
     for name, device in MACHINES.items():
@@ -86,8 +86,8 @@ moves = st.tuples(
 
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(story=st.lists(moves, max_size=40))
-def test_nothing_is_handed_out_twice(story: list[tuple[str, int, int, int]]) -> None:
-    devices = book()
+def test_no_device_is_allocated_twice(story: list[tuple[str, int, int, int]]) -> None:
+    devices = device_cache()
     annotations: dict[str, tuple[str, str]] = {}  # by uid: node and annotation
     for number, (name, which, policy, luck) in enumerate(story):
         if luck == 0 and annotations:
@@ -107,9 +107,9 @@ def test_nothing_is_handed_out_twice(story: list[tuple[str, int, int, int]]) -> 
                 annotations[f"u{number:03}"] = (name, found.holding.annotation(node.ids))
         for node in devices:
             check_limits(node.state)
-    again = book()
+    again = device_cache()
     for uid, (name, text) in annotations.items():
-        again.book(name, uid, shares_of(parse_allocations({DEVICE_ALLOCATED: text})))
+        again.assign(name, uid, shares_of(parse_allocations({DEVICE_ALLOCATED: text})))
     for name in MACHINES:
         live, rebuilt = state(devices, name), state(again, name)
         assert (live.used, live.functions, live.frees) == (rebuilt.used, rebuilt.functions, rebuilt.frees)
@@ -137,8 +137,8 @@ def check_exclusive(before: DeviceState, found: Choice, request: DeviceRequest) 
             assert not before.used[number][list(before.template.totals[number]).index(GPU_MEMORY_RATIO)]
 
 
-def test_a_device_object_that_changes_keeps_what_pods_hold() -> None:
-    devices = book()
+def test_a_changed_device_object_keeps_the_allocations() -> None:
+    devices = device_cache()
     node = devices.find("paired")
     assert node is not None
     found = allocate(node.state, REQUESTS[7], POLICIES[0])

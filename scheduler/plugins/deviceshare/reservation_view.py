@@ -1,19 +1,19 @@
-"""Devices for a pod that goes into a reservation, or stays beside those that are for it (R62).
+"""Devices for a pod that goes into a reservation, or stays beside the reservations that match it (DEV-R62).
 
-Where reservations are for a pod, the node's devices come to the plugin with all that these still hold given back
-(`framework/restored.py`). What is not the one reservation's in question is taken again here.
+For matching reservations the state comes with everything they hold returned (`framework/restored.py`). This module
+takes back what the target reservation does not own.
 """
 
 from collections.abc import Collection, Iterable, Sequence
 
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts
 from scheduler.framework.reservation_info import ReservationInfo
 from scheduler.framework.status import SUCCESS, Status
-from scheduler.plugins.deviceshare.allocator import allocate, allocate_preferring, trial, verdict
+from scheduler.plugins.deviceshare.allocator import allocate, allocate_deciding, allocate_preferring, verdict
 from scheduler.plugins.deviceshare.cache import NodeDevices
 from scheduler.plugins.deviceshare.gpus import Policy
 from scheduler.plugins.deviceshare.request import DeviceRequest
-from scheduler.plugins.deviceshare.reserved import left_of, reserved_shares
+from scheduler.plugins.deviceshare.reservation_rest import left_of, reserved_shares
 from scheduler.plugins.deviceshare.shares import Shares
 from scheduler.plugins.deviceshare.states import Choice, DeviceState, Template
 from scheduler.plugins.numahints import Mask
@@ -22,12 +22,12 @@ PREFIX = "Reservation(s) "
 
 
 def holds_devices(reserved: ReservationInfo) -> bool:
-    """Whether a reservation has any."""
+    """Whether a reservation holds devices."""
     return bool(reserved_shares(reserved.annotation))
 
 
 def room(devices: NodeDevices, there: Iterable[ReservationInfo], reserved: ReservationInfo | None) -> DeviceState:
-    """What a pod finds that goes into `reserved`; None: into none of those that are for it there."""
+    """The devices available to a pod that goes into `reserved`; None: into none of the matching reservations."""
     state = devices.state
     for other in there:
         if other is not reserved:
@@ -36,15 +36,16 @@ def room(devices: NodeDevices, there: Iterable[ReservationInfo], reserved: Reser
 
 
 def left(devices: NodeDevices, reserved: ReservationInfo, gone: Collection[str] = ()) -> Shares:
-    """What it still holds, pods aside that preemption imagines `gone`."""
+    """What the reservation still holds, without the pods `gone` that a dry run removes."""
     there = [devices.held.get(uid) for uid in reserved.owners if uid not in gone]
     return left_of(reserved_shares(reserved.annotation), there)
 
 
 def within(devices: NodeDevices, state: DeviceState, reserved: ReservationInfo, *, at_most: bool) -> DeviceState:
-    """`state` with only the reservation's own devices, as for a Restricted one: with `at_most`, what is left of them.
+    """`state` restricted to a reservation's devices, as for a Restricted one; with `at_most`, to the rest of them.
 
-    Types of which it has none are left as they are. Of a NIC with virtual functions of its own others are none (R48).
+    Types of which the reservation has no device are unchanged. A NIC with virtual functions of its own offers no
+    others (DEV-R48).
     """
     shares, rest = reserved_shares(reserved.annotation), left(devices, reserved)
     own: dict[int, Amounts | None] = {}
@@ -62,15 +63,15 @@ def within(devices: NodeDevices, state: DeviceState, reserved: ReservationInfo, 
 
 
 def _not_its_own(template: Template, shares: Shares, rest: Shares) -> list[tuple[int, str]]:
-    """On NICs of which a reservation got virtual functions, all that it does not still have."""
-    has = {(share.type, share.minor, one.bus) for share in rest for one in share.functions}
+    """On NICs of which the reservation has virtual functions, all functions that it does not hold any more."""
+    has = {(share.type, share.minor, function.bus) for share in rest for function in share.functions}
     return [
-        (template.index[where], one.bus)
+        (template.index[where], function.bus)
         for share in shares
         if share.functions and (where := (share.type, share.minor)) in template.index
         for group in template.slots[template.index[where]].groups
-        for one in group.functions
-        if (*where, one.bus) not in has
+        for function in group.functions
+        if (*where, function.bus) not in has
     ]
 
 
@@ -81,7 +82,7 @@ def fits(
     request: DeviceRequest,
     policy: Policy,
 ) -> Status:
-    """Whether there are devices for the request in that reservation."""
+    """Whether the reservation has devices for the request."""
     state = room(devices, there, reserved)
     if reserved is not None and reserved.restricted and holds_devices(reserved):
         state = within(devices, state, reserved, at_most=True)
@@ -91,7 +92,7 @@ def fits(
 def judge(
     devices: NodeDevices, there: Sequence[ReservationInfo], request: DeviceRequest, policy: Policy, *, required: bool
 ) -> Status:
-    """Whether some reservation there will do, or the node beside them."""
+    """Whether a matching reservation has devices, or the node beside them."""
     reasons: list[str] = []
     holding = [reserved for reserved in there if holds_devices(reserved)]
     for reserved in holding:
@@ -114,11 +115,11 @@ def choose(  # noqa: PLR0917 all of them make the choice
     *,
     trying: bool = False,
 ) -> Choice | Status:
-    """Devices for the request, those of the reservation first; `after` of the choice says nothing of the node.
+    """Devices for the request, those of the reservation first; `after` of the choice does not describe the node.
 
-    With `numa`, all of them on these NUMA nodes; when `trying`, of those types alone that decide about a node.
+    With `numa`, all of them on these NUMA nodes; with `trying`, only the types that decide whether the node passes.
     """
-    find = trial if trying else allocate
+    find = allocate_deciding if trying else allocate
     state = room(devices, there, reserved)
     if reserved is None or not holds_devices(reserved):
         return find(state, request, policy, numa)
@@ -126,6 +127,6 @@ def choose(  # noqa: PLR0917 all of them make the choice
     if isinstance(own, Choice) or reserved.restricted:
         return own
     if trying:
-        return trial(state, request, policy, numa)
+        return allocate_deciding(state, request, policy, numa)
     preferred = frozenset((share.type, share.minor) for share in reserved_shares(reserved.annotation))
     return allocate_preferring(state, request, policy, preferred, numa)

@@ -1,6 +1,6 @@
-"""One node tried: with every less important pod gone, and then with as many of them back as fit.
+"""Dry run on one node: remove all less important pods, then put back as many as fit.
 
-Rules R77 and R81; kubernetes pkg/scheduler/framework/plugins/defaultpreemption, `SelectVictimsOnNode`.
+Rules FWK-R77 and FWK-R81; kubernetes pkg/scheduler/framework/plugins/defaultpreemption, `SelectVictimsOnNode`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,15 +12,16 @@ from scheduler.framework.restored import as_seen
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import SUCCESS, Status
+from scheduler.pods.selectors import budget_covers
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a trial; pods are named by their places in what was tried, so that nodes alike can share it."""
+    """The result of a dry run; pods are given by their index in the list tried, so that equal nodes can share it."""
 
-    status: Status  # SUCCESS: the node will do
-    victims: tuple[int, ...] = ()  # who could not be put back, in the order of the attempts
-    violations: int = 0  # how many of them a budget protects
+    status: Status  # SUCCESS: the node is a candidate
+    victims: tuple[int, ...] = ()  # pods that could not be put back, in the order of the attempts
+    violations: int = 0  # number of victims that a budget protects
 
 
 NO_VICTIMS = Outcome(Status.unresolvable("No preemption victims found for incoming pod"))
@@ -35,18 +36,18 @@ def attempt(
     lesser: Sequence[PodInfo],
     breaks: Sequence[bool],
 ) -> Outcome:
-    """Try `node` for `info`, `lesser` being its less important pods, the most important of them first.
+    """Dry run on `node` for `info`; `lesser` are its less important pods, most important first.
 
-    `breaks`: for each of these whether its loss would break a budget; such pods are put back before the others.
+    `breaks`: for each of these pods whether its removal violates a budget; such pods are put back before the others.
     """
     if not lesser:
         return NO_VICTIMS
     state, node = as_seen(state, node)
-    trial, emptied = state.fork(), node.copy()
+    simulated, emptied = state.fork(), node.copy()
     for pod in lesser:
         emptied.remove(pod)
-        runner.removed(trial, pod, emptied)
-    status = runner.check_with_nominated(trial, info, emptied)
+        runner.removed(simulated, pod, emptied)
+    status = runner.check_with_nominated(simulated, info, emptied)
     if not status.ok:
         return Outcome(status)
     victims: list[int] = []
@@ -54,10 +55,10 @@ def attempt(
     for place in sorted(range(len(lesser)), key=lambda place: not breaks[place]):
         pod = lesser[place]
         emptied.add(pod)
-        runner.returned(trial, pod, emptied)
-        if not runner.check_with_nominated(trial, info, emptied).ok:
+        runner.returned(simulated, pod, emptied)
+        if not runner.check_with_nominated(simulated, info, emptied).ok:
             emptied.remove(pod)
-            runner.removed(trial, pod, emptied)
+            runner.removed(simulated, pod, emptied)
             victims.append(place)
             violations += breaks[place]
     return Outcome(SUCCESS, tuple(victims), violations)
@@ -69,14 +70,17 @@ def importance(info: PodInfo) -> tuple[float, float]:
 
 
 def broken(pods: Iterable[PodInfo], budgets: Sequence[PodDisruptionBudget]) -> tuple[bool, ...]:
-    """For each pod whether its loss would break a budget; budgets are drawn down pod by pod, in order (R81)."""
+    """For each pod whether its removal violates a budget; budgets are counted down in the order of pods (FWK-R81)."""
     allowed = [budget.status.disruptions_allowed for budget in budgets]
     breaks: list[bool] = []
     for info in pods:
         metadata = info.pod.metadata
         bad = False
         for index, budget in enumerate(budgets):
-            if not budget.covers(metadata.namespace, metadata.labels) or metadata.name in budget.status.disrupted_pods:
+            if (
+                not budget_covers(budget, metadata.namespace, metadata.labels)
+                or metadata.name in budget.status.disrupted_pods
+            ):
                 continue
             allowed[index] -= 1
             bad |= allowed[index] < 0

@@ -1,4 +1,4 @@
-"""What a whole pod asks of a node: the sum that scheduler, node agent and auditor must all agree on.
+"""Requests and limits of a whole pod.
 
 Follows k8s.io/component-helpers `resource.PodRequests`: containers are summed, an init container counts while it runs
 beside the sidecars started before it, restartable init containers stay, overhead comes on top, and pod-level requests
@@ -8,22 +8,10 @@ replace the sum for the resources they may name.
 from collections.abc import Callable, Iterable
 
 from scheduler.api.core import Container, PodSpec
-from scheduler.api.quantity import CPU, MEMORY, amount
-from scheduler.api.wire import ResourceList
+from scheduler.api.quantity import CPU, MEMORY, Amounts, amount, amounts
 
-Amounts = dict[str, int]  # cpu in milli, everything else in whole units
-
-DEFAULT_MILLI_CPU = 100  # what scores assume of a container that names no cpu (k8s schedutil.DefaultMilliCPURequest)
-DEFAULT_MEMORY = 200 << 20  # likewise, bytes
-
-
-def amounts(resources: ResourceList) -> Amounts:
-    """A resource list in integers.
-
-    Raises:
-        QuantityError: one of the amounts is not a quantity.
-    """
-    return {name: amount(name, quantity) for name, quantity in resources.items()}
+DEFAULT_MILLI_CPU = 100  # for scores, of a container without a cpu request (k8s schedutil.DefaultMilliCPURequest)
+DEFAULT_MEMORY = 200 << 20  # bytes, for scores
 
 
 def pod_requests(spec: PodSpec) -> Amounts:
@@ -36,7 +24,7 @@ def pod_requests(spec: PodSpec) -> Amounts:
 
 
 def nonzero_requests(spec: PodSpec) -> tuple[int, int]:
-    """CPU (milli) and memory (bytes) as scores count them: containers that name none are taken for small ones."""
+    """CPU (milli) and memory (bytes) for scores: containers without requests count with defaults."""
     total = _pod_total(spec, _assumed)
     return total.get(CPU, 0), total.get(MEMORY, 0)
 
@@ -44,7 +32,7 @@ def nonzero_requests(spec: PodSpec) -> tuple[int, int]:
 def pod_limits(spec: PodSpec) -> Amounts:
     """The pod's limits as k8s.io/component-helpers `resource.PodLimits` has them, zero amounts left out.
 
-    Overhead comes on top of limits that there are, and makes none of its own.
+    Overhead is added to existing limits; it does not create one.
 
     Raises:
         QuantityError: one of the amounts is not a quantity.

@@ -1,4 +1,4 @@
-"""A node's devices as preemption imagines them, with some pods gone; and as amounts, for many nodes at once."""
+"""Filtering of nodes by devices, for one node and for many; dry runs of preemption with pods removed."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -12,35 +12,35 @@ from scheduler.framework.accelerations import DryRunBatch, FilterBatch
 from scheduler.framework.extension_points import VictimAware
 from scheduler.framework.reservation_info import MATCHED
 from scheduler.framework.state import CycleState, StateKey
-from scheduler.plugins.deviceshare import inside
+from scheduler.plugins.deviceshare import reservation_view
 from scheduler.plugins.deviceshare.cache import DeviceCache, NodeDevices
 from scheduler.plugins.deviceshare.request import DeviceRequest
 from scheduler.plugins.deviceshare.states import SHARES, DeviceState
-from scheduler.plugins.reservation.book import ReservationBook
+from scheduler.plugins.reservation.cache import ReservationCache
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a class of pods asks of this plugin."""
+    """The device request of an equivalence class."""
 
     request: DeviceRequest
-    isolation: str  # the provider that shared cards must be behind; "" if the pod does not mind
-    picky: bool  # some models will not do
-    gpu_shares: tuple[int, ...] | None  # by `SHARES`, where cards alone decide; None: only the plain way can tell
+    isolation: str  # required isolation provider of shared cards; "": any
+    picky: bool  # some GPU models are excluded
+    gpu_shares: tuple[int, ...] | None  # by `SHARES`, if counting cards decides; None: each node is allocated by itself
 
 
 WANTED: StateKey[Wanted] = StateKey("DeviceShare/wanted")
 
 
-# By node, as preemption imagines it: the devices' state, and the uids of who is gone.
-TRIAL: StateKey[dict[str, tuple[DeviceState, frozenset[str]]]] = StateKey("DeviceShare/trial")
+# By node, in a dry run: the devices' state, and the uids of the removed pods.
+DRY_RUN: StateKey[dict[str, tuple[DeviceState, frozenset[str]]]] = StateKey("DeviceShare/dry-run")
 
 
-class Imagining(FilterBatch, DryRunBatch, VictimAware):
-    """The part of the plugin that preemption asks."""
+class BatchFilter(FilterBatch, DryRunBatch, VictimAware):
+    """The filter part of the plugin, with the methods that dry runs call."""
 
     devices: DeviceCache
-    _book: ReservationBook
+    _reservation_cache: ReservationCache
 
     def dry_run_signature(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Hashable:
         devices = self.devices.find(node.name)
@@ -78,29 +78,29 @@ class Imagining(FilterBatch, DryRunBatch, VictimAware):
         cards = free[:, 1:].reshape(len(free), len(SHARES), -1)
         suffices = np.ones((len(free), cards.shape[2]), np.bool_)
         for share, need in enumerate(wanted.gpu_shares):
-            if need:  # a card with nothing in it suffices for nobody: every request names an amount
+            if need:  # a card with no free amount fits no request: every request names an amount
                 suffices &= cards[:, share] >= need
         ok: Bools = np.add.reduce(suffices, axis=1, dtype=np.int16) >= wanted.request.types[0].count
         ok |= free[:, 0] > 0
         return ok
 
     def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        self._imagine(state, victim, node, -1)
+        self._move_in_dry_run(state, victim, node, -1)
 
     def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        self._imagine(state, victim, node, 1)
+        self._move_in_dry_run(state, victim, node, 1)
 
-    def _imagine(self, state: CycleState, victim: PodInfo, node: NodeInfo, sign: int) -> None:
-        """Have a pod that holds devices be gone (-1), or one that is gone be back (1); others change nothing."""
+    def _move_in_dry_run(self, state: CycleState, victim: PodInfo, node: NodeInfo, sign: int) -> None:
+        """Remove a pod that holds devices (-1), or put it back (1); other pods change nothing."""
         devices = self.devices.find(node.name) if WANTED in state else None
         holding = devices.held.get(victim.uid) if devices is not None else None
         if devices is None or holding is None:
             return
-        trials = state.get(TRIAL) or {}
-        there, gone = trials.get(node.name, (devices.state, frozenset()))
+        dry_run = state.get(DRY_RUN) or {}
+        there, gone = dry_run.get(node.name, (devices.state, frozenset()))
         if (victim.uid in gone) is (sign > 0):
             after, left_out = there.moved(holding.shares, sign), gone ^ {victim.uid}
-            reserved = self._book.holding(victim.uid)
+            reserved = self._reservation_cache.holding(victim.uid)
             overlooked = (state.get(MATCHED) or {}).get(node.name, ())
             if (
                 reserved is not None
@@ -108,19 +108,23 @@ class Imagining(FilterBatch, DryRunBatch, VictimAware):
                 and reserved.node == node.name
                 and reserved not in overlooked
             ):
-                after = after.moved(inside.left(devices, reserved, gone), -1)  # what it had is its reservation's (R63)
-                after = after.moved(inside.left(devices, reserved, left_out), 1)
-            state[TRIAL] = {**trials, node.name: (after, left_out)}  # states that were forked earlier keep theirs
+                # back to the reservation (DEV-R63)
+                after = after.moved(reservation_view.left(devices, reserved, gone), -1)
+                after = after.moved(reservation_view.left(devices, reserved, left_out), 1)
+            state[DRY_RUN] = {
+                **dry_run,
+                node.name: (after, left_out),
+            }  # copies of the cycle state made earlier keep their dictionary
 
     def _view(self, state: CycleState, devices: NodeDevices) -> NodeDevices:
-        """A node's devices with who has them, likewise."""
-        trials = state.get(TRIAL)
-        if trials is None or devices.name not in trials:
+        """The node's devices and their holders, in the dry run if there is one."""
+        dry_run = state.get(DRY_RUN)
+        if dry_run is None or devices.name not in dry_run:
             return devices
-        there, gone = trials[devices.name]
-        return devices.imagined(there, {uid: one for uid, one in devices.held.items() if uid not in gone})
+        there, gone = dry_run[devices.name]
+        return devices.simulated(there, {uid: entry for uid, entry in devices.held.items() if uid not in gone})
 
-    def _imagined(self, state: CycleState, devices: NodeDevices) -> DeviceState:
-        """The state of a node's devices, as preemption imagines it if it does."""
-        trials = state.get(TRIAL)
-        return trials[devices.name][0] if trials is not None and devices.name in trials else devices.state
+    def _state_in_dry_run(self, state: CycleState, devices: NodeDevices) -> DeviceState:
+        """The state of the node's devices, in the dry run if there is one."""
+        dry_run = state.get(DRY_RUN)
+        return dry_run[devices.name][0] if dry_run is not None and devices.name in dry_run else devices.state

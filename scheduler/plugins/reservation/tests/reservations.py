@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from scheduler.api.builders import PodBuilder, pod, reservation
-from scheduler.api.requests import Amounts
-from scheduler.api.reservation import RESERVATION_ALLOCATED, Reservation, ReservationStatus, allocation, quantities
+from scheduler.api.quantity import Amounts, quantities
+from scheduler.api.reservation import RESERVATION_ALLOCATED, Reservation, ReservationStatus, allocation
 from scheduler.cache.nodeinfo import PodInfo
 from scheduler.framework.reservation_info import ReservationInfo
 from scheduler.framework.restored import as_seen, restore
@@ -17,7 +17,7 @@ from scheduler.tests.rig import Rig
 
 
 def reserved(allocatable: Amounts, owners: dict[str, Amounts] | None = None, **more: Any) -> ReservationInfo:
-    """One that stands for itself, without a cluster."""
+    """A reservation without a cluster."""
     policy, withheld = more.get("policy", ""), more.get("withheld", {})
     told = {"metadata": {"name": "r", "uid": "r"}, "spec": {"allocatePolicy": policy}}
     made = msgspec.convert(told, Reservation)
@@ -51,10 +51,10 @@ def owner(name: str, **resources: Any) -> PodBuilder:
 
 
 def refusal(rig: Rig, one: PodBuilder, node: str, *, gone: Sequence[str] = ()) -> tuple[str, ...]:
-    """What the plugin alone says of a node to a pod, with some pods imagined gone; nothing if it passes."""
+    """The plugin's reasons against a node for a pod, with some pods removed; empty if it passes."""
     info = PodInfo(made := rig.pod(one), rig.core.cache.classes.of(made))
     runner, state = rig.core.runner_of(info), CycleState()
-    plugin = next(one for one in runner.profile.filter if isinstance(one, Plugin))
+    plugin = next(entry for entry in runner.profile.filter if isinstance(entry, Plugin))
     verdict = plugin.pre_filter(state, info.pod)
     if not verdict.ok:
         return verdict.reasons
